@@ -1,0 +1,253 @@
+/* The record of one process on disk: one file a rank, drawn here and nowhere else.
+ *
+ * The shim writes it, `weft.trace` reads it, `docs/trace-format.md` explains it to people. A test holds every
+ * sizeof and offsetof below against the reader's numpy dtypes.
+ *
+ * VERSION RULE. WEFT_FORMAT_MAJOR rises when an old reader would misread a new file; WEFT_FORMAT_MINOR rises
+ * when a new field or kind appears that an old reader skips. All integers are little-endian.
+ *
+ *   offset 0        4096               ...
+ *   +---------------+------------------+------------------+-----
+ *   | file header   | chunk            | chunk            | ...     every chunk is a multiple of 4096 bytes
+ *   | + chunk table | (stream 0, EVENTS)| (stream 1, TAILS)|        and belongs to one stream
+ *   +---------------+------------------+------------------+-----
+ *
+ * A STREAM is an append-only sequence of bytes; its content is its chunks put one behind the other in the order
+ * of the chunk table. Every thread that calls MPI has one stream of EVENTS (56-byte slots) and one of TAILS
+ * (what does not fit a slot); a process has one of DEFINITIONS; level `order` has one of ORDER a thread.
+ *
+ * A chunk's `used` is written after the bytes it counts, so whatever moment the process dies at, the first
+ * `used` bytes of each chunk are whole. Nothing but an event slot (patched at the call's exit) is ever changed.
+ */
+#ifndef WEFT_FORMAT_H
+#define WEFT_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_MAGIC "WEFTRANK"
+#define WEFT_FORMAT_MAJOR 1
+#define WEFT_FORMAT_MINOR 0
+#define WEFT_PAGE 4096u
+
+enum weft_stream_kind {
+    WEFT_STREAM_EVENTS = 1,
+    WEFT_STREAM_TAILS = 2,
+    WEFT_STREAM_DEFINITIONS = 3,
+    WEFT_STREAM_ORDER = 4,
+    WEFT_STREAM_TABLE = 5, /* more chunk-table entries: the table continues at this chunk's offset */
+};
+
+/* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
+ *
+ *   0      2        4        8          16         24
+ *   | kind | thread | pages  | offset   | used     |
+ *
+ * `used` counts bytes, for ORDER nibbles. A TABLE entry is always the last of its table. */
+struct weft_chunk {
+    uint16_t kind;
+    uint16_t thread;
+    uint32_t pages;  /* size of the chunk in WEFT_PAGE units */
+    uint64_t offset; /* of the chunk in the file, bytes */
+    uint64_t used;
+};
+
+enum weft_state {
+    WEFT_STATE_STARTING = 0,  /* inside MPI initialisation */
+    WEFT_STATE_RUNNING = 1,
+    WEFT_STATE_FINALIZED = 2, /* MPI_Finalize (or the last MPI_Session_finalize) returned */
+    WEFT_STATE_EXITED = 3,    /* the process ended by exit() or return from main */
+    WEFT_STATE_ABORTED = 4,   /* the program called MPI_Abort */
+    WEFT_STATE_STOPPED = 5,   /* Weft gave up recording; `stop_reason` says why. The program went on */
+};
+
+enum weft_stop_reason {
+    WEFT_STOP_NONE = 0,
+    WEFT_STOP_DISK_FULL = 1,
+    WEFT_STOP_NO_ADDRESS_SPACE = 2,
+    WEFT_STOP_IO_ERROR = 3,
+    WEFT_STOP_OVERFLOW = 4,
+};
+
+enum weft_clock { WEFT_CLOCK_MONOTONIC_NS = 0, WEFT_CLOCK_TSC = 1, WEFT_CLOCK_CNTVCT = 2 };
+
+enum weft_level { WEFT_LEVEL_ORDER = 1, WEFT_LEVEL_TRACE = 2 };
+
+/* Clocks read together: ticks of the event clock, CLOCK_MONOTONIC and CLOCK_REALTIME in ns. Two anchors give the
+ * tick's length and map every rank of every host to one time axis. */
+struct weft_anchor {
+    uint64_t ticks;
+    uint64_t monotonic_ns;
+    uint64_t realtime_ns;
+};
+
+#define WEFT_HEADER_CHUNKS 156
+
+struct weft_header {
+    char magic[8];
+    uint16_t major;
+    uint16_t minor;
+    uint16_t slot_size;    /* sizeof(struct weft_event) */
+    uint8_t clock;         /* enum weft_clock */
+    uint8_t level;         /* enum weft_level */
+    uint32_t state;        /* enum weft_state */
+    uint32_t stop_reason;  /* enum weft_stop_reason */
+    int32_t rank;          /* in MPI_COMM_WORLD (or the launcher's rank before it is known); -1 unknown */
+    int32_t world_size;    /* -1 unknown */
+    uint32_t pid;
+    uint32_t thread_level; /* MPI_THREAD_* provided: 0 single, 1 funneled, 2 serialized, 3 multiple */
+    uint32_t chunk_count;  /* entries of `chunks` in use (the continuation tables are counted by their `used`) */
+    uint32_t threads;      /* thread slots handed out */
+    struct weft_anchor start;
+    struct weft_anchor end; /* last anchor taken: at every new chunk, at finalize and at exit */
+    char host[64];          /* NUL-terminated */
+    char job[128];          /* the launcher's job or namespace id: equal for all ranks of one world */
+    struct weft_chunk chunks[WEFT_HEADER_CHUNKS];
+};
+
+/* One MPI call.
+ *
+ *    0        8          12         14      15      16     20
+ *    | enter  | duration | function | flags | error | site |
+ *    20     24     28    32         36      40       44       48       56
+ *    | comm | peer | tag | datatype | count | result | object | buffer |
+ *
+ * Worked example: the receive MPI_Recv(buf, 4, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &st) that got 16 bytes
+ * from rank 2 reads: flags CLOSED|ANY_SOURCE, error 0, comm 2 (world), peer 2, tag 7, datatype INT, count 4,
+ * result 16, object 0, buffer = address of buf. While it still waits: flags ANY_SOURCE, peer -1, duration 0.
+ */
+struct weft_event {
+    uint64_t enter;    /* ticks */
+    uint32_t duration; /* ticks, see weft_duration_encode; 0 while open */
+    uint16_t function; /* id in functions.json of the run */
+    uint8_t flags;     /* WEFT_FLAG_* */
+    uint8_t error;     /* MPI error class of the returned code, 255 for a class above 254 */
+    uint32_t site;     /* id of a SITE definition, 0 unknown */
+    uint32_t comm;     /* object id */
+    int32_t peer;      /* dest | source | root | target rank; WEFT_RANK_* when negative. A closed wildcard receive
+                          holds the source that it got and the flag ANY_SOURCE */
+    int32_t tag;       /* tag | object id of the reduction operation. Likewise for ANY_TAG */
+    uint32_t datatype; /* object id */
+    int32_t count;     /* elements; INT32_MAX: the true count stands at the head of the tail. For a poll that
+                          failed (Test*, *probe with flag false): number of equal failed polls in a row */
+    uint32_t result;   /* HAS_TAIL: offset of the tail in the thread's TAILS stream / WEFT_TAIL_ALIGN;
+                          else bytes received as the status tells (saturated) */
+    uint32_t object;   /* object id: request, window, file, message, or the object that the call created */
+    uint64_t buffer;   /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits */
+};
+
+#define WEFT_FLAG_CLOSED 0x01u      /* the call returned */
+#define WEFT_FLAG_ANY_SOURCE 0x02u
+#define WEFT_FLAG_ANY_TAG 0x04u
+#define WEFT_FLAG_TRUE 0x08u        /* the call's LOGICAL `flag` came out true */
+#define WEFT_FLAG_CANCELLED 0x10u   /* the status says cancelled */
+#define WEFT_FLAG_HAS_TAIL 0x20u
+#define WEFT_FLAG_BUFFER_CHANGED 0x40u /* a pending send's buffer was not at completion what it was at start */
+#define WEFT_FLAG_TICKET 0x80u      /* the tail begins with a ticket: order of calls between threads of a process */
+
+#define WEFT_ERROR_OTHER 255u
+
+#define WEFT_RANK_ANY_SOURCE (-1)
+#define WEFT_RANK_PROC_NULL (-2)
+#define WEFT_RANK_ROOT (-3)
+#define WEFT_RANK_INVALID_BASE (-1000) /* any other negative rank r is kept as r - 1000 */
+#define WEFT_TAG_ANY (-1)
+#define WEFT_IN_PLACE UINT64_MAX
+#define WEFT_TAIL_ALIGN 2u
+
+/* Object ids, one number space for each class of handle. Predefined objects have the ids listed in functions.json
+ * (communicators: 2 world, 3 self); every other object gets the next id from WEFT_ID_DYNAMIC when it is created,
+ * and ids are never used twice, though handles are. */
+#define WEFT_ID_NONE 0u
+#define WEFT_ID_NULL 1u
+#define WEFT_ID_WORLD 2u
+#define WEFT_ID_SELF 3u
+#define WEFT_ID_DYNAMIC 256u
+
+/* Durations: 2 bits of exponent (times 1, 2^8, 2^16, 2^24 ticks) over 30 bits of mantissa. Exact below 0.4 s at
+ * 2.6 GHz, then to 1 part in 4 million. */
+static inline uint32_t weft_duration_encode(uint64_t ticks) {
+    uint32_t exponent = 0;
+    while (ticks >> 30 && exponent < 3) {
+        ticks >>= 8;
+        exponent++;
+    }
+    return (exponent << 30) | (ticks >> 30 ? 0x3fffffffu : (uint32_t)ticks);
+}
+
+/* TAILS. The tail of an event is the concatenation, with no length and no padding between, of
+ *   [ticket]                 flag TICKET
+ *   [count]                  slot's count is INT32_MAX
+ *   every parameter with place "tail" and direction in or inout, in order of functions.json
+ *   --- written at entry above, at exit below (absent while the event is open) ---
+ *   every parameter with place "tail" and direction out (and non-handle inout), in order
+ *   [bytes received]         the function's STATUS has its place in the slot
+ * and starts at a multiple of WEFT_TAIL_ALIGN. Values:
+ *   integers      zigzag varint (LEB128)          handles       varint object id
+ *   addresses     zigzag varint of (value - slot.buffer); WEFT_IN_PLACE as it is minus slot.buffer, modulo 2^64
+ *   strings       varint length, bytes (at most 4096; a longer one is cut)
+ *   arrays        varint number of elements, then the elements; integers as differences from the one before.
+ *                 A NULL or *_IGNORE / UNWEIGHTED array: 0 elements
+ *   status        varint 0 for one that was not set or belongs to a send, else 1 + flags (1 cancelled), zigzag
+ *                 source, zigzag tag, varint bytes, varint error class
+ *   doubles       8 bytes
+ */
+
+/* DEFINITIONS: records of { u8 type, varint length, payload }. A reader skips types it does not know.
+ * u = varint, z = zigzag varint, s = varint length + bytes, MEMBERS = varint runs, then for each run
+ * u world, u first, z stride, u count (world 0: this process's own MPI_COMM_WORLD; others: WORLD definitions;
+ * WEFT_WORLD_UNKNOWN: processes that MPI gives no name for, reached by accept/connect/join).
+ */
+enum weft_definition {
+    WEFT_DEF_COMM = 1,     /* u id, u parent id, u function that made it, u ordinal among the calls that make a
+                              communicator on this parent, u inter (0|1), z my rank, s key (tag, string tag or ""),
+                              MEMBERS local, MEMBERS remote */
+    WEFT_DEF_GROUP = 2,    /* u id, MEMBERS */
+    WEFT_DEF_DATATYPE = 3, /* u id, u size, z lb, z extent, u combiner (index in functions.json), u n, n z integers,
+                              u n, n z addresses, u n, n u datatype ids */
+    WEFT_DEF_OP = 4,       /* u id, u commutes */
+    WEFT_DEF_WINDOW = 5,   /* u id, u comm, u flavor (0 create 1 allocate 2 dynamic 3 shared), u base, u size,
+                              u displacement unit, u ordinal on the comm */
+    WEFT_DEF_FILE = 6,     /* u id, u comm, u amode, s name */
+    WEFT_DEF_NAME = 7,     /* u class (enum weft_class), u id, s name */
+    WEFT_DEF_THREAD = 8,   /* u thread slot, u first event index, u tid, u is main, s name */
+    WEFT_DEF_MODULE = 9,   /* u id, u base, u end, s build id (hex), s path */
+    WEFT_DEF_SITE = 10,    /* u id, u module (0 none), u offset in module of the return address, u code (0: native
+                              only), u instruction offset in the code's bytecode, bytes */
+    WEFT_DEF_PYCODE = 11,  /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
+    WEFT_DEF_WORLD = 12,   /* u index (from 1), u size, s origin: "parent" or "spawn:<event object id>" */
+    WEFT_DEF_ENV = 13,     /* s NAME=VALUE */
+    WEFT_DEF_ARGV = 14,    /* u n, n s */
+    WEFT_DEF_CWD = 15,     /* s */
+    WEFT_DEF_LIBRARY = 16, /* s MPI_Get_library_version, s path of the library */
+    WEFT_DEF_NOTE = 17,    /* s text for people: why something is missing */
+    WEFT_DEF_PYTHON = 18,  /* s version of the interpreter in the process */
+};
+
+#define WEFT_WORLD_UNKNOWN 0xffffu
+
+enum weft_class {
+    WEFT_CLASS_COMM = 1, WEFT_CLASS_DATATYPE, WEFT_CLASS_GROUP, WEFT_CLASS_OP, WEFT_CLASS_REQUEST, WEFT_CLASS_WINDOW,
+    WEFT_CLASS_FILE, WEFT_CLASS_INFO, WEFT_CLASS_ERRHANDLER, WEFT_CLASS_MESSAGE, WEFT_CLASS_SESSION, WEFT_CLASS_END,
+};
+
+/* ORDER (level `order`): a stream of nibbles. 0..13: the next outcome of the current kind, at most 13; 14: escape,
+ * then a number in nibbles of 3 bits, least first, bit 3 set while more follow; 15: the kind changes, one nibble
+ * names the new kind. The kind at the start is SOURCE. */
+enum weft_order_kind {
+    WEFT_ORDER_SOURCE = 0,    /* source that a wildcard receive or probe got, in order of completion */
+    WEFT_ORDER_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
+    WEFT_ORDER_POLLS = 2,     /* failed polls since the last outcome, written before the outcome of one that did
+                                 not fail (Test*, *probe) when it is not 0 */
+    WEFT_ORDER_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
+    WEFT_ORDER_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
+    WEFT_ORDER_FLAG = 5,      /* cancelled (1) or not (0) */
+    WEFT_ORDER_VALUE = 6,     /* any other result: RMA fetch results (FNV-1a hash), MPI_Wtime differences in ns */
+    WEFT_ORDER_THREAD = 7,    /* calls of other threads since this thread's last call (tickets) */
+};
+
+_Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");
+_Static_assert(sizeof(struct weft_event) == 56, "event layout");
+_Static_assert(sizeof(struct weft_header) <= WEFT_PAGE, "header fits one page");
+
+#endif
