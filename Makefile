@@ -1,0 +1,81 @@
+# One command each: setup, demo, test, lint, format, types, test-matrix, bench. Each sets up what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+VENV_OPENMPI ?= $(VENV)-openmpi
+BIN := $(VENV)/bin
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+PYTEST ?= $(BIN)/python -m pytest
+export OMP_NUM_THREADS ?= 1
+
+KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
+PROJECT := pyproject.toml setup.py
+
+.PHONY: help setup demo test lint format types test-matrix bench debian kernel clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo          record an example with a bug and say what is wrong (needs only Python, make and cc)"
+	@echo "make setup         .venv with weft, MPICH, mpi4py and the development tools"
+	@echo "make test          all tests (installs missing Debian packages when it is root)"
+	@echo "make lint types    the linter and the type checker;  make format: the formatter"
+	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
+
+# --- environments -----------------------------------------------------------------------------------------------
+
+$(VENV)/.made $(VENV_OPENMPI)/.made: tools/venv.sh
+	PYTHON="$(PYTHON)" bash tools/venv.sh $(@D)
+	@touch $@
+
+# weft and an MPI, all that a user has
+$(VENV)/.weft: $(VENV)/.made $(PROJECT)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.weft
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich,dev]'
+	@touch $@
+
+$(VENV_OPENMPI)/.dev: $(VENV_OPENMPI)/.made $(PROJECT)
+	$(VENV_OPENMPI)/bin/python -m pip install $(PIP_FLAGS) --editable '.[openmpi,dev]'
+	@touch $@
+
+$(VENV)/.kernel: $(VENV)/.weft $(KERNEL_SOURCES)
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'setuptools>=77'
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+setup: $(VENV)/.dev kernel
+
+kernel: $(VENV)/.kernel
+
+# Compilers and MPIs that the tests use where they are there; only root on Debian can install them.
+debian:
+	@bash tools/debian.sh
+
+# --- what people do ---------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.weft kernel
+	$(BIN)/weft demo
+
+test: debian setup $(VENV_OPENMPI)/.dev
+	$(PYTEST) -m "not matrix"
+
+test-matrix: debian setup $(VENV_OPENMPI)/.dev
+	$(PYTEST) -m matrix --timeout 900
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf build $(VENV) $(VENV_OPENMPI) src/weft/native/*.so src/*.egg-info

@@ -1,0 +1,28 @@
+"""Builds weft.native._kernel: the record writer and the fast kernels, one shared object loaded with ctypes.
+
+It uses no Python API (so no Python headers are needed, and one file serves every Python version).
+"""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+NATIVE = Path("src/weft/native")
+
+sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c"))]
+headers = [*sorted(NATIVE.glob("*.h")), *sorted(NATIVE.glob("kernel/*.h"))]
+
+setup(
+    ext_modules=[
+        Extension(
+            "weft.native._kernel",
+            sources=[str(path) for path in sources],
+            depends=[str(path) for path in headers],
+            include_dirs=[str(NATIVE)],
+            extra_compile_args=["-std=c11", "-O3", "-Wall", "-D_GNU_SOURCE"],
+            extra_link_args=["-pthread"],
+            py_limited_api=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

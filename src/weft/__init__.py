@@ -1,0 +1,19 @@
+"""Weft, the debugger for parallel programs: record a run once, then ask it what went wrong."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.trace import Trace
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "open"]
+
+
+def open(path: str | os.PathLike[str]) -> Trace:
+    """Open a recorded run, a directory that `weft run` wrote, for reading."""
+    from weft.trace import Trace
+
+    return Trace.open(path)

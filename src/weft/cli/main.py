@@ -1,0 +1,68 @@
+"""The entry point of `weft`: finds the commands, runs one, and prints what it raises."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import weft
+from weft import cli
+from weft.errors import UsageError, WeftError
+
+NOT_COMMANDS = {"main"}
+
+
+def commands() -> list[str]:
+    """Return the commands' names: every public module of weft.cli is one."""
+    names = (module.name for module in pkgutil.iter_modules(cli.__path__))
+    return sorted(name for name in names if name not in NOT_COMMANDS and not name.startswith("_"))
+
+
+def load(name: str) -> ModuleType:
+    """Import the module of one command."""
+    return importlib.import_module(f"weft.cli.{name}")
+
+
+def parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    """Build the argument parser that knows the commands `names`."""
+    top = argparse.ArgumentParser(prog="weft", description=weft.__doc__)
+    top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in names:
+        load(name).register(subparsers)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code; the only place that prints an error."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    known = commands()
+    # Only the named command is imported: `weft run` must not pay for the analyses' start.
+    named = arguments[:1] if arguments and arguments[0] in known else known
+    try:
+        args = parser(named).parse_args(arguments)
+        return int(load(args.command).run(args))
+    except WeftError as error:
+        return complain(error)
+    except BrokenPipeError:
+        # The reader of our output has gone (`weft dump | head`): not an error, but nothing may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def complain(error: WeftError) -> int:
+    """Print an error as one line and return its exit code."""
+    hint = " (see `weft --help`)" if type(error) is UsageError and not str(error) else ""
+    print(f"weft: {error}{hint}", file=sys.stderr)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

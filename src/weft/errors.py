@@ -1,0 +1,19 @@
+"""The errors that Weft raises for people: one sentence that says what happened, where, and what to do."""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """Weft itself could not do what it was asked to. `exit_code` is what the command then exits with."""
+
+    exit_code = 4
+
+
+class UsageError(WeftError):
+    """The request cannot be right as it stands: a wrong option, a missing program, a folder in use."""
+
+    exit_code = 2
+
+
+class TraceError(WeftError):
+    """A path is not a run directory, or nothing in it can be read."""
