@@ -178,9 +178,9 @@ static inline uint32_t weft_duration_encode(uint64_t ticks) {
 /* TAILS. The tail of an event is the concatenation, with no length and no padding between, of
  *   [ticket]                 flag TICKET
  *   [count]                  slot's count is INT32_MAX
- *   every parameter with place "tail" and direction in or inout, in order of functions.json
+ *   every parameter whose part (functions.json) is entry or both, in order
  *   --- written at entry above, at exit below (absent while the event is open) ---
- *   every parameter with place "tail" and direction out (and non-handle inout), in order
+ *   every parameter whose part is exit or both, in order; zeros when the call failed
  *   [bytes received]         the function's STATUS has its place in the slot
  * and starts at a multiple of WEFT_TAIL_ALIGN. Values:
  *   integers      zigzag varint (LEB128)          handles       varint object id

@@ -1,0 +1,380 @@
+"""Every procedure of the MPI standard, with the place that each of its arguments has in the record.
+
+The procedures come from the standard's machine-readable form (apis.json, as packaged by pympistandard); only what
+the standard has removed since MPI-3.0, but libraries still export, is written down here. The recorder's wrappers,
+the run's functions.json and the coverage table of the documentation are all generated from `functions()`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+HANDLES = {
+    "COMMUNICATOR": "COMM",
+    "DATATYPE": "DATATYPE",
+    "GROUP": "GROUP",
+    "OPERATION": "OP",
+    "REQUEST": "REQUEST",
+    "WINDOW": "WINDOW",
+    "FILE": "FILE",
+    "INFO": "INFO",
+    "ERRHANDLER": "ERRHANDLER",
+    "MESSAGE": "MESSAGE",
+    "SESSION": "SESSION",
+}
+"""Parameter kinds of the standard that are handles, and the class of object that they name."""
+
+CLASSES = {name: index for index, name in enumerate(HANDLES.values(), start=1)}
+"""Numbers of the classes, as enum weft_class of format.h has them."""
+
+# Elements that are moved or described: what "count" means to a reader.
+_COUNT_KINDS = re.compile(r"(POLY)?(XFER|DTYPE)_NUM_ELEM(_NNI)?|ARRAY_LENGTH(_NNI)?")
+_BUFFER_KINDS = {"BUFFER", "C_BUFFER", "C_BUFFER2", "C_BUFFER3", "C_BUFFER4"}
+_SCALAR_TYPES = {"int", "MPI_Count", "MPI_Aint", "MPI_Offset"}
+
+# Not recorded, each family with its reason. The documentation's coverage table prints them.
+_PASSED_THROUGH = (
+    (r"MPI_T_.*", "tools interface: no communication, and tools must not trace tools"),
+    (r"MPI_\w+_(f2c|c2f|f082c|c2f08|f2f08|f082f|fromint|toint)", "handle conversion: no effect outside its arguments"),
+    (r"MPI_(Get_version|Abi_get_version)", "mpi4py looks for it in the global scope to tell one ABI from another"),
+    (r"MPI_Abi_\w+", "describes the ABI: no communication, and called before MPI is initialised"),
+    (r"MPI_Pcontrol", "takes a variable number of arguments, which C cannot hand on"),
+    (r"MPI_Aint_(add|diff)", "arithmetic on its arguments"),
+    (r"MPI_Status_(get|set)_(source|tag|error)", "reads or writes a field of its argument"),
+    (r"MPI_\w+_f90", "Fortran's entry to a function that is recorded under its own name or is arithmetic"),
+)
+
+# Removed by MPI-3.0 or 4.0, still exported by libraries: (name, C prototype's parameters, kinds and directions).
+_REMOVED = {
+    "MPI_Address": "void* location BUFFER in, MPI_Aint* address DISPLACEMENT out",
+    "MPI_Errhandler_create": "MPI_Handler_function* function FUNCTION in, MPI_Errhandler* errhandler ERRHANDLER out",
+    "MPI_Errhandler_get": "MPI_Comm comm COMMUNICATOR in, MPI_Errhandler* errhandler ERRHANDLER out",
+    "MPI_Errhandler_set": "MPI_Comm comm COMMUNICATOR in, MPI_Errhandler errhandler ERRHANDLER in",
+    "MPI_Type_extent": "MPI_Datatype datatype DATATYPE in, MPI_Aint* extent DISPLACEMENT out",
+    "MPI_Type_lb": "MPI_Datatype datatype DATATYPE in, MPI_Aint* displacement DISPLACEMENT out",
+    "MPI_Type_ub": "MPI_Datatype datatype DATATYPE in, MPI_Aint* displacement DISPLACEMENT out",
+    "MPI_Type_hvector": (
+        "int count POLYDTYPE_NUM_ELEM_NNI in, int blocklength POLYDTYPE_NUM_ELEM_NNI in, MPI_Aint stride DISPLACEMENT"
+        " in, MPI_Datatype oldtype DATATYPE in, MPI_Datatype* newtype DATATYPE out"
+    ),
+    "MPI_Type_hindexed": (
+        "int count POLYDTYPE_NUM_ELEM_NNI in, int array_of_blocklengths[] POLYDTYPE_NUM_ELEM_NNI in:count, MPI_Aint"
+        " array_of_displacements[] DISPLACEMENT in:count, MPI_Datatype oldtype DATATYPE in, MPI_Datatype* newtype"
+        " DATATYPE out"
+    ),
+    "MPI_Type_struct": (
+        "int count POLYDTYPE_NUM_ELEM_NNI in, int array_of_blocklengths[] POLYDTYPE_NUM_ELEM_NNI in:count, MPI_Aint"
+        " array_of_displacements[] DISPLACEMENT in:count, MPI_Datatype array_of_types[] DATATYPE in:count, MPI_Datatype*"
+        " newtype DATATYPE out"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One C parameter of a procedure.
+
+    `declaration` is the C type without the name (`const int []`); `kind` the standard's parameter kind; `direction`
+    in, out or inout; `length` the standard's length expression of an array ("*" where it only says so), None for a
+    scalar; `root_only` whether it is significant at the root alone; `type` how the record encodes a value: int,
+    address, handle:CLASS, string, status or double; `place` a field of the event slot, "tail" or "none".
+    """
+
+    name: str
+    declaration: str
+    kind: str
+    direction: str
+    length: str | None
+    root_only: bool
+    type: str
+    place: str = "none"
+
+    @property
+    def array(self) -> bool:
+        """Whether the record holds a number of values."""
+        return self.length is not None
+
+    @property
+    def part(self) -> str | None:
+        """Which part of a tail holds the parameter: entry, exit, both, or None where its place is not the tail.
+
+        The address of a buffer is known at entry, whatever the direction of its content; so are handles.
+        """
+        if self.place != "tail":
+            return None
+        if self.direction == "in" or self.kind in _BUFFER_KINDS:
+            return "entry"
+        if self.direction == "inout":
+            return "entry" if self.handle else "both"
+        return "exit"
+
+    @property
+    def handle(self) -> str | None:
+        """The class of object that the parameter names, or None."""
+        return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One procedure: its id in records made with this table, its C result type and parameters.
+
+    `passed_through` is None for a recorded function, else the reason why it is not.
+    """
+
+    id: int
+    name: str
+    result: str
+    parameters: tuple[Parameter, ...]
+    passed_through: str | None
+
+    def parameter(self, place: str) -> Parameter | None:
+        """The parameter that has its place in the slot's field `place`, or None."""
+        return next((p for p in self.parameters if p.place == place), None)
+
+    @property
+    def tail(self) -> bool:
+        """Whether each event of this function has a tail."""
+        return any(p.place == "tail" for p in self.parameters)
+
+
+def _declaration(text: str) -> tuple[str, str]:
+    """Split `const int dims[]` into its name and its type with the brackets kept."""
+    match = re.fullmatch(r"\s*(.*?)(\w+)((?:\[\d*\])*)\s*", text)
+    if match is None:
+        raise ValueError(f"not a C parameter: {text!r}")
+    return match[2], (match[1].strip() + " " + match[3]).strip()
+
+
+def _type(kind: str, declaration: str) -> str:
+    if kind in HANDLES:
+        return f"handle:{HANDLES[kind]}"
+    if kind in ("STRING", "STRING_ARRAY"):
+        return "string"
+    if kind == "STATUS":
+        return "status"
+    base = declaration.removeprefix("const ").rstrip("[]0123456789 ").rstrip("* ")
+    return "int" if base in _SCALAR_TYPES else "address"
+
+
+def _is_array(declaration: str, kind: str, length: str | None) -> str | None:
+    if "[" not in declaration or kind == "STRING":
+        return None
+    return length or "*"
+
+
+def _places(name: str, parameters: list[Parameter]) -> Iterable[str]:
+    """The place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
+    taken: set[str] = set()
+    object_index = _object_parameter(parameters)
+    replaces = name.startswith(("MPI_Sendrecv", "MPI_Isendrecv"))
+    poll = re.match(r"MPI_Test(all|any|some)", name)
+    for index, p in enumerate(parameters):
+        field = _field(p, replaces)
+        if index == object_index:
+            field = "object"
+        if field == "count" and poll:
+            yield "none"  # the array of requests carries its own length; the slot counts failed polls
+        elif field in ("tail", "none"):
+            yield field
+        elif field in taken:
+            yield "tail"
+        else:
+            taken.add(field)
+            yield field
+
+
+def _object_parameter(parameters: list[Parameter]) -> int | None:
+    """Which parameter is the call's object: its request, else window, file, message; else what it makes or frees."""
+    scalars = [(i, p) for i, p in enumerate(parameters) if p.handle and not p.array]
+    for classes in (("REQUEST",), ("WINDOW", "FILE", "MESSAGE", "SESSION")):
+        for i, p in scalars:
+            if p.handle in classes:
+                return i
+    for i, p in scalars:
+        if p.direction == "out":
+            return i
+    for i, p in scalars:
+        if p.handle in ("GROUP", "INFO", "ERRHANDLER"):
+            return i
+    return None
+
+
+def _field(p: Parameter, replaces: bool) -> str:
+    """The slot's field that a parameter asks for."""
+    if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
+        return "none"
+    if p.array:
+        return "tail"
+    if p.kind == "STATUS":
+        return "status" if p.direction == "out" and not replaces else "tail"
+    if p.kind == "LOGICAL" and p.direction == "out" and p.name == "flag":
+        return "flag"
+    if p.direction == "out" and p.kind not in _BUFFER_KINDS:
+        return "tail"
+    if p.handle == "COMM":
+        return "comm"
+    if p.handle == "DATATYPE":
+        return "datatype"
+    if p.handle == "OP" or p.kind == "TAG":
+        return "tag"
+    if p.kind in ("RANK", "RANK_NNI"):
+        return "peer"
+    if _COUNT_KINDS.fullmatch(p.kind):
+        return "count"
+    return "buffer" if p.kind in _BUFFER_KINDS else "tail"
+
+
+def _function(id: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+    reason = next((why for pattern, why in _PASSED_THROUGH if re.fullmatch(pattern, name)), None)
+    placed = [
+        Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
+        for p, place in zip(parameters, _places(name, parameters), strict=True)
+    ]
+    return Function(id, name, result, tuple(placed), reason)
+
+
+def _standard() -> dict[str, Any]:
+    text = files("pympistandard").joinpath("data/apis.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def _from_prototype(id: int, prototype: str, entry: dict[str, Any]) -> Function:
+    match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
+    if match is None:
+        raise ValueError(f"not a C prototype: {prototype!r}")
+    facts = {p["name"]: p for p in entry["parameters"]}
+    parameters = []
+    for text in [] if match[3].strip() == "void" else match[3].split(","):
+        if "ldots" in text:
+            parameters.append(Parameter("...", "...", "VARARGS", "in", None, False, "int"))
+            continue
+        name, declaration = _declaration(text)
+        fact = facts[name]
+        length = str(fact["length"]) if fact["length"] is not None else None
+        if isinstance(fact["length"], list):
+            length = "*".join(fact["length"])
+        kind = fact["kind"]
+        parameters.append(
+            Parameter(
+                name,
+                declaration,
+                kind,
+                fact["param_direction"],
+                _is_array(declaration, kind, length),
+                bool(fact["root_only"]),
+                _type(kind, declaration),
+            )
+        )
+    return _function(id, match[2], match[1], parameters)
+
+
+def _from_removed(id: int, name: str, text: str) -> Function:
+    parameters = []
+    for part in text.split(", "):
+        c, kind, direction = part.rsplit(" ", 2)
+        direction, _, length = direction.partition(":")
+        parameter, declaration = _declaration(c)
+        parameters.append(
+            Parameter(parameter, declaration, kind, direction, length or None, False, _type(kind, declaration))
+        )
+    return _function(id, name, "int", parameters)
+
+
+@cache
+def functions() -> tuple[Function, ...]:
+    """Every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
+    import pympistandard
+
+    pympistandard.use_api_version(1)
+    standard = _standard()
+    found: list[Function] = []
+    for key, procedure in sorted(pympistandard.PROCEDURES.items()):
+        expressions = [procedure.express.iso_c]
+        if procedure.express.embiggen:
+            expressions.append(procedure.express.embiggen.iso_c)
+        for expression in expressions:
+            if expression:
+                found.append(_from_prototype(len(found) + 1, str(expression), standard[key]))
+    for name, text in _REMOVED.items():
+        found.append(_from_removed(len(found) + 1, name, text))
+    return tuple(found)
+
+
+@cache
+def by_name() -> dict[str, Function]:
+    """The functions by their C name."""
+    return {f.name: f for f in functions()}
+
+
+# Predefined objects and their ids in every record: communicators, then what MPI names. The order is the id, so names
+# are only ever added at the end.
+_BASIC_TYPES = """CHAR SHORT INT LONG LONG_LONG SIGNED_CHAR UNSIGNED_CHAR UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG
+UNSIGNED_LONG_LONG FLOAT DOUBLE LONG_DOUBLE WCHAR C_BOOL INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T
+UINT64_T AINT COUNT OFFSET C_COMPLEX C_DOUBLE_COMPLEX C_LONG_DOUBLE_COMPLEX BYTE PACKED CXX_BOOL CXX_FLOAT_COMPLEX
+CXX_DOUBLE_COMPLEX CXX_LONG_DOUBLE_COMPLEX INTEGER REAL DOUBLE_PRECISION COMPLEX LOGICAL CHARACTER DOUBLE_COMPLEX
+INTEGER1 INTEGER2 INTEGER4 INTEGER8 INTEGER16 REAL2 REAL4 REAL8 REAL16 COMPLEX4 COMPLEX8 COMPLEX16 COMPLEX32 FLOAT_INT
+DOUBLE_INT LONG_INT 2INT SHORT_INT LONG_DOUBLE_INT 2REAL 2DOUBLE_PRECISION 2INTEGER LB UB LOGICAL1 LOGICAL2 LOGICAL4
+LOGICAL8 LOGICAL16""".split()
+_OPS = "MAX MIN SUM PROD LAND BAND LOR BOR LXOR BXOR MINLOC MAXLOC REPLACE NO_OP".split()
+
+PREDEFINED: dict[str, dict[int, str]] = {
+    "COMM": {1: "MPI_COMM_NULL", 2: "MPI_COMM_WORLD", 3: "MPI_COMM_SELF"},
+    "DATATYPE": {1: "MPI_DATATYPE_NULL", **{i: f"MPI_{n}" for i, n in enumerate(_BASIC_TYPES, 2)}},
+    "GROUP": {1: "MPI_GROUP_NULL", 2: "MPI_GROUP_EMPTY"},
+    "OP": {1: "MPI_OP_NULL", **{i: f"MPI_{n}" for i, n in enumerate(_OPS, 2)}},
+    "REQUEST": {1: "MPI_REQUEST_NULL"},
+    "WINDOW": {1: "MPI_WIN_NULL"},
+    "FILE": {1: "MPI_FILE_NULL"},
+    "INFO": {1: "MPI_INFO_NULL", 2: "MPI_INFO_ENV"},
+    "ERRHANDLER": {
+        1: "MPI_ERRHANDLER_NULL",
+        2: "MPI_ERRORS_ARE_FATAL",
+        3: "MPI_ERRORS_RETURN",
+        4: "MPI_ERRORS_ABORT",
+    },
+    "MESSAGE": {1: "MPI_MESSAGE_NULL", 2: "MPI_MESSAGE_NO_PROC"},
+    "SESSION": {1: "MPI_SESSION_NULL"},
+}
+"""Predefined objects of each class by their id."""
+
+COMBINERS = """NAMED DUP CONTIGUOUS VECTOR HVECTOR INDEXED HINDEXED INDEXED_BLOCK HINDEXED_BLOCK STRUCT SUBARRAY DARRAY
+F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_INTEGER STRUCT_INTEGER""".split()
+"""MPI_COMBINER_*, by the number that a DATATYPE definition carries."""
+
+
+def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The table as functions.json of a run holds it; only the functions in `exported` where it is given."""
+    return {
+        "schema": "weft-functions/1",
+        "mpi": mpi or {},
+        "functions": [
+            {
+                "id": f.id,
+                "name": f.name,
+                "parameters": [
+                    {
+                        "name": p.name,
+                        "kind": p.kind,
+                        "direction": p.direction,
+                        "array": True if p.array else None,
+                        "type": p.type,
+                        "place": p.place,
+                        "part": p.part,
+                    }
+                    for p in f.parameters
+                ],
+            }
+            for f in functions()
+            if f.passed_through is None and (exported is None or f.name in exported)
+        ],
+        "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
+        "datatype_sizes": (mpi or {}).get("datatype_sizes", {}),
+        "combiners": COMBINERS,
+    }
