@@ -1,0 +1,132 @@
+"""What an analysis has to say: a Finding is data, and only a view turns it into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Severity = Literal["error", "warning", "note"]
+Certainty = Literal["certain", "possible", "undecided"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
+"""Worst first."""
+
+CERTAINTIES: Final[tuple[Certainty, ...]] = ("certain", "possible", "undecided")
+"""Surest first."""
+
+KINDS: Final[Mapping[str, Severity]] = {
+    "message-race": "warning",
+    "deadlock": "error",
+    "potential-deadlock": "warning",
+    "collective-mismatch": "error",
+    "argument-mismatch": "error",
+    "type-mismatch": "error",
+    "truncation": "error",
+    "unmatched-send": "error",
+    "unmatched-receive": "error",
+    "request-leak": "error",
+    "request-misuse": "error",
+    "buffer-reuse": "error",
+    "resource-leak": "warning",
+    "invalid-argument": "error",
+    "epoch-misuse": "error",
+    "rma-race": "error",
+    "late-sender": "note",
+    "late-receiver": "note",
+    "wait-at-collective": "note",
+    "imbalance": "note",
+    "loop-dependence": "error",
+    "uninitialised-read": "error",
+    "shared-write": "error",
+    "early-reduction-use": "error",
+    "out-of-bounds": "error",
+    "remote-access": "error",
+    "halo-write": "error",
+    "stale-halo-read": "error",
+    "wrong-reduction": "error",
+    "divergence": "warning",
+}
+"""Every kind of finding (it is also its slug and its page under docs/findings) and its usual severity."""
+
+EventId = tuple[int, int]
+"""(rank index in Trace.ranks, index in that rank's events)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a rank called MPI: `call` is the function's name; `line` is 0 and the texts are "" where unknown."""
+
+    rank: int
+    call: str
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file or "an unknown line"
+
+    def to_json(self) -> dict[str, Any]:
+        """The site as the report's JSON holds it."""
+        return {
+            "rank": self.rank,
+            "call": self.call,
+            "file": self.file,
+            "line": self.line,
+            "function": self.function,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a run, or may be, or is worth to know.
+
+    `message` is one sentence for a person and names no kind: views put `[kind]` behind it. `sites` begin with the
+    one to look at first, and `events` are the evidence in the record. `evidence` holds what else a view or a script
+    can use: plain JSON values. `cause` is equal for findings that one line can stand for; None: kind and sites decide.
+
+    Raises ValueError for a kind, severity or certainty that does not exist.
+    """
+
+    kind: str
+    severity: Severity
+    certainty: Certainty
+    message: str
+    ranks: tuple[int, ...] = ()
+    sites: tuple[Site, ...] = ()
+    events: tuple[EventId, ...] = ()
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    cause: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no kind of finding is called {self.kind!r}")
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"no severity is called {self.severity!r}")
+        if self.certainty not in CERTAINTIES:
+            raise ValueError(f"no certainty is called {self.certainty!r}")
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """What findings of one cause have in common: the cause where one is named, else kind and code sites."""
+        if self.cause is not None:
+            return (self.kind, self.cause)
+        return (self.kind, tuple((s.call, s.file, s.line) for s in self.sites) or self.message)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as the report's JSON holds it."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "certainty": self.certainty,
+            "message": self.message,
+            "ranks": list(self.ranks),
+            "sites": [site.to_json() for site in self.sites],
+            "events": [list(event) for event in self.events],
+            "evidence": dict(self.evidence),
+        }
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort by severity, then certainty; findings that are equal in both keep their order."""
+    return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), CERTAINTIES.index(f.certainty)))
