@@ -1,0 +1,21 @@
+"""A run on disk as one object. `weft.open(RUN)` gives the Trace; everything else asks it."""
+
+from __future__ import annotations
+
+from weft.trace.clock import Axis
+from weft.trace.communicators import Communicator, World
+from weft.trace.datatypes import Datatype, Signature
+from weft.trace.definitions import Definitions
+from weft.trace.errors import RunError
+from weft.trace.event import Event
+from weft.trace.functions import Function, FunctionTable, Parameter
+from weft.trace.layout import EVENT, Flag, Level, State
+from weft.trace.rankfile import Header
+from weft.trace.run import Rank, Thread, Trace
+from weft.trace.sites import Site
+from weft.trace.tails import Status
+
+__all__ = [
+    "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Event", "Flag", "Function", "FunctionTable", "Header",
+    "Level", "Parameter", "Rank", "RunError", "Signature", "Site", "State", "Status", "Thread", "Trace", "World",
+]  # fmt: skip

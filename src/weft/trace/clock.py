@@ -1,0 +1,95 @@
+"""The common time axis: ticks of every rank's clock as nanoseconds since the run's first event.
+
+Two anchors (ticks, CLOCK_MONOTONIC and CLOCK_REALTIME read together) give the length of a tick. The ranks of a host
+share CLOCK_MONOTONIC, so within a host the axis is as good as that clock; hosts are laid side by side by
+CLOCK_REALTIME, as good as the machines' synchronisation (NTP: about a millisecond).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace.layout import Clock
+from weft.trace.rankfile import Header
+
+_MAX = 2**62
+_MIN_BASE_NS = 1000
+_AGREE_NS = 100_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """ns = origin + (ticks - start) * length, for one rank."""
+
+    start: int
+    origin: int
+    length: float
+
+    def ns(self, ticks: int) -> int:
+        """Time of one tick count."""
+        return int(min(max(self.origin + round(_signed(ticks - self.start) * self.length), -_MAX), _MAX))
+
+    def ns_array(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Times of tick counts."""
+        delta = (ticks - np.uint64(self.start)).view(np.int64)
+        if self.length == 1.0:
+            return delta + np.int64(self.origin)
+        return np.clip(np.rint(delta * self.length), -_MAX, _MAX).astype(np.int64) + np.int64(self.origin)
+
+    def ticks(self, ns: float) -> int:
+        """The tick count at a time, within 0 and 2^64 - 1."""
+        return int(min(max(self.start + (ns - self.origin) / self.length, 0), 2**64 - 1))
+
+    def moved(self, by: int) -> Axis:
+        """The same axis, `by` ns later."""
+        return Axis(self.start, self.origin + by, self.length)
+
+
+def _signed(delta: int) -> int:
+    return (delta + 2**63) % 2**64 - 2**63
+
+
+def _length(header: Header) -> tuple[float, int] | None:
+    """Length of a tick in ns and the ns over which it was measured."""
+    ticks = header.end.ticks - header.start.ticks
+    ns = header.end.monotonic_ns - header.start.monotonic_ns
+    if ticks <= 0 or ns <= 0 or not 1e-3 < ns / ticks < 1e6:
+        return None
+    return ns / ticks, ns
+
+
+def _host_axes(headers: Sequence[Header]) -> list[Axis]:
+    """One axis a rank on the host's CLOCK_MONOTONIC. The longest-running rank's tick length serves all that fit it."""
+    lengths = [_length(h) for h in headers]
+    best = max((x for x in lengths if x), key=lambda x: x[1], default=(1.0, 0))[0]
+    axes = []
+    for header, own in zip(headers, lengths, strict=True):
+        length = 1.0 if header.clock == Clock.MONOTONIC_NS else best
+        if own and own[1] >= _MIN_BASE_NS and abs(own[0] - length) * own[1] / own[0] > _AGREE_NS:
+            length = own[0]
+        origin = min(header.start.monotonic_ns, _MAX)
+        axes.append(Axis(header.start.ticks, origin, length))
+    return axes
+
+
+def align(headers: Sequence[Header]) -> list[Axis]:
+    """One axis a rank, all on the clock of the first host."""
+    hosts: dict[str, list[int]] = defaultdict(list)
+    for i, header in enumerate(headers):
+        hosts[header.host].append(i)
+    axes: list[Axis] = [Axis(0, 0, 1.0)] * len(headers)
+    reference: int | None = None
+    for indices in hosts.values():
+        local = [headers[i] for i in indices]
+        offset = int(median(h.start.realtime_ns - h.start.monotonic_ns for h in local))
+        reference = offset if reference is None else reference
+        shift = offset - reference
+        for i, axis in zip(indices, _host_axes(local), strict=True):
+            axes[i] = axis.moved(shift if abs(shift) < _MAX else 0)
+    return axes

@@ -1,0 +1,250 @@
+"""Communicators, unified over the ranks: every process's own ids lead to one object with one name.
+
+Two processes mean the same communicator when parent, making function, members and key agree and it is the same time
+that this combination occurs on each: MPI makes every member take part in the making of a communicator, in one order
+(MPI-4.1, 7.4.2). Intercommunicators are known by their two groups, as each side has its own parent for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from weft.trace.definitions import CommDefinition, Members
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import ID_SELF, ID_WORLD, WORLD_UNKNOWN
+
+MAX_MEMBERS: Final = 2**20
+MEMBERS_BUDGET: Final = 2**24
+"""Member lists of a run are held up to this many entries together; hostile definitions could ask for any number."""
+
+
+class World(NamedTuple):
+    """One MPI_COMM_WORLD: `ranks` holds the index in trace.ranks of each of its ranks, -1 for one without a place."""
+
+    index: int
+    job: str
+    started_ns: int
+    ranks: tuple[int, ...]
+
+
+class Communicator:
+    """One communicator of the run.
+
+    `members` are indices in trace.ranks, -1 for a process that has no record; `remote_members` the other group of an
+    intercommunicator. Which group comes first is the same for all ranks: see `peers` for one rank's view.
+    """
+
+    __slots__ = ("_places", "function", "index", "inter", "key", "label", "local_ids", "members", "name", "ordinal",
+                 "parent", "remote_members")  # fmt: skip
+
+    def __init__(
+        self, index: int, name: str, members: tuple[int, ...], remote_members: tuple[int, ...] | None = None,
+        parent: Communicator | None = None, function: str = "", ordinal: int = 0, key: str = "",
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.name = name
+        self.inter = remote_members is not None
+        self.members = members
+        self.remote_members: tuple[int, ...] = remote_members or ()
+        self.parent = parent
+        self.function = function
+        self.ordinal = ordinal
+        self.key = key
+        self.label: str | None = None
+        self.local_ids: dict[int, int] = {}
+        self._places: dict[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Communicator {self.name}>"
+
+    @property
+    def size(self) -> int:
+        """Number of processes in the (first) group."""
+        return len(self.members)
+
+    def group(self, rank: int) -> tuple[int, ...]:
+        """The group that the rank with this index belongs to."""
+        return self.remote_members if self.inter and self._second(rank) else self.members
+
+    def peers(self, rank: int) -> tuple[int, ...]:
+        """The group that `peer` arguments of the rank with this index refer to."""
+        if not self.inter:
+            return self.members
+        return self.members if self._second(rank) else self.remote_members
+
+    def peer(self, rank: int, peer: int) -> int:
+        """Index in trace.ranks of the process that rank index `rank` names `peer` here, -1 for none or unknown."""
+        group = self.peers(rank)
+        return group[peer] if 0 <= peer < len(group) else -1
+
+    def rank_of(self, rank: int) -> int:
+        """The rank in this communicator of the process with index `rank`, -1 where it is no member."""
+        if self._places is None:
+            self._places = {member: i for i, member in enumerate(self.remote_members) if member >= 0}
+            self._places.update({member: i for i, member in enumerate(self.members) if member >= 0})
+        return self._places.get(rank, -1)
+
+    def _second(self, rank: int) -> bool:
+        return rank in self.remote_members and rank not in self.members
+
+
+class Process(Protocol):
+    """What is asked of a rank here."""
+
+    index: int
+    world: int
+
+    def communicator_definitions(self) -> Sequence[CommDefinition]:
+        """The communicators it made, in order."""
+
+    def other_worlds(self) -> dict[int, int]:
+        """Index of trace worlds by this process's own numbers for them."""
+
+    def given_name(self, cls: int, id: int) -> str | None:
+        """What MPI_Comm_set_name said."""
+
+
+def members_text(members: Sequence[int], most: int = 40) -> str:
+    """`0,2,4-7`: indices as ranges; long ones are cut."""
+    parts: list[str] = []
+    i = 0
+    while i < len(members) and sum(map(len, parts)) + len(parts) < most:
+        j = i
+        while j + 1 < len(members) and members[j + 1] == members[j] + 1:
+            j += 1
+        parts.append("?" if members[i] < 0 else f"{members[i]}-{members[j]}" if j > i else str(members[i]))
+        i = j + 1
+    if i < len(members):
+        parts.append(f"...{len(members)} ranks")
+    return ",".join(parts)
+
+
+def function_word(name: str) -> str:
+    """`split` for MPI_Comm_split, `cart` for MPI_Cart_create."""
+    word = name.removeprefix("MPI_").removeprefix("Comm_").removesuffix("_c").lower()
+    if word in ("create", "create_group"):
+        return word
+    for ending in ("_create", "_with_info", "_multiple"):
+        word = word.removesuffix(ending)
+    return word.replace("_create_", "_").removeprefix("intercomm_") if word != "intercomm" else word
+
+
+class Communicators:
+    """Builds the unified list. `problems` says what could not be unified."""
+
+    def __init__(self, ranks: Sequence[Process], worlds: Sequence[World], functions: FunctionTable) -> None:
+        self.all: list[Communicator] = []
+        self.problems: list[str] = []
+        self._worlds = worlds
+        self._functions = functions
+        self._budget = MEMBERS_BUDGET
+        self._runs: dict[tuple[object, ...], tuple[int, ...] | None] = {}
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._by_rank: list[dict[int, Communicator]] = [{} for _ in ranks]
+        self._known: dict[tuple[object, ...], Communicator] = {}
+        self._names: dict[str, int] = defaultdict(int)
+        for world in worlds:
+            self._add(f"world{world.index or ''}", world.ranks)
+        for rank in ranks:
+            self._by_rank[rank.index][ID_WORLD] = self.all[rank.world]
+            self.all[rank.world].local_ids[rank.index] = ID_WORLD
+        for rank in ranks:
+            self._define(rank)
+        for rank in ranks:
+            own = self._add(f"self[{rank.index}]", (rank.index,))
+            self._by_rank[rank.index][ID_SELF] = own
+            own.local_ids[rank.index] = ID_SELF
+
+    def of(self, rank: int, id: int) -> Communicator | None:
+        """The communicator that the rank with this index knows by `id`."""
+        return self._by_rank[rank].get(id)
+
+    def ids(self, rank: int) -> dict[int, Communicator]:
+        """All communicators of a rank by its own ids."""
+        return self._by_rank[rank]
+
+    def _add(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
+        self._names[name] += 1
+        if self._names[name] > 1:
+            name = f"{name}~{self._names[name]}"
+        made = Communicator(len(self.all), name, members, remote)
+        self.all.append(made)
+        return made
+
+    def _define(self, rank: Process) -> None:
+        seen: dict[tuple[object, ...], int] = defaultdict(int)
+        own = self._by_rank[rank.index]
+        for definition in rank.communicator_definitions():
+            local = self._expand(rank, definition.local)
+            remote = self._expand(rank, definition.remote) if definition.inter else ()
+            if local is None or remote is None:
+                continue
+            parent = own.get(definition.parent)
+            function = self._functions[definition.function].base
+            if definition.inter:
+                word = "spawn" if "spawn" in function.lower() or "parent" in function.lower() else function
+                groups = tuple(sorted((local, remote)))
+                key: tuple[object, ...] = (word if word != "MPI_Init" else "spawn", *groups, definition.key)
+            else:
+                key = (function, parent.index if parent else -1, local, definition.key)
+            seen[key] += 1
+            key = (*key, seen[key])
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = self._make(definition, parent, function, local, remote)
+            own[definition.id] = known
+            known.local_ids.setdefault(rank.index, definition.id)
+            known.label = known.label or rank.given_name(1, definition.id)
+
+    def _make(
+        self, d: CommDefinition, parent: Communicator | None, function: str, local: tuple[int, ...],
+        remote: tuple[int, ...],
+    ) -> Communicator:  # fmt: skip
+        word = function_word(function)
+        origin = parent.name if parent else "unknown" if d.parent else "session"
+        if d.inter:
+            first, second = sorted((local, remote))
+            made = self._add(f"{word}#{d.ordinal}[{members_text(first)}|{members_text(second)}]", first, second)
+        else:
+            place = "" if parent and local == parent.members else f"[{members_text(local)}]"
+            made = self._add(f"{origin}.{word}#{d.ordinal}{place}", local)
+        made.parent, made.function, made.ordinal, made.key = parent, function, d.ordinal, d.key
+        return made
+
+    def _expand(self, rank: Process, members: Members) -> tuple[int, ...] | None:
+        """Members as indices in trace.ranks; None (and a problem) for a list that cannot be."""
+        key = (rank.world, *members)
+        others: dict[int, int] = {}
+        if any(run.world for run in members):
+            others = rank.other_worlds()
+            key = (rank.world, tuple(sorted(others.items())), *members)
+        if key not in self._runs:
+            self._runs[key] = self._expand_runs(rank, members, others)
+        return self._runs[key]
+
+    def _expand_runs(self, rank: Process, members: Members, others: dict[int, int]) -> tuple[int, ...] | None:
+        total = sum(run.count for run in members)
+        if total > min(MAX_MEMBERS, self._budget):
+            self._say(f"rank {rank.index} defines a communicator of {total} members: left out")
+            return None
+        self._budget -= total
+        found: list[int] = []
+        for run in members:
+            place = rank.world if run.world == 0 else others.get(run.world, -1)
+            known = self._worlds[place].ranks if run.world != WORLD_UNKNOWN and place >= 0 else ()
+            last = run.first + run.stride * (run.count - 1)
+            if run.count and known and not (0 <= run.first < len(known) and 0 <= last < len(known)):
+                self._say(
+                    f"rank {rank.index} defines a communicator with rank {max(run.first, last)} of a world of "
+                    f"{len(known)}: such members are unknown"
+                )
+            for i in range(run.count):
+                member = run.first + i * run.stride
+                found.append(known[member] if 0 <= member < len(known) else -1)
+        return self._tuples.setdefault(tuple(found), tuple(found))
+
+    def _say(self, text: str) -> None:
+        if len(self.problems) < 10:
+            self.problems.append(text)

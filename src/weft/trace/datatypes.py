@@ -1,0 +1,224 @@
+"""Datatypes: what basic elements an MPI datatype moves, in which order (its type signature, MPI-4.1 section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from weft.trace.definitions import DatatypeDefinition, Definitions
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import ID_DYNAMIC, Def
+
+Signature = tuple[tuple[str, int], ...]
+
+MAX_RUNS: Final = 65536
+MAX_DEPTH: Final = 100
+MAX_COUNT: Final = 2**63 - 1
+_CACHED_RUNS: Final = 256
+
+# MPI-4.1, 6.9.4: the pair types have the signature of their struct.
+PAIRS: Final[dict[str, Signature]] = {
+    "MPI_FLOAT_INT": (("MPI_FLOAT", 1), ("MPI_INT", 1)),
+    "MPI_DOUBLE_INT": (("MPI_DOUBLE", 1), ("MPI_INT", 1)),
+    "MPI_LONG_INT": (("MPI_LONG", 1), ("MPI_INT", 1)),
+    "MPI_2INT": (("MPI_INT", 2),),
+    "MPI_SHORT_INT": (("MPI_SHORT", 1), ("MPI_INT", 1)),
+    "MPI_LONG_DOUBLE_INT": (("MPI_LONG_DOUBLE", 1), ("MPI_INT", 1)),
+    "MPI_2REAL": (("MPI_REAL", 2),),
+    "MPI_2DOUBLE_PRECISION": (("MPI_DOUBLE_PRECISION", 2),),
+    "MPI_2INTEGER": (("MPI_INTEGER", 2),),
+    "MPI_LB": (),
+    "MPI_UB": (),
+}
+
+
+class TooLarge(ValueError):
+    """A signature with more runs, depth or elements than Weft holds."""
+
+
+def joined(parts: Iterable[tuple[str, int]]) -> Signature:
+    """Run-length form: neighbours of one type become one run. TooLarge beyond MAX_RUNS."""
+    runs: list[tuple[str, int]] = []
+    for name, count in parts:
+        if count <= 0:
+            continue
+        if runs and runs[-1][0] == name:
+            runs[-1] = (name, runs[-1][1] + count)
+        else:
+            runs.append((name, count))
+        if len(runs) > MAX_RUNS or runs[-1][1] > MAX_COUNT:
+            raise TooLarge
+    return tuple(runs)
+
+
+def repeated(signature: Signature, times: int) -> Signature:
+    """`signature`, `times` times in a row."""
+    if times <= 0 or not signature:
+        return ()
+    if len(signature) == 1:
+        return joined([(signature[0][0], signature[0][1] * times)])
+    if len(signature) * times > 2 * MAX_RUNS:
+        raise TooLarge
+    return joined(signature * times)
+
+
+class Datatype:
+    """A datatype of one process. `size`, `lb`, `extent` in bytes, None where they are not known."""
+
+    __slots__ = ("_catalogue", "_signature", "combiner", "definition", "extent", "id", "lb", "name", "size")
+
+    def __init__(self, catalogue: Datatypes, id: int, name: str, definition: DatatypeDefinition | None) -> None:
+        self._catalogue = catalogue
+        self._signature: Signature | bool | None = False
+        self.id = id
+        self.name = name
+        self.definition = definition
+        functions = catalogue.functions
+        self.size: int | None
+        self.lb: int | None
+        self.extent: int | None
+        if definition is None:
+            self.size = self.extent = functions.datatype_sizes.get(id)
+            self.lb = None if self.size is None else 0
+            self.combiner = "NAMED"
+        else:
+            self.size, self.lb, self.extent = definition.size, definition.lb, definition.extent
+            n = definition.combiner
+            self.combiner = functions.combiners[n] if n < len(functions.combiners) else f"combiner {n}"
+
+    def __repr__(self) -> str:
+        return f"<Datatype {self.name}>"
+
+    @property
+    def predefined(self) -> bool:
+        """Whether MPI itself names it."""
+        return self.definition is None
+
+    @property
+    def inner(self) -> list[Datatype | None]:
+        """The datatypes that it was made of."""
+        return [self._catalogue.get(id) for id in self.definition.types] if self.definition else []
+
+    def signature(self) -> Signature | None:
+        """Run-length tuple of (basic type name, count); None where it is not known or has over 65,536 runs."""
+        if not isinstance(self._signature, bool):
+            return self._signature
+        try:
+            signature = self._catalogue.signature(self, 0)
+        except TooLarge:
+            signature = None
+        if signature is None or len(signature) <= _CACHED_RUNS:
+            self._signature = signature
+        return signature
+
+
+class Datatypes:
+    """The datatypes of one process, by id."""
+
+    def __init__(self, functions: FunctionTable, definitions: Definitions) -> None:
+        self.functions = functions
+        self._definitions = definitions
+        self._known: dict[int, Datatype] = {}
+
+    def get(self, id: int) -> Datatype | None:
+        """The datatype of an id, None for an id that nothing defines."""
+        if id not in self._known:
+            predefined = self.functions.object_name("DATATYPE", id)
+            definition = self._definitions.get(Def.DATATYPE, id) if predefined is None else None
+            if predefined is None and definition is None:
+                return None
+            own = self._definitions.names.get((2, id))
+            self._known[id] = Datatype(self, id, own or predefined or f"datatype {id - ID_DYNAMIC}", definition)
+        return self._known[id]
+
+    def signature(self, datatype: Datatype, depth: int) -> Signature | None:
+        """The signature of a datatype, None where a part of it is not known. TooLarge for one that is beyond holding."""
+        if not isinstance(datatype._signature, bool):
+            return datatype._signature
+        if depth > MAX_DEPTH:
+            raise TooLarge
+        if datatype.definition is None:
+            name = self.functions.object_name("DATATYPE", datatype.id) or datatype.name
+            return PAIRS.get(name, ((name, 1),))
+        signature = self._derived(datatype, datatype.definition, depth)
+        if signature is not None and len(signature) <= _CACHED_RUNS:
+            datatype._signature = signature
+        return signature
+
+    def _derived(self, datatype: Datatype, d: DatatypeDefinition, depth: int) -> Signature | None:
+        if datatype.combiner in ("F90_REAL", "F90_COMPLEX", "F90_INTEGER"):
+            return ((f"MPI_{datatype.combiner}({','.join(map(str, d.integers[:2]))})", 1),)
+        if datatype.combiner == "VALUE_INDEX":
+            blocks = [1] * len(d.types)
+        elif datatype.combiner in ("STRUCT", "STRUCT_INTEGER"):
+            blocks = list(d.integers[1 : 1 + len(d.types)])
+        elif len(d.types) == 1:
+            blocks = [self._elements(datatype.combiner, d)]
+        else:
+            return None
+        if len(blocks) != len(d.types):
+            return None
+        runs: list[tuple[str, int]] = []
+        for id, times in zip(d.types, blocks, strict=True):
+            if times <= 0:
+                continue
+            child = self.get(id)
+            inner = self.signature(child, depth + 1) if child is not None and id != d.id else None
+            if inner is None:
+                return None
+            runs.extend(repeated(inner, times))
+            if len(runs) > 4 * MAX_RUNS:
+                raise TooLarge
+        return joined(runs)
+
+    def _elements(self, combiner: str, d: DatatypeDefinition) -> int:
+        """How many of its one inner datatype a datatype holds."""
+        count = _COUNTS.get(combiner)
+        n = count(d.integers) if count else None
+        if n is None or not 0 <= n <= MAX_COUNT:
+            child = self.get(d.types[0])
+            n = d.size // child.size if child is not None and child.size else 0
+        return n
+
+
+def _product(numbers: Iterable[int]) -> int:
+    result = 1
+    for n in numbers:
+        result *= n
+        if not 0 < result <= MAX_COUNT:
+            return result if result == 0 else -1
+    return result
+
+
+def _first(i: tuple[int, ...]) -> int | None:
+    return i[0] if i else None
+
+
+def _blocks(i: tuple[int, ...]) -> int | None:
+    return i[0] * i[1] if len(i) > 1 else None
+
+
+def _sum(i: tuple[int, ...]) -> int | None:
+    return sum(i[1 : 1 + i[0]]) if i and 0 <= i[0] < len(i) else None
+
+
+def _subarray(i: tuple[int, ...]) -> int | None:
+    return _product(i[1 + i[0] : 1 + 2 * i[0]]) if i and 0 < 2 * i[0] < len(i) else None
+
+
+# How many inner elements, out of the integers of MPI_Type_get_contents (MPI-4.1, 5.1.13). DARRAY's depend on the
+# rank's place in the process grid: its size tells.
+_COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
+    "DUP": lambda i: 1,
+    "RESIZED": lambda i: 1,
+    "CONTIGUOUS": _first,
+    "VECTOR": _blocks,
+    "HVECTOR": _blocks,
+    "HVECTOR_INTEGER": _blocks,
+    "INDEXED": _sum,
+    "HINDEXED": _sum,
+    "HINDEXED_INTEGER": _sum,
+    "INDEXED_BLOCK": _blocks,
+    "HINDEXED_BLOCK": _blocks,
+    "SUBARRAY": _subarray,
+}

@@ -1,0 +1,292 @@
+"""DEFINITIONS of one process: communicators, datatypes, windows, threads, sites, ... decoded one by one on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from weft.trace.layout import Def
+from weft.trace.varint import Cursor, Damaged
+
+MAX_RECORDS: Final = 2_000_000
+"""More definitions of one process are not read: each costs a dictionary entry."""
+
+
+class Run(NamedTuple):
+    """`count` processes of a world: first, first + stride, ... World 0 is the process's own MPI_COMM_WORLD."""
+
+    world: int
+    first: int
+    stride: int
+    count: int
+
+
+Members = tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommDefinition:
+    """A communicator as one process saw it made."""
+
+    id: int
+    parent: int
+    function: int
+    ordinal: int
+    inter: bool
+    rank: int
+    key: str
+    local: Members
+    remote: Members
+
+
+@dataclass(frozen=True, slots=True)
+class DatatypeDefinition:
+    """A datatype as MPI_Type_get_contents tells it. Sizes in bytes."""
+
+    id: int
+    size: int
+    lb: int
+    extent: int
+    combiner: int
+    integers: tuple[int, ...]
+    addresses: tuple[int, ...]
+    types: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDefinition:
+    """A window. `flavor`: 0 create, 1 allocate, 2 dynamic, 3 shared; `size` in bytes."""
+
+    id: int
+    comm: int
+    flavor: int
+    base: int
+    size: int
+    unit: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileDefinition:
+    """A file opened by MPI_File_open."""
+
+    id: int
+    comm: int
+    amode: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDefinition:
+    """A thread that used a thread slot, from the event with index `first_event` of that slot on."""
+
+    slot: int
+    first_event: int
+    tid: int
+    main: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleDefinition:
+    """A program or shared library in the process's address space."""
+
+    id: int
+    base: int
+    end: int
+    build_id: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDefinition:
+    """A call site: a return address in a module, and for Python the instruction's offset in a code object."""
+
+    id: int
+    module: int
+    offset: int
+    code: int
+    instruction: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodeDefinition:
+    """A Python code object."""
+
+    id: int
+    file: str
+    name: str
+    first_line: int
+    locations: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorldDefinition:
+    """Another MPI_COMM_WORLD that this process met: its parent's, or one that it spawned."""
+
+    index: int
+    size: int
+    origin: str
+
+
+def _members(c: Cursor) -> Members:
+    return tuple(Run(c.u(), c.u(), c.z(), c.u()) for _ in range(c.count(4)))
+
+
+def _comm(c: Cursor, id: int) -> CommDefinition:
+    return CommDefinition(id, c.u(), c.u(), c.u(), bool(c.u()), c.z(), c.s(), _members(c), _members(c))
+
+
+def _datatype(c: Cursor, id: int) -> DatatypeDefinition:
+    size, lb, extent, combiner = c.u(), c.z(), c.z(), c.u()
+    integers = tuple(c.z() for _ in range(c.count()))
+    addresses = tuple(c.z() for _ in range(c.count()))
+    types = tuple(c.u() for _ in range(c.count()))
+    return DatatypeDefinition(id, size, lb, extent, combiner, integers, addresses, types)
+
+
+def _window(c: Cursor, id: int) -> WindowDefinition:
+    return WindowDefinition(id, c.u(), c.u(), c.u(), c.u(), c.u(), c.u())
+
+
+def _code(c: Cursor, id: int) -> CodeDefinition:
+    return CodeDefinition(id, c.s(), c.s(), c.u(), c.raw(c.u()))
+
+
+_DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
+    Def.COMM: _comm,
+    Def.GROUP: lambda c, id: _members(c),
+    Def.DATATYPE: _datatype,
+    Def.OP: lambda c, id: bool(c.u()),
+    Def.WINDOW: _window,
+    Def.FILE: lambda c, id: FileDefinition(id, c.u(), c.u(), c.s()),
+    Def.MODULE: lambda c, id: ModuleDefinition(id, c.u(), c.u(), c.s(), c.s()),
+    Def.SITE: lambda c, id: SiteDefinition(id, c.u(), c.u(), c.u(), c.u()),
+    Def.PYCODE: _code,
+    Def.WORLD: lambda c, id: WorldDefinition(id, c.u(), c.s()),
+}
+"""Records that begin with an id that is theirs alone."""
+
+
+class Definitions:
+    """The definitions of one process. A look-up gives None for what is not defined or damaged."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.problems: list[str] = []
+        self._at: dict[int, dict[int, tuple[int, int]]] = {int(kind): {} for kind in _DECODERS}
+        self._cache: dict[tuple[int, int], Any] = {}
+        self.names: dict[tuple[int, int], str] = {}
+        self.threads: list[ThreadDefinition] = []
+        self.environment: dict[str, str] = {}
+        self.argv: list[str] = []
+        self.cwd: str | None = None
+        self.library: tuple[str, str] | None = None
+        self.notes: list[str] = []
+        self.python: str | None = None
+        self._index()
+
+    def _index(self) -> None:
+        cursor = Cursor(self._data)
+        records = 0
+        while cursor.left:
+            start = cursor.position
+            try:
+                kind = cursor.u()
+                if kind == 0:
+                    return  # zeros between the last record and a chunk that was just added
+                n = cursor.u()
+                if n > cursor.left:
+                    raise Damaged(f"a record of {n} bytes is cut off")
+            except Damaged as error:
+                self._say(f"the definitions end early, at byte {start} of {len(self._data)}: {error}")
+                return
+            records += 1
+            if records > MAX_RECORDS:
+                self._say(f"only the first {MAX_RECORDS} definitions were read")
+                return
+            body = Cursor(self._data, cursor.position, cursor.position + n)
+            cursor.position += n
+            self._add(kind, body)
+
+    def _say(self, text: str) -> None:
+        if len(self.problems) < 10:
+            self.problems.append(text)
+
+    def _add(self, kind: int, body: Cursor) -> None:
+        start = body.position
+        try:
+            if kind in self._at:
+                id = body.u()
+                self._at[kind].setdefault(id, (body.position, body.end))
+            else:
+                self._add_fact(kind, body)
+        except Damaged as error:
+            self._say(f"the definition at byte {start} is damaged and was left out: {error}")
+
+    def _add_fact(self, kind: int, c: Cursor) -> None:
+        if kind == Def.NAME:
+            key = c.u(), c.u()
+            self.names[key] = c.s()
+        elif kind == Def.THREAD:
+            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s()))
+        elif kind == Def.ENV:
+            name, _, value = c.s().partition("=")
+            self.environment[name] = value
+        elif kind == Def.ARGV:
+            self.argv = [c.s() for _ in range(c.count())]
+        elif kind == Def.CWD:
+            self.cwd = c.s()
+        elif kind == Def.LIBRARY:
+            self.library = c.s(), c.s()
+        elif kind == Def.NOTE:
+            self.notes.append(c.s())
+        elif kind == Def.PYTHON:
+            self.python = c.s()
+
+    def get(self, kind: Def, id: int) -> Any | None:
+        """The decoded definition, None where there is none."""
+        key = int(kind), id
+        if key not in self._cache:
+            at = self._at[kind].get(id)
+            if at is None:
+                return None
+            try:
+                self._cache[key] = _DECODERS[kind](Cursor(self._data, *at), id)
+            except Damaged as error:
+                self._say(f"{kind.name.lower()} {id} is damaged and was left out: {error}")
+                self._cache[key] = None
+        return self._cache[key]
+
+    def ids(self, kind: Def) -> list[int]:
+        """Ids of the definitions of a kind, in the order in which they were made."""
+        return list(self._at[kind])
+
+    def all(self, kind: Def) -> Iterator[Any]:
+        """The readable definitions of a kind, in the order in which they were made."""
+        return (value for value in (self.get(kind, id) for id in self._at[kind]) if value is not None)
+
+    def comm(self, id: int) -> CommDefinition | None:
+        """The communicator of an id."""
+        return self.get(Def.COMM, id)
+
+    def window(self, id: int) -> WindowDefinition | None:
+        """The window of an id."""
+        return self.get(Def.WINDOW, id)
+
+    def file(self, id: int) -> FileDefinition | None:
+        """The file of an id."""
+        return self.get(Def.FILE, id)
+
+    def site(self, id: int) -> SiteDefinition | None:
+        """The call site of an id."""
+        return self.get(Def.SITE, id)
+
+    def module(self, id: int) -> ModuleDefinition | None:
+        """The module of an id."""
+        return self.get(Def.MODULE, id)
+
+    def code(self, id: int) -> CodeDefinition | None:
+        """The Python code object of an id."""
+        return self.get(Def.PYCODE, id)

@@ -1,0 +1,175 @@
+"""The functions of a run: names, parameters and where the record keeps each argument (RUN/functions.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLACES = frozenset(
+    ["buffer", "count", "datatype", "peer", "tag", "comm", "object", "flag", "status", "tail", "none"]
+)  # fmt: skip
+CODES = frozenset(["int", "address", "string", "status", "double"])
+MAX_ID = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: `type` is how a value is encoded, `place` a slot's field, "tail" or "none"."""
+
+    name: str
+    kind: str
+    direction: str
+    array: bool
+    type: str
+    place: str
+
+    @property
+    def handle(self) -> str | None:
+        """The class of object that the parameter names, or None."""
+        return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One MPI procedure as the run knows it."""
+
+    id: int
+    name: str
+    parameters: tuple[Parameter, ...] = ()
+    known: bool = field(default=True, compare=False)
+
+    @cached_property
+    def base(self) -> str:
+        """The name without the large-count ending `_c`."""
+        return self.name.removesuffix("_c") if self.name != "MPI_Type_c" else self.name
+
+    @cached_property
+    def slot(self) -> dict[str, Parameter]:
+        """Parameters that have their place in the slot, by place."""
+        return {p.place: p for p in self.parameters if p.place not in ("tail", "none")}
+
+    @cached_property
+    def tail_in(self) -> tuple[Parameter, ...]:
+        """Parameters that the tail holds from the call's entry on."""
+        return tuple(p for p in self.parameters if p.place == "tail" and p.direction in ("in", "inout"))
+
+    @cached_property
+    def tail_out(self) -> tuple[Parameter, ...]:
+        """Parameters that the tail holds from the call's exit on."""
+        return tuple(
+            p
+            for p in self.parameters
+            if p.place == "tail" and (p.direction == "out" or (p.direction == "inout" and not p.handle))
+        )
+
+    @cached_property
+    def by_name(self) -> dict[str, Parameter]:
+        """Parameters by name."""
+        return {p.name: p for p in self.parameters}
+
+
+class FunctionTable:
+    """Functions by id and by name, predefined objects, and sizes of basic types."""
+
+    def __init__(self, data: Any = None) -> None:
+        self.problems: list[str] = []
+        data = data if isinstance(data, dict) else {}
+        self._by_id: dict[int, Function] = {}
+        self._by_name: dict[str, Function] = {}
+        for entry in _list(data.get("functions")):
+            function = self._function(entry)
+            if function is not None:
+                self._by_id[function.id] = function
+                self._by_name[function.name] = function
+        self.objects = {
+            str(cls): {int(i): str(n) for i, n in names.items() if str(i).isdecimal() and len(str(i)) < 10}
+            for cls, names in _dict(data.get("objects")).items()
+            if isinstance(names, dict)
+        }
+        self.datatype_sizes = {
+            int(i): size
+            for i, size in _dict(data.get("datatype_sizes")).items()
+            if str(i).isdecimal() and len(str(i)) < 10 and isinstance(size, int)
+        }
+        self.combiners = [str(c) for c in _list(data.get("combiners"))]
+        self.mpi: dict[str, Any] = _dict(data.get("mpi"))
+        self._ids: dict[str, dict[str, int]] = {}
+
+    def _function(self, entry: Any) -> Function | None:
+        try:
+            parameters = tuple(_parameter(p) for p in _list(entry["parameters"]))
+            function = Function(int(entry["id"]), str(entry["name"]), parameters)
+            if not 0 <= function.id <= MAX_ID:
+                raise ValueError(f"id {function.id}")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if len(self.problems) < 5:
+                name = entry.get("name") if isinstance(entry, dict) else entry
+                self.problems.append(f"functions.json: the entry {str(name)[:60]!r} is damaged ({error}); left out")
+            return None
+        return function
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter(self._by_id.values())
+
+    def __getitem__(self, key: int | str) -> Function:
+        """The function of an id or name. KeyError for an unknown name, a nameless Function for an unknown id."""
+        if isinstance(key, str):
+            return self._by_name[key]
+        known = self._by_id.get(key)
+        return known or Function(key, f"function {key}", known=False)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_id or key in self._by_name
+
+    def ids(self, *names: str) -> list[int]:
+        """Ids of the functions of these names and of their large-count forms; what the run lacks is left out."""
+        wanted = set(names)
+        return [f.id for f in self if f.name in wanted or f.base in wanted]
+
+    def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """A look-up table: `mask[events["function"]]` is true for the functions of these names (and `_c` forms)."""
+        table = np.zeros(MAX_ID + 1, np.bool_)
+        table[self.ids(*names)] = True
+        return table
+
+    def object_name(self, cls: str, id: int) -> str | None:
+        """Name of a predefined object."""
+        return self.objects.get(cls, {}).get(id)
+
+    def object_id(self, cls: str, name: str) -> int:
+        """Id of a predefined object. KeyError where there is none of the name."""
+        if cls not in self._ids:
+            self._ids[cls] = {n: i for i, n in self.objects.get(cls, {}).items()}
+        return self._ids[cls][name]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _parameter(entry: Any) -> Parameter:
+    parameter = Parameter(
+        str(entry["name"]),
+        str(entry.get("kind", "")),
+        str(entry.get("direction", "in")),
+        bool(entry.get("array")),
+        str(entry["type"]),
+        str(entry["place"]),
+    )
+    if parameter.place not in PLACES:
+        raise ValueError(f"unknown place {parameter.place!r}")
+    if parameter.type not in CODES and not parameter.type.startswith("handle:"):
+        raise ValueError(f"unknown type {parameter.type!r}")
+    return parameter

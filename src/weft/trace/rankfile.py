@@ -1,0 +1,232 @@
+"""One rank's file: header, chunk table, streams. Nothing in it is believed before it was held against the file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace import layout
+from weft.trace.errors import RunError
+from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
+from weft.trace.mapping import Extent, read_extents
+
+MAX_THREADS = 65536
+
+
+class Anchor:
+    """Three clocks read together."""
+
+    __slots__ = ("monotonic_ns", "realtime_ns", "ticks")
+
+    def __init__(self, fields: Any) -> None:
+        self.ticks = int(fields["ticks"])
+        self.monotonic_ns = int(fields["monotonic_ns"])
+        self.realtime_ns = int(fields["realtime_ns"])
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0")[0].decode("utf-8", "backslashreplace")
+
+
+class Header:
+    """The header of a rank's file, decoded."""
+
+    __slots__ = (
+        "chunk_count", "clock", "end", "host", "job", "level", "major", "minor", "pid", "rank", "start", "state",
+        "stop_reason", "thread_level", "threads", "world_size",
+    )  # fmt: skip
+
+    def __init__(self, raw: Any) -> None:
+        self.major, self.minor = int(raw["major"]), int(raw["minor"])
+        self.clock = Clock(int(raw["clock"]))
+        self.level = Level(int(raw["level"]))
+        self.state = State(int(raw["state"]))
+        self.stop_reason = StopReason(int(raw["stop_reason"]))
+        self.rank, self.world_size = int(raw["rank"]), int(raw["world_size"])
+        self.pid, self.thread_level = int(raw["pid"]), int(raw["thread_level"])
+        self.chunk_count, self.threads = int(raw["chunk_count"]), int(raw["threads"])
+        self.start, self.end = Anchor(raw["start"]), Anchor(raw["end"])
+        self.host, self.job = _text(bytes(raw["host"])), _text(bytes(raw["job"]))
+
+
+def open_inside(path: Path, root: Path | None) -> int:
+    """A file descriptor of a regular file for reading; a link that leads out of `root` is refused."""
+    if root is not None:
+        real = os.path.realpath(path)
+        if os.path.commonpath([real, os.path.realpath(root)]) != os.path.realpath(root):
+            raise RunError(f"{path} is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise RunError(f"{path} is no regular file")
+    return fd
+
+
+class RankFile:
+    """The streams of one file. Reads the header and the chunk table at once, streams when they are asked for."""
+
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        self.path = path
+        self.root = root
+        self.problems: list[str] = []
+        self._nibbles: dict[int, int] = defaultdict(int)
+        fd = open_inside(path, root)
+        try:
+            status = os.fstat(fd)
+            self.size = status.st_size
+            self.identity = (status.st_dev, status.st_ino)
+            self.header, raw = self._read_header(fd)
+            self._extents = self._read_table(fd, raw)
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror}") from None
+        finally:
+            os.close(fd)
+
+    def _say(self, text: str) -> None:
+        if len(self.problems) < 20:
+            self.problems.append(f"{self.path.name}: {text}")
+
+    def _read_header(self, fd: int) -> tuple[Header, Any]:
+        page = os.pread(fd, PAGE, 0)
+        if page[:8] != layout.MAGIC:
+            if len(page) < 8 or not page[:8].strip(b"\0"):
+                raise RunError(f"{self.path} holds no record: the process ended before its first MPI call was written")
+            raise RunError(f"{self.path} is no record of Weft (it does not begin with {layout.MAGIC.decode()})")
+        if len(page) < layout.HEADER.itemsize:
+            raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
+        raw = np.frombuffer(page, layout.HEADER, count=1)[0]
+        major, minor, slot = int(raw["major"]), int(raw["minor"]), int(raw["slot_size"])
+        if major != layout.FORMAT_MAJOR:
+            raise RunError(
+                f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x: "
+                "read it with the Weft that recorded it (`weft` in run.json)"
+            )
+        if slot != layout.EVENT.itemsize:
+            raise RunError(f"{self.path} has events of {slot} bytes where format {major}.{minor} has 56: it is damaged")
+        try:
+            return Header(raw), raw
+        except ValueError as error:
+            raise RunError(f"{self.path} has a damaged header: {error}") from None
+
+    def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
+        table = self._entries(fd, raw)
+        streams: dict[tuple[int, int], list[tuple[Any, Any]]] = defaultdict(list)
+        claimed = np.sort(table, order="offset") if len(table) else table
+        ends = claimed["offset"] + claimed["pages"].astype(np.uint64) * np.uint64(PAGE)
+        overlapping = set(claimed["offset"][1:][ends[:-1] > claimed["offset"][1:]].tolist())
+        for row, entry in enumerate(table):
+            kind, thread, pages, offset, used = entry.tolist()
+            if kind not in (1, 2, 3, 4):
+                self._say(f"chunk {row} has the unknown kind {kind} and was left out")
+            elif offset % PAGE or offset < PAGE or offset >= self.size:
+                self._say(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes and was left out")
+            elif offset in overlapping:
+                self._say(f"chunk {row} at byte {offset} overlaps another one and was left out")
+            else:
+                streams[kind, thread].append((pages * PAGE, (row, offset, used)))
+        return {key: self._join(key, chunks) for key, chunks in streams.items()}
+
+    def _entries(self, fd: int, raw: Any) -> NDArray[Any]:
+        """All entries of the table and its continuations that are no links."""
+        count = self.header.chunk_count
+        if count > layout.HEADER_CHUNKS:
+            self._say(
+                f"the chunk table announces {count} entries where {layout.HEADER_CHUNKS} fit; the first ones are read"
+            )
+        parts = []
+        part = raw["chunks"][:count]
+        seen: set[int] = set()
+        while len(part):
+            link = part[-1] if part[-1]["kind"] == StreamKind.TABLE else None
+            parts.append(part[part["kind"] != StreamKind.TABLE])
+            if link is None:
+                break
+            offset, room, used = int(link["offset"]), int(link["pages"]) * PAGE, int(link["used"])
+            if offset in seen or offset % PAGE or not PAGE <= offset < self.size:
+                self._say(f"the chunk table goes on at byte {offset}, which cannot be: what follows is lost")
+                break
+            seen.add(offset)
+            room = min(room, self.size - offset, 1 << 24) // layout.CHUNK.itemsize
+            if used > room:
+                self._say(f"the chunk table at byte {offset} announces {used} entries where {room} fit")
+            data = os.pread(fd, min(used, room) * layout.CHUNK.itemsize, offset)
+            part = np.frombuffer(data, layout.CHUNK, count=len(data) // layout.CHUNK.itemsize)
+        return np.concatenate(parts) if parts else np.empty(0, layout.CHUNK)
+
+    def _join(self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]]) -> list[Extent]:
+        """The used part of a stream: whole chunks up to the first that is not full."""
+        extents: list[Extent] = []
+        name = f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}"
+        full = True
+        for room, (row, offset, used) in chunks:
+            if key[0] == StreamKind.ORDER:
+                self._nibbles[key[1]] += min(used, 2 * room) if full else 0
+                used = (used + 1) // 2
+            if not full:
+                if used:
+                    self._say(f"{name}: chunk {row} follows one that is not full; it was left out")
+                continue
+            used = min(used, room)
+            if offset + used > self.size:
+                lost = offset + used - self.size
+                used = self.size - offset
+                self._say(f"{name}: the file is cut off, {lost} bytes of chunk {row} are lost")
+            full = used == room
+            if used:
+                extents.append(Extent(offset, used))
+        return extents
+
+    def threads(self) -> list[int]:
+        """Thread slots that have a stream."""
+        return sorted({thread for kind, thread in self._extents if kind != StreamKind.DEFINITIONS})
+
+    def extents(self, kind: StreamKind, thread: int = 0) -> list[Extent]:
+        """Where a stream lies in the file."""
+        return self._extents.get((kind, thread), [])
+
+    def bytes_of(self, kind: StreamKind, thread: int = 0) -> int:
+        """Length of a stream."""
+        return sum(e.used for e in self.extents(kind, thread))
+
+    def nibbles(self, thread: int) -> int:
+        """Length of an ORDER stream, which counts in nibbles."""
+        return self._nibbles[thread]
+
+    def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
+        """A stream's bytes, read-only, zero copy where possible."""
+        extents = self.extents(kind, thread)
+        if not extents:
+            return np.empty(0, np.uint8)
+        fd = open_inside(self.path, self.root)
+        try:
+            status = os.fstat(fd)
+            if (status.st_dev, status.st_ino) != self.identity or status.st_size < max(
+                e.offset + e.used for e in extents
+            ):
+                raise RunError(f"{self.path} changed since it was opened: open the run again")
+            return read_extents(fd, extents)
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be read: {error.strerror}") from None
+        finally:
+            os.close(fd)
+
+    def first_event(self, thread: int) -> Any | None:
+        """The first event of a thread, read without mapping the stream."""
+        extents = self.extents(StreamKind.EVENTS, thread)
+        if not extents or extents[0].used < layout.EVENT.itemsize:
+            return None
+        fd = open_inside(self.path, self.root)
+        try:
+            data = os.pread(fd, layout.EVENT.itemsize, extents[0].offset)
+        finally:
+            os.close(fd)
+        return np.frombuffer(data, layout.EVENT, count=1)[0] if len(data) == layout.EVENT.itemsize else None

@@ -1,0 +1,500 @@
+"""A recorded run as one object: ranks, their events, and what the ids in them mean."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace import clock, layout
+from weft.trace.communicators import Communicator, Communicators, World
+from weft.trace.datatypes import Datatype, Datatypes
+from weft.trace.definitions import CommDefinition, Definitions, WorldDefinition
+from weft.trace.errors import RunError
+from weft.trace.event import Event
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, StreamKind
+from weft.trace.rankfile import Header, RankFile, open_inside
+from weft.trace.sites import Site, Sites
+
+MAX_JSON: Final = 64 << 20
+MAX_PROBLEMS: Final = 200
+
+
+class Thread:
+    """What one thread slot of a rank recorded."""
+
+    def __init__(self, rank: Rank, slot: int) -> None:
+        self.rank = rank
+        self.slot = slot
+
+    def __repr__(self) -> str:
+        return f"<Thread {self.slot} of rank {self.rank.index}>"
+
+    @cached_property
+    def events(self) -> Events:
+        """The events in the order of their calls (dtype layout.EVENT), zero copy, read-only."""
+        file = self.rank.file
+        data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
+        whole = len(data) // EVENT.itemsize * EVENT.itemsize
+        return data[:whole].view(EVENT)
+
+    @cached_property
+    def tails(self) -> NDArray[np.uint8]:
+        """The thread's TAILS stream, zero copy, read-only."""
+        file = self.rank.file
+        return file.stream(StreamKind.TAILS, self.slot) if file else np.empty(0, np.uint8)
+
+    @cached_property
+    def order(self) -> list[tuple[int, int]]:
+        """The outcomes of a run of level `order` as (kind, value), see layout.OrderKind."""
+        from weft.trace.order_log import decode_order
+
+        file = self.rank.file
+        if file is None:
+            return []
+        data = file.stream(StreamKind.ORDER, self.slot)
+        return decode_order(data, file.nibbles(self.slot))
+
+
+class Rank:
+    """One process of the run. `missing` is true for one that left no record: it has no events."""
+
+    def __init__(self, trace: Trace, index: int, world: int, rank: int, file: RankFile | None) -> None:
+        self.trace = trace
+        self.index = index
+        self.world = world
+        self.rank = rank
+        self.file = file
+
+    def __repr__(self) -> str:
+        return f"<Rank {self.index}>"
+
+    @property
+    def missing(self) -> bool:
+        """Whether the process left no readable record."""
+        return self.file is None
+
+    @property
+    def header(self) -> Header | None:
+        """The file's header, None for a missing rank."""
+        return self.file.header if self.file else None
+
+    @property
+    def state(self) -> str:
+        """starting, running, finalized, exited, aborted, stopped, or missing."""
+        return self.file.header.state.name.lower() if self.file else "missing"
+
+    @cached_property
+    def threads(self) -> list[Thread]:
+        """The thread slots that recorded something."""
+        return [Thread(self, slot) for slot in self.file.threads()] if self.file else []
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """What the ids in the events mean."""
+        data = self.file.stream(StreamKind.DEFINITIONS).tobytes() if self.file else b""
+        definitions = Definitions(data)
+        self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems))
+        return definitions
+
+    # Events
+
+    @cached_property
+    def _merged(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
+        columns = [t.events for t in self.threads]
+        events = np.concatenate(columns)
+        order = np.argsort(events["enter"], kind="stable")
+        thread = np.repeat(np.arange(len(columns), dtype=np.int32), [len(c) for c in columns])
+        index = np.concatenate([np.arange(len(c)) for c in columns])
+        merged = events[order]
+        merged.flags.writeable = False
+        return merged, thread[order], index[order]
+
+    @property
+    def _threaded(self) -> bool:
+        return len(self.threads) > 1
+
+    @property
+    def events(self) -> Events:
+        """All events in order of their entry; zero copy for one thread, a merged copy for several."""
+        if self._threaded:
+            return self._merged[0]
+        return self.threads[0].events if self.threads else np.empty(0, EVENT)
+
+    @property
+    def event_threads(self) -> NDArray[np.int32]:
+        """For each event, which of `threads` made the call."""
+        return self._merged[1] if self._threaded else np.zeros(len(self.events), np.int32)
+
+    @property
+    def event_positions(self) -> NDArray[np.int64]:
+        """For each event, its index in its thread's events."""
+        return self._merged[2] if self._threaded else np.arange(len(self.events))
+
+    def locate(self, index: int) -> tuple[Thread, int]:
+        """The thread, and the index in it, of the event `index` of `events`."""
+        if not 0 <= index < len(self.events):
+            raise IndexError(f"rank {self.index} has {len(self.events)} events, no event {index}")
+        if self._threaded:
+            return self.threads[int(self._merged[1][index])], int(self._merged[2][index])
+        return self.threads[0], index
+
+    def event(self, index: int) -> Event:
+        """One event. IndexError where there is none."""
+        return Event(self, index)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return (Event(self, i) for i in range(len(self.events)))
+
+    @property
+    def axis(self) -> clock.Axis:
+        """The rank's clock on the common time axis."""
+        return self.trace._axes[self.index]
+
+    def enter_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+        """Entry times of `events`, or of a part of them, in ns since the run's first event."""
+        return self.axis.ns_array(self.events["enter"][part])
+
+    def exit_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+        """Exit times; for open calls -1."""
+        events = self.events[part]
+        exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))
+        exits[(events["flags"] & layout.Flag.CLOSED) == 0] = -1
+        return exits
+
+    # Definitions
+
+    def comm(self, id: int) -> Communicator | None:
+        """The communicator that this rank knows by `id`."""
+        return self.trace._unified.of(self.index, id)
+
+    def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
+        """Indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
+        column = self.events["comm"] if ids is None else ids
+        unique, inverse = np.unique(column, return_inverse=True)
+        table = np.array([c.index if (c := self.comm(int(i))) else -1 for i in unique], np.int32)
+        return table[inverse.reshape(-1)] if len(unique) else np.empty(0, np.int32)
+
+    @cached_property
+    def _datatypes(self) -> Datatypes:
+        return Datatypes(self.trace.functions, self.definitions)
+
+    def datatype(self, id: int) -> Datatype | None:
+        """The datatype that this rank knows by `id`."""
+        return self._datatypes.get(id)
+
+    def site(self, id: int) -> Site:
+        """The call site of an id; one without a place for an unknown id."""
+        return self.trace._sites.site(self, id)
+
+    def object_name(self, cls: str, id: int) -> str:
+        """A name for people of any object: what the program called it, MPI's name, or class and number."""
+        if cls == "COMM":
+            comm = self.comm(id)
+            if comm is not None:
+                return comm.name
+        predefined = self.trace.functions.object_name(cls, id)
+        if predefined is not None:
+            return predefined
+        if id == 0:
+            return "none"
+        own = self.definitions.names.get((int(ObjectClass[cls]), id)) if cls in ObjectClass.__members__ else None
+        return own or f"{cls.lower()} {id - layout.ID_DYNAMIC if id >= layout.ID_DYNAMIC else id}"
+
+    # For weft.trace.communicators
+
+    def communicator_definitions(self) -> list[CommDefinition]:
+        """The communicators that this process made, in order."""
+        return list(self.definitions.all(Def.COMM))
+
+    def other_worlds(self) -> dict[int, int]:
+        """Indices in trace.worlds by this process's own numbers for other worlds."""
+        return self.trace._kin.get(self.index, {})
+
+    def given_name(self, cls: int, id: int) -> str | None:
+        """What the program called an object."""
+        return self.definitions.names.get((cls, id))
+
+
+class Trace:
+    """A recorded run, opened for reading. Files are read when something in them is asked for."""
+
+    def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
+        self.path = path
+        self.run = run
+        self.functions = functions
+        self._problems: list[str] = []
+        self._unsaid = 0
+        self.keep_alive: object = None
+        self.worlds: list[World] = []
+        self.ranks: list[Rank] = []
+        for file in files:
+            self._say(*file.problems)
+        self._place(files)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Trace:
+        """Open a run directory. RunError where there is none or nothing in it can be read."""
+        root = Path(path)
+        if not root.is_dir():
+            raise RunError(f"{root} is no run: {'not a directory' if root.exists() else 'there is no such directory'}")
+        problems: list[str] = []
+        run = _read_json(root, "run.json", "weft-run/1", problems)
+        table = FunctionTable(_read_json(root, "functions.json", "weft-functions/1", problems))
+        files = _rank_files(root, problems)
+        if not files and not run:
+            raise RunError(f"{root} is no run of Weft: " + "; ".join(problems[:3]))
+        trace = cls(root, run, table, files)
+        trace._problems[:0] = [*problems, *table.problems]
+        return trace
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.path}: {len(self.ranks)} ranks>"
+
+    def _say(self, *texts: str) -> None:
+        for text in texts:
+            if len(self._problems) < MAX_PROBLEMS:
+                if text not in self._problems:
+                    self._problems.append(text)
+            else:
+                self._unsaid += 1
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, in plain sentences. Grows as more of the run is looked at."""
+        more = [f"and {self._unsaid} more of the kind"] if self._unsaid else []
+        return self._problems + more
+
+    # Ranks and worlds
+
+    def _place(self, files: list[RankFile]) -> None:
+        jobs: dict[str, list[RankFile]] = defaultdict(list)
+        for file in files:
+            jobs[file.header.job].append(file)
+        order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
+        nameless: list[tuple[int, RankFile]] = []
+        for job in order:
+            self._place_world(job, jobs[job], nameless)
+        if not order:
+            self._place_world("", [], nameless)
+        for world, file in nameless:
+            self._say(
+                f"{file.path.name}: the process ended before its rank was known; it stands at the end of the ranks"
+            )
+            self.ranks.append(Rank(self, len(self.ranks), world, -1, file))
+
+    def _place_world(self, job: str, files: list[RankFile], nameless: list[tuple[int, RankFile]]) -> None:
+        index = len(self.worlds)
+        by_rank: dict[int, RankFile] = {}
+        for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+            rank = file.header.rank
+            if rank < 0:
+                nameless.append((index, file))
+                continue
+            if rank in by_rank:
+                self._say(
+                    f"{file.path.name}: rank {rank} has another record, {by_rank[rank].path.name}; the later counts"
+                )
+            by_rank[rank] = file
+        size = self._world_size(index, files, by_rank)
+        first = len(self.ranks)
+        if size > 16 * len(files) + 256:
+            self._say(f"{size - len(by_rank)} of {size} ranks left no record; they have no place among the ranks")
+            places = sorted(by_rank)
+            indices = {rank: first + i for i, rank in enumerate(places)}
+            members = tuple(indices.get(i, -1) for i in range(size))
+        else:
+            places = list(range(size))
+            members = tuple(range(first, first + size))
+            missing = [rank for rank in places if rank not in by_rank]
+            if missing:
+                self._say(_missing_sentence(missing, size, index, len(files)))
+        for rank in places:
+            self.ranks.append(Rank(self, len(self.ranks), index, rank, by_rank.get(rank)))
+        started = min((f.header.start.realtime_ns for f in files), default=0)
+        self.worlds.append(World(index, job, started, members))
+
+    def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
+        """What most of the files say, no less than the ranks that are there."""
+        least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
+        for rank in [r for r in by_rank if r >= 2**20]:
+            self._say(f"{by_rank.pop(rank).path.name}: rank {rank} cannot be; the file was left out")
+        said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
+        size = said.most_common(1)[0][0] if said else 0
+        if len(said) > 1:
+            self._say(f"the records of world {world} do not agree on its size: {', '.join(map(str, sorted(said)[:5]))}")
+        told = self.run.get("ranks")
+        if not size and world == 0 and isinstance(told, int) and 0 < told < 2**20:
+            size = told
+        if size >= 2**20:
+            self._say(f"a world of {size} ranks cannot be; {least} are taken")
+            size = least
+        return max(size, least)
+
+    @cached_property
+    def _kin(self) -> dict[int, dict[int, int]]:
+        """For each rank index: indices of worlds by the rank's own numbers for other worlds.
+
+        A spawned world knows its parent only by its size, and the other way round: they are paired in the order of
+        time, sizes equal, as MPI_Comm_spawn returns only when the children have started.
+        """
+        seen: dict[int, list[WorldDefinition]] = {}
+        for rank in self.ranks:
+            found = list(rank.definitions.all(Def.WORLD)) if len(self.worlds) > 1 else []
+            if found:
+                seen[rank.index] = found
+        parents: dict[int, int] = {}
+        spawned: dict[tuple[int, str], int] = {}
+        taken: set[int] = set()
+        for index, found in seen.items():
+            for definition in found:
+                if definition.origin != "parent":
+                    key = (self.ranks[index].world, definition.origin)
+                    if key not in spawned:
+                        child = self._child(key[0], definition.size, taken)
+                        if child is not None:
+                            spawned[key] = child
+                            taken.add(child)
+                            parents[child] = key[0]
+        kin: dict[int, dict[int, int]] = {}
+        for index, found in seen.items():
+            world = self.ranks[index].world
+            kin[index] = {}
+            for definition in found:
+                if definition.origin == "parent":
+                    place = parents.get(world, 0 if world else -1)
+                else:
+                    place = spawned.get((world, definition.origin), -1)
+                if place >= 0:
+                    kin[index][definition.index] = place
+        return kin
+
+    def _child(self, parent: int, size: int, taken: set[int]) -> int | None:
+        for world in self.worlds[parent + 1 :]:
+            if world.index not in taken and len(world.ranks) == size:
+                return world.index
+        return None
+
+    # Communicators, sites, time
+
+    @cached_property
+    def _unified(self) -> Communicators:
+        unified = Communicators(self.ranks, self.worlds, self.functions)
+        self._say(*unified.problems)
+        return unified
+
+    @property
+    def communicators(self) -> list[Communicator]:
+        """All communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
+        return self._unified.all
+
+    @cached_property
+    def _sites(self) -> Sites:
+        return Sites(self.path)
+
+    @cached_property
+    def _axes(self) -> list[clock.Axis]:
+        present = [r for r in self.ranks if r.file]
+        axes = clock.align([r.file.header for r in present if r.file])
+        first: int | None = None
+        for rank, axis in zip(present, axes, strict=True):
+            for slot in rank.file.threads() if rank.file else ():
+                event = rank.file.first_event(slot) if rank.file else None
+                if event is not None:
+                    ns = axis.ns(int(event["enter"]))
+                    first = ns if first is None else min(first, ns)
+        if first is None:
+            first = min((a.origin for a in axes), default=0)
+        placed = [clock.Axis(0, 0, 1.0)] * len(self.ranks)
+        for rank, axis in zip(present, axes, strict=True):
+            placed[rank.index] = axis.moved(-first)
+        return placed
+
+    @property
+    def level(self) -> Level:
+        """What was recorded: Level.TRACE or Level.ORDER."""
+        levels = [r.file.header.level for r in self.ranks if r.file]
+        return max(levels, default=Level.TRACE)
+
+    @cached_property
+    def event_count(self) -> int:
+        """Number of recorded calls, without reading them."""
+        size = EVENT.itemsize
+        return sum(
+            r.file.bytes_of(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()
+        )
+
+    def event(self, rank: int, index: int) -> Event:
+        """The event [rank index, event index] of a finding."""
+        return self.ranks[rank].event(index)
+
+    def select(self, query: str) -> Iterator[Event]:
+        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order."""
+        from weft.trace.filter import Filter
+
+        return Filter(query).events(self)
+
+
+def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
+    from weft.trace.communicators import members_text
+
+    who = members_text(missing)
+    where = f" of world {world}" if world else ""
+    return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"
+
+
+def _read_json(root: Path, name: str, schema: str, problems: list[str]) -> dict[str, Any]:
+    try:
+        fd = open_inside(root / name, root)
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(MAX_JSON + 1)
+        if len(data) > MAX_JSON:
+            raise RunError(f"{root / name} is larger than {MAX_JSON >> 20} MiB")
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise RunError(f"{root / name} holds no JSON object")
+        if value.get("schema") != schema:
+            raise RunError(f"{root / name} has the schema {str(value.get('schema'))[:40]!r}, not {schema!r}")
+    except RunError as error:
+        problems.append(str(error))
+        return {}
+    except (ValueError, RecursionError, OSError) as error:
+        problems.append(f"{root / name} cannot be read: {str(error)[:200]}")
+        return {}
+    return value
+
+
+def _rank_files(root: Path, problems: list[str]) -> list[RankFile]:
+    """The readable records in RUN/ranks, in order of name."""
+    folder = root / "ranks"
+    if os.path.realpath(folder) != os.path.join(os.path.realpath(root), "ranks"):  # noqa: PTH118
+        problems.append(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+        return []
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder))
+    except OSError as error:
+        problems.append(f"{folder} cannot be read: {error.strerror}. A run holds its ranks' records there")
+        return []
+    files: list[RankFile] = []
+    others = [name for name in names if not name.endswith(".weft")]
+    if others:
+        problems.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
+    for name in names:
+        if name.endswith(".weft"):
+            try:
+                files.append(RankFile(folder / name, root))
+            except RunError as error:
+                if len(problems) < MAX_PROBLEMS:
+                    problems.append(str(error))
+    return files

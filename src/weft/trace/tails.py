@@ -1,0 +1,163 @@
+"""Tails: the arguments that do not fit an event's slot (see TAILS in native/format.h)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from weft.trace.functions import Function, Parameter
+from weft.trace.layout import COUNT_IN_TAIL, Flag
+from weft.trace.varint import Cursor, Damaged, put_s, put_u, put_z, signed64
+
+MAX_STRING: Final = 4096
+_MOD: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an MPI_Status says. `count` is in bytes; `error` an error class."""
+
+    source: int
+    tag: int
+    count: int
+    cancelled: bool = False
+    error: int = 0
+
+
+@dataclass(slots=True)
+class Tail:
+    """A decoded tail. `out` holds what was written at exit; `damage` says why decoding ended early, else None."""
+
+    ticket: int | None = None
+    count: int | None = None
+    received: int | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    out: dict[str, Any] = field(default_factory=dict)
+    damage: str | None = None
+    end: int = 0
+
+
+def _scalar(cursor: Cursor, type: str, buffer: int) -> Any:
+    if type == "int":
+        return cursor.z()
+    if type == "address":
+        return (cursor.z() + buffer) & _MOD
+    if type == "string":
+        return cursor.s()
+    if type == "status":
+        return _status(cursor)
+    if type == "double":
+        return cursor.double()
+    return cursor.u()
+
+
+def _status(cursor: Cursor) -> Status | None:
+    head = cursor.u()
+    if head == 0:
+        return None
+    source, tag, count, error = cursor.z(), cursor.z(), cursor.u(), cursor.u()
+    return Status(source, tag, count, bool((head - 1) & 1), error)
+
+
+def _array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
+    n = cursor.count(8 if type == "double" else 1)
+    if type == "int":
+        values, last = [], 0
+        for _ in range(n):
+            last = signed64(last + cursor.z())
+            values.append(last)
+        return values
+    return [_scalar(cursor, type, buffer) for _ in range(n)]
+
+
+def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> Any:
+    return (_array if parameter.array else _scalar)(cursor, parameter.type, buffer)
+
+
+def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor: Cursor) -> Tail:
+    """Decode the tail that begins at `cursor`, of an event with these fields of its slot.
+
+    Never raises on damaged bytes: what could be read is kept, and `damage` says where it ended.
+    """
+    tail = Tail()
+    try:
+        if flags & Flag.TICKET:
+            tail.ticket = cursor.u()
+        if count == COUNT_IN_TAIL:
+            tail.count = cursor.z()
+        for parameter in function.tail_in:
+            tail.values[parameter.name] = _value(cursor, parameter, buffer)
+        if flags & Flag.CLOSED:
+            for parameter in function.tail_out:
+                tail.out[parameter.name] = _value(cursor, parameter, buffer)
+            if "status" in function.slot:
+                tail.received = cursor.u()
+    except Damaged as error:
+        tail.damage = str(error)
+    tail.end = cursor.position
+    return tail
+
+
+# The writer, for the builder and the tests.
+
+
+def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
+    if type == "int":
+        return put_z(int(value))
+    if type == "address":
+        return put_z(int(value) - buffer)
+    if type == "string":
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        return put_s(data[:MAX_STRING])
+    if type == "status":
+        return _encode_status(value)
+    if type == "double":
+        return struct.pack("<d", value)
+    return put_u(int(value))
+
+
+def _encode_status(status: Status | None) -> bytes:
+    if status is None:
+        return put_u(0)
+    head = put_u(1 + status.cancelled)
+    return head + put_z(status.source) + put_z(status.tag) + put_u(status.count) + put_u(status.error)
+
+
+def _encode(value: Any, parameter: Parameter, buffer: int) -> bytes:
+    if not parameter.array:
+        return _encode_scalar(_default(parameter.type) if value is None else value, parameter.type, buffer)
+    values = [] if value is None else list(value)
+    parts = [put_u(len(values))]
+    last = 0
+    for item in values:
+        if parameter.type == "int":
+            parts.append(put_z(int(item) - last))
+            last = int(item)
+        else:
+            parts.append(_encode_scalar(item, parameter.type, buffer))
+    return b"".join(parts)
+
+
+def _default(type: str) -> Any:
+    return {"string": "", "status": None, "double": 0.0}.get(type, 0)
+
+
+def encode_tail(
+    function: Function, flags: int, values: Mapping[str, Any], *, buffer: int = 0, count: int | None = None,
+    ticket: int = 0, received: int = 0, outs: Mapping[str, Any] | None = None,
+) -> bytes:  # fmt: skip
+    """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
+    parts = []
+    if flags & Flag.TICKET:
+        parts.append(put_u(ticket))
+    if count is not None:
+        parts.append(put_z(count))
+    parts += [_encode(values.get(p.name), p, buffer) for p in function.tail_in]
+    if flags & Flag.CLOSED:
+        outs = {**values, **(outs or {})}
+        parts += [_encode(outs.get(p.name), p, buffer) for p in function.tail_out]
+        if "status" in function.slot:
+            parts.append(put_u(received))
+    return b"".join(parts)

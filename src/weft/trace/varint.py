@@ -1,0 +1,106 @@
+"""LEB128 varints and the cursor that reads tails and definitions, never past their end."""
+
+from __future__ import annotations
+
+import struct
+
+
+class Damaged(ValueError):
+    """Bytes that do not read as the format says. Caught inside `weft.trace`, where it becomes a problem."""
+
+
+def zigzag(value: int) -> int:
+    """The unsigned form of a signed 64-bit number."""
+    return (value << 1) ^ (value >> 63)
+
+
+def unzigzag(value: int) -> int:
+    """The signed number of its unsigned form."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def signed64(value: int) -> int:
+    """`value` modulo 2^64, as a signed number."""
+    value &= 2**64 - 1
+    return value - 2**64 if value >> 63 else value
+
+
+def put_u(value: int) -> bytes:
+    """LEB128 of an unsigned number."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def put_z(value: int) -> bytes:
+    """LEB128 of a signed 64-bit number."""
+    return put_u(zigzag(signed64(value)))
+
+
+def put_s(text: str | bytes) -> bytes:
+    """Length and bytes."""
+    data = text.encode() if isinstance(text, str) else text
+    return put_u(len(data)) + data
+
+
+class Cursor:
+    """Reads values one after the other out of `data`; raises Damaged where they do not fit."""
+
+    __slots__ = ("data", "end", "position")
+
+    def __init__(self, data: memoryview | bytes, position: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.position = position
+        self.end = len(data) if end is None else min(end, len(data))
+
+    @property
+    def left(self) -> int:
+        """Bytes not yet read."""
+        return self.end - self.position
+
+    def u(self) -> int:
+        """An unsigned varint below 2^64."""
+        value = shift = 0
+        position = self.position
+        while position < self.end and shift < 70:
+            byte = int(self.data[position])
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value >> 64:
+                    break
+                self.position = position
+                return value
+            shift += 7
+        raise Damaged(f"no whole number at byte {self.position}")
+
+    def z(self) -> int:
+        """A signed varint."""
+        return unzigzag(self.u())
+
+    def count(self, each: int = 1) -> int:
+        """A number of elements that follow, each of at least `each` bytes; never more than can follow."""
+        n = self.u()
+        if n * each > self.left:
+            raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
+        return n
+
+    def raw(self, n: int) -> bytes:
+        """The next `n` bytes."""
+        if n > self.left:
+            raise Damaged(f"{n} bytes announced at byte {self.position} where {self.left} are left")
+        start = self.position
+        self.position += n
+        return bytes(self.data[start : self.position])
+
+    def s(self) -> str:
+        """A string; bytes that are not UTF-8 are written as backslash escapes."""
+        return self.raw(self.u()).decode("utf-8", "backslashreplace")
+
+    def double(self) -> float:
+        """Eight bytes."""
+        value: float = struct.unpack("<d", self.raw(8))[0]
+        return value
