@@ -1,0 +1,239 @@
+"""Record a run of an MPI program, and say at its end what was found.
+
+weft run -n 4 -- python prog.py          starts mpiexec itself
+weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, mpirun, srun, MPMD lines too)
+weft run -- ./prog                       a single process
+
+Exits with the program's own status; 3 where Weft stopped a proven deadlock, 2 for a usage error, 4 where the
+program succeeded but Weft itself failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.launch.finish import Ending
+    from weft.launch.job import Job
+    from weft.launch.plan import Plan
+
+DEADLOCK_STATUS = 3
+FAILED_STATUS = 4
+SHOWN = 20
+"""Findings printed after a run; the rest is in the report."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "run", help="record a run of an MPI program", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft run [-n N] [--out RUN] [--level order|trace] [--report FILE] [--hang-after S] -- PROGRAM ARGS",
+    )  # fmt: skip
+    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
+    parser.add_argument(
+        "--level", choices=("order", "trace"), default="trace",
+        help="trace: every call, with time and source line (default); order: only what a replay needs",
+    )  # fmt: skip
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the findings to FILE, JSON")
+    parser.add_argument(
+        "--hang-after", type=seconds, metavar="S",
+        help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
+    )  # fmt: skip
+    parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
+
+
+def positive(text: str) -> int:
+    """Read a number of ranks."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks (1 or more)")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration in seconds")
+    return value
+
+
+def say(text: str) -> None:
+    """Print one of Weft's own lines. They go to stderr: stdout is the program's."""
+    print(f"weft: {text}", file=sys.stderr, flush=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Record one run."""
+    command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
+    if not command:
+        raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
+    if args.level == "order" and args.hang_after is not None:
+        raise UsageError("--hang-after needs --level trace: level `order` does not record where a rank is")
+    if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
+        raise UsageError(f"--report {args.report}: its folder cannot be written")
+    return record(command, args)
+
+
+def record(command: list[str], args: argparse.Namespace) -> int:
+    """Plan, start, watch, finish, tell."""
+    from weft.launch import plan as plans
+    from weft.launch import recorder, rundir
+    from weft.launch.job import run_job
+
+    plan = plans.decide(command, args.n)
+    directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
+    try:
+        shim = recorder.build(plan)
+        recorder.describe(plan, shim, directory)
+        job = run_job(plan, directory, recorder.variables(shim, directory, args.level), args.hang_after)
+    except WeftError:
+        directory.discard()
+        raise
+    return conclude(plan, job, args)
+
+
+def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
+    """Put the record in order and tell what happened; return the exit status."""
+    from weft.launch import finish
+
+    failed = False
+    ending = finish.finish(job)
+    for note in plan.notes:
+        say(f"note: {note}")
+    if not ending.ranks:
+        say(nothing_recorded(plan, job))
+        job.run.discard()
+        return job.process.shell_status or FAILED_STATUS
+    try:
+        job.run.write()
+    except WeftError as error:
+        say(str(error))
+        failed = True
+    if (problem := finish.resolve_sites(job.run.path)) is not None:
+        say(problem)
+    for reason, ranks in ending.stopped.items():
+        failed = True
+        why = finish.REASONS.get(reason, "of an unknown reason")
+        say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
+    for line in what_happened(ending, job):
+        say(line)
+    tell_findings(job, args.report)
+    if job.ended == "deadlock":
+        return DEADLOCK_STATUS
+    return job.process.shell_status or (FAILED_STATUS if failed else 0)
+
+
+def ranks_text(ranks: list[int]) -> str:
+    """Name some ranks."""
+    shown = ", ".join(str(rank) for rank in sorted(ranks)[:8]) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def what_happened(ending: Ending, job: Job) -> list[str]:
+    """Say how the run ended, where that needs saying, and where its record is."""
+    from weft.launch import finish
+
+    place = shown_path(job.run.path)
+    count = f"{ending.ranks} rank" + "s" * (ending.ranks != 1)
+    lines = []
+    if job.ended == "deadlock":
+        lines.append("the run was stopped: it is deadlocked, none of the ranks below can ever go on")
+    elif job.ended == "killed":
+        lines.append(
+            f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That is no proof of a "
+            "deadlock: a message may have been under way, or a rank slow outside MPI"
+        )
+    elif ending.ended == "crashed" and not finish.hydra_race(job, ending.headers.values()):
+        lines.append(f"the program crashed ({status_text(job)}); the record is complete up to each rank's last call")
+    elif ending.ended == "killed":
+        lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
+    if finish.hydra_race(job, ending.headers.values()):
+        lines.append(
+            f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
+            "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
+        )
+    if job.survivors:
+        lines.append(f"{job.survivors} process(es) that outlived the launcher were ended")
+    return [*lines, f"recorded {count} in {place}"]
+
+
+def status_text(job: Job) -> str:
+    """The exit status in words."""
+    import signal
+
+    number = job.process.signal
+    if number is None and job.process.signals:
+        number = job.process.signals[0]
+    if number is None:
+        return f"status {job.process.exit_code}"
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def shown_path(path: Path) -> str:
+    """The path as short as it can be given to the next command."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def nothing_recorded(plan: Plan, job: Job) -> str:
+    """Say why there is no record, as far as it can be known."""
+    import shutil
+
+    for program in plan.line.programs:
+        if program and shutil.which(program[0]) is None:
+            return f"nothing was recorded: there is no program {program[0]!r}"
+    if job.process.shell_status != 0:
+        return f"nothing was recorded: the program ended ({status_text(job)}) before it initialised MPI"
+    if not plan.recognised:
+        return (
+            "nothing was recorded: the program never initialised MPI. Likely it is no MPI program, is linked "
+            f"statically, or uses another MPI than {plan.library.path} (`weft doctor` shows what fits)"
+        )
+    return (
+        f"nothing was recorded: the program loads {plan.library.path} but never initialised MPI, "
+        "or it takes LD_PRELOAD out of the ranks' environment"
+    )
+
+
+def tell_findings(job: Job, report: Path | None) -> None:
+    """Print a line a finding, worst first; notes are only counted."""
+    if job.run.facts["level"] == "order":
+        return
+    try:
+        import weft
+        import weft.report as reports
+    except ImportError:
+        for message in job.proof:
+            say(f"error: {message}")
+        return
+    try:
+        trace = weft.open(job.run.path)
+        findings = reports.analyse(trace)
+        if report is not None:
+            report.write_text(json.dumps(reports.to_json(trace, findings), indent=1) + "\n")
+    except (WeftError, OSError) as error:
+        say(f"the run could not be analysed: {error}")
+        return
+    loud = [one for one in findings if one.severity != "note"]
+    for one in loud[:SHOWN]:
+        say(f"{one.severity}: {one.message}" + ("" if f"[{one.kind}]" in one.message else f" [{one.kind}]"))
+    place = shown_path(job.run.path)
+    if len(findings) > min(len(loud), SHOWN):
+        more = len(findings) - min(len(loud), SHOWN)
+        say(f"{more} more in the report: weft report {place}")
+    elif not findings:
+        say("no findings")

@@ -1,0 +1,69 @@
+"""Finding the mpicc that builds for one MPI library."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from weft.launch.library import Library, of_native
+
+NAMES = ("mpicc", "mpicc.mpich", "mpicc.openmpi", "mpicc_abi", "mpiicc", "mpiicx", "cc")
+"""Compiler wrappers, the usual one first. `cc` is one on Cray systems."""
+
+PROBE = "int MPI_Finalize(void); int weft_probe(void); int weft_probe(void) { return MPI_Finalize(); }\n"
+
+
+def compiler_for(library: Library, launcher: str | None = None) -> Path | None:
+    """Return the mpicc whose programs load `library`, None when there is none on this machine."""
+    for candidate in candidates(library, launcher):
+        linked = linked_by(candidate)
+        if linked is not None and linked.real == library.real:
+            return candidate
+    return None
+
+
+def candidates(library: Library | None = None, launcher: str | None = None) -> Iterator[Path]:
+    """Every mpicc worth asking, the likeliest first: in the library's own tree, beside the launcher, on the PATH."""
+    folders = []
+    if library is not None:
+        folders += [parent / "bin" for parent in list(library.path.parents)[1:4]]
+        folders += [parent / "bin" for parent in list(library.real.parents)[1:4]]
+    if launcher is not None:
+        folders += [Path(launcher).parent, Path(launcher).resolve().parent]
+    names = sorted(NAMES, key=lambda name: not fits(name, library))
+    seen = set()
+    for folder in dict.fromkeys(folders):
+        for name in names[: len(NAMES)]:
+            if name != "cc" and (folder / name).is_file():
+                seen.add(folder / name)
+                yield folder / name
+    for name in names:
+        found = shutil.which(name)
+        if found and Path(found) not in seen:
+            yield Path(found)
+
+
+def fits(name: str, library: Library | None) -> bool:
+    """Whether a wrapper's name speaks for the library's ABI; only the order of asking depends on it."""
+    if library is None:
+        return True
+    words = {"mpich": "mpich", "openmpi": "openmpi", "mpi-abi": "_abi"}
+    return words.get(library.abi, "-") in name
+
+
+@cache
+def linked_by(mpicc: Path) -> Library | None:
+    """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
+    with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
+        source, target = Path(folder, "probe.c"), Path(folder, "probe.so")
+        source.write_text(PROBE)
+        command = [str(mpicc), "-shared", "-fPIC", "-o", str(target), str(source)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return of_native(target) if done.returncode == 0 else None

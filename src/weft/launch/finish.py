@@ -1,0 +1,105 @@
+"""After the run: the record made small and whole, and run.json told how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
+
+from weft.errors import WeftError
+from weft.launch import rundir, survivors
+from weft.launch.job import Job, rank_files
+from weft.launch.rankfile import Header, trim
+from weft.trace.layout import State, StopReason
+
+REASONS: dict[int, str] = {
+    StopReason.DISK_FULL: "the disk was full",
+    StopReason.NO_ADDRESS_SPACE: "its address space was used up (ulimit -v)",
+    StopReason.IO_ERROR: "the file system gave an error",
+    StopReason.OVERFLOW: "a counter of the record was used up",
+}
+
+
+FROM_OUTSIDE = frozenset({SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT})
+"""Signals that no fault of the program raises."""
+
+
+@dataclass
+class Ending:
+    """How a run ended."""
+
+    ended: str
+    headers: dict[str, Header] = field(default_factory=dict)
+    stopped: dict[int, list[int]] = field(default_factory=dict)
+    """Ranks whose recording stopped early, by the reason."""
+
+    @property
+    def ranks(self) -> int:
+        """How many processes were recorded."""
+        return len(self.headers)
+
+
+def finish(job: Job) -> Ending:
+    """Trim the rank files, write run.json, and say how the run ended."""
+    files = rank_files(job.run)
+    headers = {path.name: header for path in files if (header := survivors.read(path)) is not None}
+    tidy(path for path in files if path.name in headers)
+    ending = Ending(how_ended(job, headers.values()), headers)
+    for header in headers.values():
+        if header.state is State.STOPPED:
+            ending.stopped.setdefault(header.stop_reason, []).append(header.rank)
+    facts = job.run.facts
+    facts["finished"] = rundir.now()
+    facts["ranks"] = len(headers)
+    facts["ended"] = ending.ended
+    facts["exit_code"] = job.process.exit_code
+    facts["signal"] = job.process.signal
+    return ending
+
+
+def tidy(files: Iterable[Path]) -> None:
+    """Cut the unused tails of files whose process is gone without closing them."""
+    for path in files:
+        header = survivors.read(path)
+        if header is None or header.state is State.EXITED or survivors.alive(path, header):
+            continue
+        try:
+            trim(path)
+        except OSError:
+            continue  # a longer file is no worse a record
+
+
+def how_ended(job: Job, headers: Iterable[Header]) -> str:
+    """Tell finished, crashed, killed and deadlock apart."""
+    if job.ended is not None:
+        return job.ended
+    status = job.process.shell_status
+    if status == 0:
+        return "finished"
+    if job.process.signals or job.process.signal in FROM_OUTSIDE:
+        return "killed"
+    whole = all(header.over or header.state is State.STOPPED for header in headers)
+    return "crashed" if job.process.signal is not None or not whole else "finished"
+
+
+def resolve_sites(path: Path) -> str | None:
+    """Write down where the calls stand in the source, on the machine that has it; return what went wrong."""
+    try:
+        from weft.trace import sites
+    except ImportError:
+        return None
+    resolve = getattr(sites, "resolve", None)
+    if resolve is None:
+        return None
+    try:
+        resolve(path)
+    except (OSError, WeftError, ValueError) as error:
+        return f"the call sites could not be resolved: {error}"
+    return None
+
+
+def hydra_race(job: Job, headers: Iterable[Header]) -> bool:
+    """Whether status 9 is the launcher's own doing: it killed ranks that had all left MPI already."""
+    headers = list(headers)
+    return job.process.shell_status in (9, 137) and bool(headers) and all(header.over for header in headers)

@@ -1,0 +1,116 @@
+"""One recorded run from start to end: the recorder in the ranks, the watcher beside them, the record put in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGTERM
+
+from weft.launch import process as processes
+from weft.launch import survivors
+from weft.launch.line import with_environment
+from weft.launch.plan import Plan
+from weft.launch.process import GRACE, Process
+from weft.launch.rundir import RunDirectory
+from weft.launch.verdict import Question
+from weft.launch.watch import INTERVAL, Watch
+
+
+@dataclass
+class Job:
+    """A running job and what the watcher has decided about it."""
+
+    process: Process
+    run: RunDirectory
+    watch: Watch
+    hang_after: float | None = None
+    ended: str | None = None
+    """`deadlock` or `killed` once Weft has ended it, else None."""
+    proof: list[str] = field(default_factory=list)
+    hung_for: float = 0.0
+    survivors: int = 0
+    _question: Question | None = None
+    _judged: bool = False
+    _kill_at: float | None = None
+
+    def tick(self) -> float:
+        """Look at the ranks and act; return the seconds until the next look."""
+        if self.ended is not None:
+            return self._insist()
+        pause = self.watch.look()
+        if not self.watch.still_for:
+            self._forget()
+        elif self.watch.standstill:
+            self._judge()
+            if self.ended is None and self.hang_after is not None and self.watch.still_for >= self.hang_after:
+                self.hung_for = self.watch.still_for
+                self._end("killed")
+        return INTERVAL if self.ended or self._question else pause
+
+    def _judge(self) -> None:
+        """Ask once for each standstill whether it is a deadlock; end the job when it is proven."""
+        if self._judged:
+            return
+        if self._question is None:
+            self._question = Question(self.run.path)
+            return
+        proof = self._question.answer()
+        if proof is None:
+            return
+        self._forget()
+        self._judged = True
+        if proof:
+            self.proof = proof
+            self._end("deadlock")
+
+    def _forget(self) -> None:
+        """The job has moved: whatever was asked about it no longer counts."""
+        self._judged = False
+        if self._question is not None:
+            self._question.drop()
+            self._question = None
+
+    def _end(self, ended: str) -> None:
+        """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
+        self.ended = ended
+        self._kill_at = time.monotonic() + GRACE
+        self.process.send(SIGTERM)
+        self.process.send(SIGCONT)
+
+    def _insist(self) -> float:
+        """After the grace period, end what did not end by itself."""
+        assert self._kill_at is not None
+        left = self._kill_at - time.monotonic()
+        if left <= 0:
+            self.process.send(SIGKILL)
+            return GRACE
+        return left
+
+    def close(self) -> None:
+        """The launcher has ended: nothing of a job that Weft ended may stay behind."""
+        self._forget()
+        if self.ended is not None:
+            self.survivors = survivors.end(rank_files(self.run))
+
+
+def rank_files(run: RunDirectory) -> list[Path]:
+    """The rank files of a run, in order."""
+    return sorted(run.ranks.glob("*.weft"))
+
+
+def run_job(
+    plan: Plan,
+    run: RunDirectory,
+    variables: Mapping[str, str],
+    hang_after: float | None = None,
+    start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
+) -> Job:
+    """Start the planned line with the recorder's variables and stay with it until it has ended."""
+    argv, environment = with_environment(plan.line, variables, plan.environment)
+    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after)
+    processes.attend(job.process, job.tick)
+    job.close()
+    processes.unblock()
+    return job

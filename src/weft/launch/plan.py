@@ -1,0 +1,156 @@
+"""Deciding how to run: which launcher, which MPI library the program loads, and which mpicc builds its recorder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.errors import UsageError, WeftError
+from weft.launch import library as libraries
+from weft.launch.compiler import candidates, compiler_for, linked_by
+from weft.launch.library import Library
+from weft.launch.line import Context, Family, Line, family_of, is_launcher, parse
+
+ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be started, and for which MPI."""
+
+    line: Line
+    library: Library
+    mpicc: Path
+    environment: dict[str, str]
+    """The user's environment, plus what our own mpiexec needs."""
+    recognised: bool
+    """Whether the program itself told its MPI; else the library is the launcher's own, by default."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should know, said after the run."""
+
+
+def decide(command: Sequence[str], ranks: int | None) -> Plan:
+    """Plan a run of `command`, with our own mpiexec when `ranks` is given.
+
+    Raises UsageError for a command that cannot run, WeftError when this machine lacks an MPI part for it.
+    """
+    if ranks is not None:
+        return own_launcher(command, ranks)
+    line = parse(command)
+    if line.launcher is None:
+        require_program(line.programs[0])
+    return plan_for(line, dict(os.environ))
+
+
+def own_launcher(command: Sequence[str], ranks: int) -> Plan:
+    """Plan `weft run -n N -- PROGRAM`: the mpiexec that fits the program's MPI."""
+    if command and is_launcher(command[0]):
+        raise UsageError(f"-n starts mpiexec itself: leave out {command[0]}, or leave out -n")
+    if ranks < 1:
+        raise UsageError(f"-n {ranks}: at least one rank is needed")
+    bare = parse(command)
+    require_program(bare.programs[0])
+    library = libraries.of_program(bare.programs[0])
+    launcher = find_launcher(library)
+    family = family_of(launcher)
+    options = ["-n", str(ranks)]
+    environment = dict(os.environ)
+    if family is Family.OPENMPI:
+        if ranks > (os.cpu_count() or 1):
+            options.insert(0, "--oversubscribe")
+        if os.geteuid() == 0:
+            environment |= ROOT_CONSENT
+    line = Line(launcher, family, (Context(tuple(options), bare.programs[0]),))
+    return plan_for(line, environment, library)
+
+
+def require_program(program: Sequence[str]) -> None:
+    """Raise UsageError when the program cannot be started, with the likely reason."""
+    word = program[0]
+    if shutil.which(word):
+        return
+    path = Path(word)
+    if path.is_dir():
+        raise UsageError(f"{word} is a directory, not a program")
+    if path.is_file() and path.suffix == ".py":
+        raise UsageError(f"{word} is not executable: run it as `python {word}`")
+    if path.is_file():
+        local = f" (or name it ./{word})" if os.sep not in word else ""
+        raise UsageError(f"{word} is not executable: `chmod +x {word}`{local}")
+    raise UsageError(f"there is no program {word!r}")
+
+
+def find_launcher(library: Library | None) -> str:
+    """Return the mpiexec to use: the first that can start programs with this library."""
+    found = list(dict.fromkeys(launchers(library)))
+    if not found:
+        raise WeftError("there is no mpiexec: install an MPI (`pip install mpich mpi4py`), or see `weft doctor`")
+    for launcher in found:
+        if library is None or library.family in (family_of(launcher), Family.OTHER):
+            return launcher
+    return found[0]
+
+
+def launchers(library: Library | None) -> Iterator[str]:
+    """Every mpiexec on this machine, in the order of preference."""
+    folders = [Path(sys.executable).parent]
+    if library is not None:
+        # One prefix's launcher belongs to that prefix's library.
+        folders = [parent / "bin" for parent in list(library.path.parents)[1:2]] + folders
+    for folder in folders:
+        if os.access(folder / "mpiexec", os.X_OK):
+            yield str(folder / "mpiexec")
+    for name in ("mpiexec", "mpirun", "mpiexec.mpich", "mpiexec.openmpi", "mpiexec.hydra"):
+        if found := shutil.which(name):
+            yield found
+
+
+def plan_for(line: Line, environment: dict[str, str], library: Library | None = None) -> Plan:
+    """Find library and compiler for a line."""
+    found = [known for program in line.programs if (known := libraries.of_program(program)) is not None]
+    library = library or next(iter(found), None)
+    launcher = shutil.which(line.launcher) if line.launcher else None
+    notes = []
+    if len({one.real for one in found}) > 1:
+        notes.append(
+            "the programs of this line load different MPI libraries: only those with " + f"{library} are recorded"
+        )
+    recognised = library is not None
+    if library is None:
+        library = default_library(launcher)
+    mpicc = compiler_for(library, launcher)
+    if mpicc is None:
+        raise WeftError(
+            f"no mpicc on this machine builds for {library.path}, so the recorder cannot be built: "
+            "install that MPI's development files (`weft doctor` lists what was found)"
+        )
+    if launcher and line.family is not library.family and Family.OTHER not in (line.family, library.family):
+        notes.append(
+            f"{line.launcher} belongs to {spoken(line.family)} but the program loads {library.path} "
+            f"({spoken(library.family)}): each process runs as a world of its own"
+        )
+    if line.launcher and line.family is Family.OTHER:
+        notes.append(
+            f"{line.launcher} is not a launcher that Weft knows: it was started with the recorder loaded as well"
+        )
+    return Plan(line, library, mpicc, environment, recognised, notes)
+
+
+def spoken(family: Family) -> str:
+    """The family's name for people."""
+    return {Family.HYDRA: "MPICH", Family.OPENMPI: "Open MPI", Family.SRUN: "Slurm"}.get(family, "another MPI")
+
+
+def default_library(launcher: str | None) -> Library:
+    """Return the library for a program that does not tell its own: the launcher's, or the first on this machine."""
+    if launcher is not None and (library := libraries.beside(launcher)) is not None:
+        return library
+    beside_python = Path(sys.executable).parent / "mpicc"
+    for mpicc in [beside_python, *candidates()]:
+        if mpicc.exists() and (library := linked_by(mpicc)) is not None:
+            return library
+    raise WeftError("no MPI was found: install one (`pip install mpich mpi4py`), or see `weft doctor`")

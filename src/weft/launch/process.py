@@ -1,0 +1,136 @@
+"""Starting the job and standing beside it: its streams, its terminal and its signals stay the user's.
+
+The job runs in Weft's own process group with Weft's own file handles, so a key like Ctrl-C reaches it from the
+terminal directly, once. A signal that was sent to Weft alone (kill PID) is passed on. The two are told apart by who
+sent them: the terminal's come from the kernel (SI_KERNEL), kill's from a process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from signal import Signals
+
+from weft.errors import UsageError, WeftError
+
+PASSED = frozenset(
+    {
+        Signals.SIGINT, Signals.SIGTERM, Signals.SIGHUP, Signals.SIGQUIT, Signals.SIGUSR1, Signals.SIGUSR2,
+        Signals.SIGWINCH, Signals.SIGTSTP, Signals.SIGCONT,
+    }
+)  # fmt: skip
+ENDING = frozenset({Signals.SIGINT, Signals.SIGTERM, Signals.SIGHUP, Signals.SIGQUIT})
+SI_KERNEL = 0x80
+GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL when Weft ends a job."""
+
+
+class Process:
+    """The running job: the launcher, or the program itself where there is none."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.status: int | None = None
+        self.signals: list[int] = []
+        """Signals that could end it and that the user sent, in order."""
+
+    def send(self, number: int) -> None:
+        """Send a signal to the job, if it is still there."""
+        if self.status is None:
+            os.kill(self.pid, number)
+
+    def poll(self) -> int | None:
+        """Return the wait status once the job has ended."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+        return self.status
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, None while it runs or when a signal ended it."""
+        return os.WEXITSTATUS(self.status) if self.status is not None and os.WIFEXITED(self.status) else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, None otherwise."""
+        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else None
+
+    @property
+    def shell_status(self) -> int:
+        """The status as a shell would give it: the exit code, or 128 + the signal."""
+        return 128 + self.signal if self.signal is not None else self.exit_code or 0
+
+
+def start(argv: Sequence[str], environment: Mapping[str, str]) -> Process:
+    """Start the job with our streams, in our process group. From here on `attend` has to run.
+
+    Raises UsageError when there is no such program.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED | {signal.SIGCHLD})
+    try:
+        return Process(spawn(list(argv), environment, mask))
+    except OSError as error:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise start_error(argv[0], error) from error
+
+
+def spawn(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
+    """Spawn with the signal state that Weft itself was started with; return the pid."""
+    path = shutil.which(argv[0], path=environment.get("PATH"))
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, "not found", argv[0])
+    # Python ignores these two for itself; the program must not inherit that.
+    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+    try:
+        return os.posix_spawn(path, argv, environment, setsigmask=mask, setsigdef=defaults)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script without #! line: what a shell does with it.
+        return os.posix_spawn("/bin/sh", ["sh", path, *argv[1:]], environment, setsigmask=mask, setsigdef=defaults)
+
+
+def start_error(word: str, error: OSError) -> WeftError:
+    """Say why a program could not be started."""
+    if error.errno == errno.ENOENT:
+        return UsageError(f"there is no program {word!r}")
+    if error.errno == errno.EACCES:
+        return UsageError(f"{word} may not be executed")
+    return WeftError(f"cannot start {word}: {error.strerror}")
+
+
+def attend(process: Process, tick: Callable[[], float]) -> None:
+    """Wait for the job's end, pass signals on, and call `tick`, which returns the seconds until its next call."""
+    wanted = PASSED | {signal.SIGCHLD}
+    pause = tick()
+    while process.poll() is None:
+        received = signal.sigtimedwait(wanted, pause)
+        if received is None or received.si_signo == signal.SIGCHLD:
+            if process.poll() is None:
+                pause = tick()
+        else:
+            pass_on(process, received.si_signo, received.si_code == SI_KERNEL)
+
+
+def pass_on(process: Process, number: int, from_terminal: bool) -> None:
+    """Give the job a signal that only we got, and do ourselves what the signal asks for."""
+    if number in ENDING:
+        process.signals.append(number)
+    if not from_terminal and process.poll() is None:
+        process.send(number)
+    if number == signal.SIGTSTP:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def unblock() -> None:
+    """Give the signals back to their handlers once the job is over."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED | {signal.SIGCHLD})

@@ -1,0 +1,251 @@
+"""The least that a watcher must know of a rank file while its process still writes it.
+
+The whole reader is weft.trace. This one polls: it reads a header and the newest event of each thread with pread and
+keeps nothing open, so that a thousand ranks cost a thousand small reads and no file handle.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weft.trace.definitions import Definitions, ThreadDefinition
+from weft.trace.layout import CHUNK, EVENT, HEADER, MAGIC, PAGE, Flag, Level, State, StreamKind
+
+
+def offset(name: str) -> int:
+    """Return where a field of the header stands."""
+    fields = HEADER.fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+SLOT: Final = EVENT.itemsize
+FLAGS_OFFSET: Final = 14
+CHUNK_TABLE: Final = offset("chunks")
+CHUNK_FORMAT: Final = struct.Struct("<HHIQQ")
+STATE: Final = struct.Struct("<IIiiI")
+START_REALTIME: Final = offset("start") + 16
+
+assert CHUNK_FORMAT.size == CHUNK.itemsize
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One entry of the chunk table; `used` as it stands there (nibbles for ORDER)."""
+
+    kind: int
+    thread: int
+    pages: int
+    offset: int
+    used: int
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in use."""
+        return (self.used + 1) // 2 if self.kind == StreamKind.ORDER else self.used
+
+    @property
+    def end(self) -> int:
+        """Offset behind the chunk's last page."""
+        return self.offset + self.pages * PAGE
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header says of its process."""
+
+    state: State
+    stop_reason: int
+    rank: int
+    world_size: int
+    pid: int
+    level: int
+    host: str
+    started_ns: int
+    """CLOCK_REALTIME when the record began."""
+
+    @property
+    def over(self) -> bool:
+        """The process has left MPI for good."""
+        return self.state in (State.FINALIZED, State.EXITED)
+
+
+def read_header(page: bytes) -> Header | None:
+    """Decode a header page, None when it is not (yet) one."""
+    if len(page) < HEADER.itemsize or page[:8] != MAGIC:
+        return None
+    state, stop_reason, rank, world_size, pid = STATE.unpack_from(page, offset("state"))
+    if state not in State.__members__.values():
+        return None
+    host = page[offset("host") : offset("host") + 64].split(b"\0")[0].decode(errors="replace")
+    started = int.from_bytes(page[START_REALTIME : START_REALTIME + 8], "little")
+    level = page[offset("level")]
+    return Header(State(state), stop_reason, rank, world_size, pid, level, host, started)
+
+
+def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, int]]]:
+    """Return the chunk table in order, and the (offset, length) of the tables that continue it."""
+    count = int.from_bytes(page[offset("chunk_count") : offset("chunk_count") + 4], "little")
+    entries = unpack_chunks(page[CHUNK_TABLE : HEADER.itemsize], count)
+    chunks, tables, seen = [], [], {0}
+    while entries and entries[-1].kind == StreamKind.TABLE and entries[-1].offset not in seen:
+        link = entries.pop()
+        chunks += entries
+        seen.add(link.offset)
+        length = min(link.pages * PAGE, 1 << 24)
+        tables.append((link.offset, length))
+        entries = unpack_chunks(os.pread(file, length, link.offset), link.used)
+    return chunks + [entry for entry in entries if entry.kind != StreamKind.TABLE], tables
+
+
+def unpack_chunks(table: bytes, count: int) -> list[Chunk]:
+    """Decode the first `count` entries of a table."""
+    count = min(count, len(table) // CHUNK_FORMAT.size)
+    return [Chunk(*entry) for entry in CHUNK_FORMAT.iter_unpack(table[: count * CHUNK_FORMAT.size])]
+
+
+def newest_slots(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
+    """Return for each thread where its newest event lies: one piece of the file, or two where it straddles chunks."""
+    slots: dict[int, list[tuple[int, int]]] = {}
+    for thread in {chunk.thread for chunk in chunks if chunk.kind == StreamKind.EVENTS}:
+        stream = [chunk for chunk in chunks if (chunk.kind, chunk.thread) == (StreamKind.EVENTS, thread)]
+        total = sum(chunk.used for chunk in stream)
+        behind = total % SLOT  # part of an item that a full chunk could not hold and nobody went on with
+        slots[thread] = pieces(stream, total - behind - SLOT) if total >= SLOT else []
+    return slots
+
+
+def pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
+    """Return the pieces of the file that hold the slot which begins `start` bytes into a stream."""
+    found, position, need = [], 0, SLOT
+    for chunk in stream:
+        if need and position <= start < position + chunk.used:
+            length = min(need, position + chunk.used - start)
+            found.append((chunk.offset + start - position, length))
+            start, need = start + length, need - length
+        position += chunk.used
+    return found
+
+
+class Watched:
+    """One rank file under watch: remembers what it saw last, to tell whether the rank has moved since."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.header: Header | None = None
+        self._page = b""
+        self._tables: list[tuple[int, int]] = []
+        self._continued = b""
+        self._slots: dict[int, list[tuple[int, int]]] | None = None
+        self._newest: dict[int, bytes] = {}
+        self._identities: dict[int, int] | None = None
+
+    def moved(self) -> bool:
+        """Look again, and tell whether anything has changed since the last look."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True  # renamed just now: it is found under its new name by the next look
+        try:
+            return self._look(file)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+
+    def _look(self, file: int) -> bool:
+        page = os.pread(file, PAGE, 0)
+        continued = b"".join(os.pread(file, length, start) for start, length in self._tables)
+        if page != self._page or continued != self._continued:
+            # A rank that moves needs no closer look: its slots are found when its header first stays the same.
+            self._page, self._continued, self._slots = page, continued, None
+            self.header = read_header(page)
+            return True
+        if self._slots is None:
+            chunks, tables = read_chunks(file, page)
+            if tables != self._tables:
+                self._tables = tables
+                self._continued = b""
+                return True
+            self._slots = newest_slots(chunks)
+            self._identities = None
+            self._newest = self._read_slots(file, self._slots)
+            return True
+        newest = self._read_slots(file, self._slots)
+        changed = newest != self._newest
+        self._newest = newest
+        return changed
+
+    def _read_slots(self, file: int, slots: dict[int, list[tuple[int, int]]]) -> dict[int, bytes]:
+        return {
+            thread: b"".join(os.pread(file, length, start) for start, length in places)
+            for thread, places in slots.items()
+        }
+
+    def thread_identity(self, thread: int) -> int | None:
+        """Return the kernel's id of the thread that uses a thread slot, None where the record does not say."""
+        if self._identities is None:
+            self._identities = {one.slot: one.tid for one in read_threads(self.path)}
+        return self._identities.get(thread)
+
+    @property
+    def recorded_events(self) -> bool:
+        """Whether this record holds events to judge by (level `order` holds none)."""
+        return self.header is not None and self.header.level == Level.TRACE
+
+    def closed_threads(self) -> list[int]:
+        """Threads whose newest call has returned: they compute, or have ended."""
+        return [
+            thread for thread, slot in self._newest.items() if len(slot) == SLOT and slot[FLAGS_OFFSET] & Flag.CLOSED
+        ]
+
+    def open_threads(self) -> list[int]:
+        """Threads that are inside an MPI call."""
+        return [
+            thread
+            for thread, slot in self._newest.items()
+            if len(slot) == SLOT and not slot[FLAGS_OFFSET] & Flag.CLOSED
+        ]
+
+
+def read_threads(path: Path) -> list[ThreadDefinition]:
+    """Return the thread definitions of a record, in the order in which threads took the slots."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        chunks, _ = read_chunks(file, os.pread(file, PAGE, 0))
+        parts = [
+            os.pread(file, min(chunk.used, chunk.pages * PAGE), chunk.offset)
+            for chunk in chunks
+            if chunk.kind == StreamKind.DEFINITIONS
+        ]
+    finally:
+        os.close(file)
+    return Definitions(b"".join(parts)).threads
+
+
+def trim(path: Path) -> int:
+    """Cut the unused pages behind the last byte in use, as the writer does when it closes; return the bytes cut.
+
+    Only for a file whose process is gone.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        chunks, tables = read_chunks(file, os.pread(file, PAGE, 0))
+        size = os.fstat(file).st_size
+        if not chunks or any(start + length > chunks[-1].end for start, length in tables):
+            return 0
+        last = max(chunks, key=lambda chunk: chunk.offset)
+        end = last.offset + -(-last.used_bytes // PAGE) * PAGE
+        if last.end != size or end >= size or last.used_bytes > last.pages * PAGE:
+            return 0
+        os.ftruncate(file, end)
+        return size - end
+    finally:
+        os.close(file)

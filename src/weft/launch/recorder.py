@@ -1,0 +1,52 @@
+"""The recorder for one plan: the shim, built on first use, and the variables that load it into the ranks."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftError
+from weft.launch.line import PRELOAD
+from weft.launch.plan import Plan
+from weft.launch.rundir import RunDirectory, unwritable
+
+if TYPE_CHECKING:
+    from weft.mpi.shim import Shim
+
+
+def build(plan: Plan) -> Shim:
+    """Return the shim for the plan's MPI, building it when the cache has none."""
+    try:
+        from weft.mpi import shim
+    except ImportError as error:
+        raise WeftError(f"this installation of Weft has no recorder: {error}") from error
+    cached = getattr(shim, "cached", None)
+    if cached is not None and cached(str(plan.mpicc), None) is None:
+        print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
+    try:
+        return shim.build(str(plan.mpicc), None)
+    except OSError as error:
+        raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
+
+
+def variables(shim: Shim, run: RunDirectory, level: str) -> dict[str, str]:
+    """Return what the ranks need in their environment. The shim takes it out again, for their children."""
+    return {PRELOAD: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level}
+
+
+def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
+    """Put into the run what explains it elsewhere: the MPI, and the table of its functions."""
+    run.facts["mpi"] = {
+        "library": str(plan.library.path),
+        "soname": shim.soname,
+        "abi": plan.library.abi,
+        "mpicc": str(plan.mpicc),
+        "launcher": [word for word in plan.line.argv()[:1] if plan.line.launcher],
+    }
+    try:
+        shutil.copyfile(Path(shim.functions_json_path), run.path / "functions.json")
+    except OSError as error:
+        raise unwritable(run.path, error) from error
+    run.write()

@@ -1,0 +1,178 @@
+"""The run directory as the launcher makes and finishes it: its name, its run.json, its rank files' folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft.errors import UsageError, WeftError
+
+SCHEMA = "weft-run/1"
+BASE = Path("weft-runs")
+RUN_JSON = "run.json"
+
+
+@dataclass
+class RunDirectory:
+    """A run being written. `facts` is what run.json says."""
+
+    path: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+    made: bool = True
+    """Whether we made the folder (an empty one that the user gave stays when there is nothing to keep)."""
+
+    @property
+    def ranks(self) -> Path:
+        """The folder of the rank files."""
+        return self.path / "ranks"
+
+    def write(self) -> None:
+        """Put run.json in place, whole or not at all."""
+        temporary = self.path / f".{RUN_JSON}.new"
+        try:
+            temporary.write_text(json.dumps(self.facts, indent=1) + "\n")
+            temporary.replace(self.path / RUN_JSON)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise unwritable(self.path, error) from error
+
+    def discard(self) -> None:
+        """Take away a run directory that holds no rank: there is nothing to read in it."""
+        for name in (RUN_JSON, "functions.json", f".{RUN_JSON}.new"):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (self.ranks, *([self.path] if self.made else [])):
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+
+
+def unwritable(path: Path, error: OSError) -> WeftError:
+    """The error of a folder that cannot be written."""
+    return WeftError(f"cannot write the run to {path}: {error.strerror or error} (choose another place with --out)")
+
+
+def now() -> str:
+    """The time, ISO 8601 with its zone."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def create(out: Path | None, program: Sequence[str], command: Sequence[str], level: str) -> RunDirectory:
+    """Make the directory of a new run and its first run.json. Never touches a folder that holds anything."""
+    path, made = (claim(program_name(program)), True) if out is None else take(out)
+    path = path.absolute()
+    facts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "weft": weft.__version__,
+        "command": list(command),
+        "cwd": str(Path.cwd()),
+        "host": platform.node(),
+        "started": now(),
+        "finished": None,
+        "level": level,
+        "mpi": {},
+        "ranks": None,
+        "ended": "running",
+        "exit_code": None,
+        "signal": None,
+    }
+    run = RunDirectory(path, facts, made)
+    try:
+        run.ranks.mkdir()
+        run.write()
+    except OSError as error:
+        run.discard()
+        raise unwritable(path, error) from error
+    except WeftError:
+        run.discard()
+        raise
+    return run
+
+
+def take(out: Path) -> tuple[Path, bool]:
+    """Use the folder that the user named; it must be new or empty."""
+    try:
+        out.mkdir(parents=True)
+        return out, True
+    except FileExistsError:
+        if not out.is_dir():
+            raise UsageError(f"--out {out} is a file, a run is a directory: choose another --out") from None
+        if any(out.iterdir()):
+            raise UsageError(f"--out {out} is not empty, and a run is never overwritten: choose another") from None
+        return out, False
+    except OSError as error:
+        raise unwritable(out, error) from error
+
+
+def claim(name: str) -> Path:
+    """Make weft-runs/<name>-<n> with the first free n."""
+    try:
+        BASE.mkdir(exist_ok=True)
+        numbers = [
+            int(match[1]) for path in BASE.iterdir() if (match := re.fullmatch(rf"{re.escape(name)}-(\d+)", path.name))
+        ]
+        number = max(numbers, default=0)
+        while True:
+            number += 1
+            try:
+                (BASE / f"{name}-{number}").mkdir()
+            except FileExistsError:  # another `weft run` was faster
+                continue
+            return BASE / f"{name}-{number}"
+    except OSError as error:
+        raise unwritable(BASE, error) from error
+
+
+def program_name(program: Sequence[str]) -> str:
+    """Name a run after its program: the script, module or file that a person would call it by."""
+    words = list(program)
+    name = Path(words[0]).name if words else "run"
+    if re.fullmatch(r"(python|pypy)[0-9.]*t?", name):
+        name = script_name(words[1:]) or name
+    name = re.sub(r"\.(py|pyz|sh|x|exe|out)$", "", name)
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip(".-") or "run"
+
+
+def script_name(words: Sequence[str]) -> str | None:
+    """Return the script or module that these arguments of Python run."""
+    rest = iter(words)
+    for word in rest:
+        if word == "-m":
+            return script_name_of_module(next(rest, ""), rest)
+        if word in ("-W", "-X"):
+            next(rest, None)
+        elif word == "-c":
+            return None
+        elif not word.startswith("-"):
+            return Path(word).name
+    return None
+
+
+def script_name_of_module(module: str, rest: Any) -> str | None:
+    """`python -m mpi4py script.py` is called after the script."""
+    return script_name(list(rest)) if module == "mpi4py" else module or None
+
+
+def newest(base: Path = BASE) -> Path:
+    """Return the run that was started last under `base`: what a command means when no RUN is given."""
+    runs = [path for path in base.glob("*") if (path / RUN_JSON).is_file()] if base.is_dir() else []
+    if not runs:
+        raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
+    return max(runs, key=started)
+
+
+def started(path: Path) -> tuple[str, float]:
+    """When a run was started, for sorting."""
+    try:
+        when = json.loads((path / RUN_JSON).read_text()).get("started")
+        return (str(when or ""), path.stat().st_mtime)
+    except (OSError, ValueError, AttributeError):
+        return ("", 0.0)

@@ -1,0 +1,63 @@
+"""Is this standstill a deadlock? Asked in a process of its own, so that the watcher keeps passing signals on.
+
+`python -m weft.launch.verdict RUN` prints the certain deadlocks of a run as a JSON list of messages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+
+class Question:
+    """One standstill, being judged."""
+
+    def __init__(self, run: Path) -> None:
+        self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the question; a pipe would block a long answer
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        self._judge = subprocess.Popen(
+            [sys.executable, "-P", "-m", "weft.launch.verdict", str(run)],
+            stdin=subprocess.DEVNULL, stdout=self._answer, stderr=subprocess.DEVNULL, env=environment,
+        )  # fmt: skip
+
+    def answer(self) -> list[str] | None:
+        """Return the certain deadlocks' messages, none when it is no proven deadlock; None while it is not known."""
+        if self._judge.poll() is None:
+            return None
+        self._answer.seek(0)
+        try:
+            found = json.loads(self._answer.read())
+        except ValueError:  # the analysis failed: then there is no proof
+            return []
+        return [str(message) for message in found]
+
+    def drop(self) -> None:
+        """Stop asking: the job has moved or ended."""
+        if self._judge.poll() is None:
+            self._judge.kill()
+        self._judge.wait()
+        self._answer.close()
+
+
+def certain_deadlocks(run: Path) -> list[Any]:
+    """Return the findings that prove this run deadlocked."""
+    import weft
+    from weft.deadlock import find
+
+    findings = find(weft.open(run))
+    return [one for one in findings if one.kind == "deadlock" and one.certainty == "certain"]
+
+
+def main() -> int:
+    """Print the messages of the certain deadlocks of the run named by the only argument."""
+    print(json.dumps([finding.message for finding in certain_deadlocks(Path(sys.argv[1]))]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

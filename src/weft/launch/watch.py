@@ -1,0 +1,129 @@
+"""The watcher of a running job: notices when every rank stands still inside MPI.
+
+Time alone proves nothing (busy machines are slow, and programs compute), so a standstill only raises the question;
+weft.deadlock answers it from the record. A standstill is: every rank is there, each thread that calls MPI is inside
+a call or gone, and not a byte of any record has changed for QUIET seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+from weft.launch.rankfile import Header, Watched
+from weft.launch.survivors import here
+from weft.trace.layout import State
+
+QUIET = 1.0
+QUIET_REMOTE = 60.0
+"""Where ranks run on other hosts: a network file system may show their records late (NFS writes back in 30 s)."""
+INTERVAL = 0.2
+SHARE = 0.01
+"""Of one core, at most, for looking."""
+RANK_FILE = re.compile(r"^(?P<job>[^-]+)-\d+\.weft$")
+
+
+class Watch:
+    """Looks at the rank files of one run again and again."""
+
+    def __init__(self, ranks: Path) -> None:
+        self.ranks = ranks
+        self.files: dict[str, Watched] = {}
+        self.still_for = 0.0
+        """Seconds of watching (not of sleeping) without any movement, with every rank inside MPI."""
+        self.pause = INTERVAL
+        self._looked = time.monotonic()
+        self._favourite: str | None = None
+
+    def look(self) -> float:
+        """Look once; return the seconds to wait before the next look."""
+        begun = time.monotonic()
+        # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
+        gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
+        self._looked = begun
+        self.still_for = self.still_for + gap if self._nothing_moved() else 0.0
+        cost = time.monotonic() - begun
+        self.pause = max(INTERVAL, cost / SHARE)
+        return self.pause
+
+    def _nothing_moved(self) -> bool:
+        """Whether no rank has moved since the last look and all are inside MPI or done with it."""
+        if self._favourite is not None and (file := self.files.get(self._favourite)) and file.moved():
+            return False  # one mover is enough: a lively job costs one small read a look
+        self._find()
+        movers = [name for name, file in self.files.items() if file.moved()]
+        self._favourite = movers[0] if movers else None
+        return not movers and self.all_inside()
+
+    def _find(self) -> None:
+        """Take up new rank files, drop those that were renamed."""
+        try:
+            names = {name for name in os.listdir(self.ranks) if name.endswith(".weft")}
+        except OSError:
+            return
+        for name in names - self.files.keys():
+            self.files[name] = Watched(self.ranks / name)
+        for name in self.files.keys() - names:
+            del self.files[name]
+
+    def all_inside(self) -> bool:
+        """Whether every rank of every world is there, and inside MPI or done with it, at least one inside."""
+        return (
+            bool(self.files)
+            and self.complete()
+            and all(inside(file) for file in self.files.values())
+            and any(file.open_threads() for file in self.files.values())
+        )
+
+    def complete(self) -> bool:
+        """Whether each world's ranks have all begun."""
+        found: Counter[str] = Counter()
+        sizes: dict[str, int] = {}
+        for name, file in self.files.items():
+            match = RANK_FILE.match(name)
+            if match is None or name.startswith("tmp-") or file.header is None:
+                return False
+            found[match["job"]] += 1
+            sizes[match["job"]] = max(sizes.get(match["job"], 0), file.header.world_size)
+        return all(0 < sizes[job] <= found[job] for job in sizes)
+
+    @property
+    def standstill(self) -> bool:
+        """Whether the job has stood still long enough to ask why."""
+        return self.still_for >= (QUIET if self.local else QUIET_REMOTE)
+
+    @property
+    def local(self) -> bool:
+        """Whether all ranks run on this host."""
+        host = platform.node()
+        return all(file.header is None or file.header.host == host for file in self.files.values())
+
+    def headers(self) -> list[Header]:
+        """The headers as last seen."""
+        return [file.header for file in self.files.values() if file.header is not None]
+
+    def recorded_events(self) -> bool:
+        """Whether the records hold events to judge by."""
+        return bool(self.files) and all(file.recorded_events for file in self.files.values())
+
+
+def inside(file: Watched) -> bool:
+    """Whether this rank can move only by MPI: all its calling threads are in a call, or gone, or it left MPI."""
+    header = file.header
+    if header is None or header.state in (State.STOPPED, State.ABORTED):
+        return False
+    if header.over or (here(header) and not Path(f"/proc/{header.pid}").exists()):
+        return True
+    return bool(file.open_threads()) and not any(running(header, thread, file) for thread in file.closed_threads())
+
+
+def running(header: Header, thread: int, file: Watched) -> bool:
+    """Whether a thread that is not inside MPI may still come back to it (it may, unless it surely has ended)."""
+    if not here(header):
+        return True
+    identity = file.thread_identity(thread)
+    return identity is None or Path(f"/proc/{header.pid}/task/{identity}").exists()
