@@ -1,0 +1,367 @@
+"""The messages that a rank sent and asked for, as columns, and what its requests came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock import calls
+from weft.deadlock.calls import masks
+from weft.deadlock.columns import Ints, Ragged, RaggedStatuses, Statuses, columns
+from weft.trace import Flag, Rank
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL
+
+UNKNOWN = -9
+"""Source or tag that the record does not tell."""
+
+NONE = -1
+
+_SINGLE = frozenset(("Wait", "Test"))
+_INDEXED = frozenset(("Waitany", "Testany"))
+_ALL = frozenset(("Waitall", "Testall"))
+_SOME = frozenset(("Waitsome", "Testsome"))
+_PROBE_TAKES = frozenset(("Mprobe", "Improbe"))
+_SENDING = calls.SENDS | calls.ISENDS | calls.SENDRECVS | calls.ISENDRECVS
+_RECEIVING = calls.RECVS | calls.IRECVS
+_STARTABLE = calls.SEND_INITS | calls.RECV_INITS
+
+
+@dataclass(frozen=True)
+class Ends:
+    """One side of messages, in the order in which the rank issued them. All columns have one length.
+
+    `comm` is the index in trace.communicators, `peer` the index in trace.ranks, ANY_SOURCE for a wildcard whose
+    source is not known, or below -1 for one that is not known; `tag` likewise; `event` the issuing call; `request`
+    the request's id or 0; `done` whether a completion was seen.
+    """
+
+    comm: Ints
+    peer: Ints
+    tag: Ints
+    event: Ints
+    request: Ints
+    done: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.comm)
+
+    def pick(self, which: Any) -> Ends:
+        """The rows that a mask or an index selects."""
+        return Ends(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Completions:
+    """Requests completed by waits and tests, in the order of the calls. `known` is False without a status."""
+
+    request: Ints
+    event: Ints
+    status: Statuses
+
+    def __len__(self) -> int:
+        return len(self.request)
+
+
+def _join(parts: list[Ends]) -> Ends:
+    if not parts:
+        empty = np.zeros(0, np.int64)
+        return Ends(empty, empty, empty, empty, empty, np.zeros(0, np.bool_))
+    joined = Ends(*(np.concatenate([getattr(p, name) for p in parts]) for name in Ends.__dataclass_fields__))
+    return joined.pick(np.argsort(joined.event, kind="stable"))
+
+
+class Traffic:
+    """The point-to-point calls of one rank."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.events = rank.events
+        self.masks = masks(rank.trace.functions)
+
+    def _where(self, names: frozenset[str]) -> Ints:
+        return self.masks.where(self.events, names)
+
+    # Columns
+
+    def _group(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
+        """Communicator indices, and the indices in trace.ranks of peers given as ranks in them."""
+        comms = np.full(len(comm_ids), NONE, np.int64)
+        found = np.where(peers < 0, peers, UNKNOWN)
+        for id in np.unique(comm_ids):
+            comm = self.rank.comm(int(id))
+            if comm is None:
+                continue
+            rows = comm_ids == id
+            comms[rows] = comm.index
+            members = np.asarray(comm.peers(self.rank.index), np.int64)
+            named = rows & (peers >= 0) & (peers < len(members))
+            member = members[peers[named]]
+            found[named] = np.where(member < 0, UNKNOWN, member)
+        return comms, found
+
+    def _ends(self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None) -> Ends:
+        """Ends of the events `which`; the communicator is that of the event `source` where given (a start's init)."""
+        at = which if source is None else source
+        comm, found = self._group(self.events["comm"][at], peer)
+        request = np.zeros(len(which), np.int64) if request is None else request
+        keep = (found != PROC_NULL) & (comm != NONE) & ((self.events["error"][which] == 0) | (found >= 0))
+        closed = (self.events["flags"][which] & Flag.CLOSED) != 0
+        done = closed & (request == 0)
+        return Ends(comm, found, tag, which, request, done).pick(keep)
+
+    def _slot(self, name: str, which: Ints) -> Ints:
+        column: Ints = self.events[name][which].astype(np.int64)
+        return column
+
+    def _tail(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
+        """Scalar tail parameters, the rows of functions that lack one left out; (events, columns)."""
+        kept: list[Ints] = []
+        values: dict[str, list[Ints]] = {name: [] for name in names}
+        for events, found in columns(self.rank, which, frozenset(names)):
+            if all(name in found for name in names):
+                kept.append(events)
+                for name in names:
+                    values[name].append(found[name])  # type: ignore[arg-type]
+        empty = np.zeros(0, np.int64)
+        return (np.concatenate(kept) if kept else empty), {
+            name: np.concatenate(parts) if parts else empty for name, parts in values.items()
+        }
+
+    # Persistent requests
+
+    @cached_property
+    def starts(self) -> tuple[Ints, Ints, Ints]:
+        """Every start of a persistent request: (event, request, event of the request's init or -1)."""
+        single = self._where(frozenset(("Start",)))
+        parts = [(single, self._slot("object", single))]
+        many = self._where(frozenset(("Startall",)))
+        for events, found in columns(self.rank, many, frozenset(("array_of_requests",))):
+            requests = found["array_of_requests"]
+            assert isinstance(requests, Ragged)
+            parts.append((events[requests.owners], requests.values))
+        event, request = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
+        order = np.argsort(event, kind="stable")
+        event, request = event[order], request[order]
+        inits = self._where(calls.PERSISTENT)
+        ids = self._slot("object", inits)
+        by_id = np.argsort(ids, kind="stable")
+        place = np.searchsorted(ids[by_id], request)
+        place = np.minimum(place, max(len(ids) - 1, 0))
+        if not len(ids):
+            return event, request, np.full(len(event), NONE, np.int64)
+        hit = ids[by_id][place] == request
+        return event, request, np.where(hit, inits[by_id][place], NONE)
+
+    def _started(self, names: frozenset[str]) -> Ends:
+        event, request, init = self.starts
+        table = self.masks.table(names)
+        rows = (init >= 0) & table[self.events["function"][init]]
+        event, request, init = event[rows], request[rows], init[rows]
+        return self._ends(event, self._slot("peer", init), self._slot("tag", init), request, init)
+
+    # Completions
+
+    @cached_property
+    def completions(self) -> Completions:
+        """Every completion of a request that a wait or a test reported."""
+        closed = (self.events["flags"] & Flag.CLOSED) != 0
+        parts = [*self._single(closed), *self._indexed(closed), *self._all(closed), *self._some(closed)]
+        if not parts:
+            return _no_completions()
+        request, event = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
+        fields = [
+            np.concatenate([getattr(p[2], name) for p in parts]) for name in Statuses.__dataclass_fields__
+        ]
+        live = request > 1
+        order = np.flatnonzero(live)[np.argsort(event[live], kind="stable")]
+        return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
+
+    def _flagged(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
+        """Closed calls of `names` that completed something: waits, and tests whose flag came out true."""
+        which = self._where(names)
+        which = which[closed[which]]
+        tests = self.masks.table(calls.TESTS - {"Testsome"})[self.events["function"][which]]
+        return which[~tests | ((self.events["flags"][which] & Flag.TRUE) != 0)]
+
+    def _slot_status(self, which: Ints) -> Statuses:
+        zero = np.zeros(len(which), np.int64)
+        cancelled = (self.events["flags"][which] & Flag.CANCELLED) != 0
+        return Statuses(
+            np.ones(len(which), np.bool_), cancelled, self._slot("peer", which), self._slot("tag", which),
+            self._slot("result", which), zero,
+        )  # fmt: skip
+
+    def _single(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        which = self._flagged(_SINGLE, closed)
+        return [(self._slot("object", which), which, self._slot_status(which))] if len(which) else []
+
+    def _indexed(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        parts = []
+        wanted = frozenset(("array_of_requests", "index"))
+        for events, found in columns(self.rank, self._flagged(_INDEXED, closed), wanted):
+            requests, index = found["array_of_requests"], found["index"]
+            assert isinstance(requests, Ragged) and isinstance(index, np.ndarray)
+            ok = (index >= 0) & (index < requests.lengths)
+            place = requests.starts[:-1][ok] + index[ok]
+            parts.append((requests.values[place], events[ok], self._slot_status(events[ok])))
+        return parts
+
+    def _all(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        parts = []
+        wanted = frozenset(("array_of_requests", "array_of_statuses"))
+        for events, found in columns(self.rank, self._flagged(_ALL, closed), wanted):
+            requests, statuses = found["array_of_requests"], found["array_of_statuses"]
+            assert isinstance(requests, Ragged) and isinstance(statuses, RaggedStatuses)
+            rows = _aligned(requests.owners, requests.offsets, statuses)
+            parts.append((requests.values, events[requests.owners], rows))
+        return parts
+
+    def _some(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        parts = []
+        wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
+        for events, found in columns(self.rank, self._flagged(_SOME, closed), wanted):
+            requests, indices = found["array_of_requests"], found["array_of_indices"]
+            statuses = found["array_of_statuses"]
+            assert isinstance(requests, Ragged) and isinstance(indices, Ragged)
+            assert isinstance(statuses, RaggedStatuses)
+            ok = (indices.values >= 0) & (indices.values < requests.lengths[indices.owners])
+            place = requests.starts[:-1][indices.owners[ok]] + indices.values[ok]
+            rows = _aligned(indices.owners[ok], indices.offsets[ok], statuses)
+            parts.append((requests.values[place], events[indices.owners[ok]], rows))
+        return parts
+
+    # Ends
+
+    @cached_property
+    def sends(self) -> Ends:
+        """Every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
+        which = self._where(_SENDING)
+        requests = self.masks.table(calls.ISENDS | calls.ISENDRECVS)[self.events["function"][which]]
+        request = np.where(requests, self._slot("object", which), 0)
+        direct = self._ends(which, self._slot("peer", which), self._slot("tag", which), request)
+        ends = _join([direct, self._started(calls.SEND_INITS)])
+        return ends.pick(~self._cancelled(ends)) if self._cancels else ends
+
+    @cached_property
+    def receives(self) -> Ends:
+        """Every receive that the rank posted, in posting order, its source and tag resolved where a status tells.
+
+        A matched probe counts as the post of its message's receive; a cancelled receive is left out.
+        """
+        which = self._where(_RECEIVING)
+        request = np.where(self.masks.table(calls.IRECVS)[self.events["function"][which]], self._slot("object", which), 0)
+        parts = [self._ends(which, self._slot("peer", which), self._slot("tag", which), request)]
+        probes = self._where(_PROBE_TAKES)
+        took = (self.events["flags"][probes] & Flag.CLOSED) != 0
+        polls = self.masks.table(frozenset(("Improbe",)))[self.events["function"][probes]]
+        took &= ~polls | ((self.events["flags"][probes] & Flag.TRUE) != 0)
+        # An open Mprobe asks for a message like a receive, and takes none away: it is not a post.
+        probes = probes[took]
+        parts.append(self._ends(probes, self._slot("peer", probes), self._slot("tag", probes)))
+        both, tail = self._tail(self._where(calls.SENDRECVS | calls.ISENDRECVS), "source", "recvtag")
+        isendrecv = self.masks.table(calls.ISENDRECVS)[self.events["function"][both]]
+        request = np.where(isendrecv, self._slot("object", both), 0)
+        parts.append(self._sendrecv_source(both, tail, request))
+        parts.append(self._started(calls.RECV_INITS))
+        ends = _join(parts)
+        unresolved = (ends.request != 0) & ((ends.peer == ANY_SOURCE) | (ends.tag == ANY_TAG))
+        return self._resolved(ends) if unresolved.any() or self._cancels else ends
+
+    def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> Ends:
+        """The receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
+        source, tag = tail["source"].copy(), tail["recvtag"].copy()
+        wild = (source == ANY_SOURCE) | (tag == ANY_TAG)
+        wild &= (request == 0) & ((self.events["flags"][which] & Flag.CLOSED) != 0)
+        place = {int(event): i for i, event in enumerate(which[wild])}
+        rows = np.flatnonzero(wild)
+        for events, found in columns(self.rank, which[wild], frozenset(("status",))):
+            status = found.get("status")
+            if not isinstance(status, Statuses):
+                continue
+            at = rows[[place[int(event)] for event in events]]
+            source[at] = np.where(status.known, status.source, UNKNOWN)
+            tag[at] = np.where(status.known, status.tag, UNKNOWN)
+        return self._ends(which, source, tag, request)
+
+    @property
+    def _cancels(self) -> bool:
+        return bool(len(self._where(frozenset(("Cancel",)))))
+
+    def _completion_of(self, ends: Ends) -> Ints:
+        """For each end with a request, the row in `completions` that finished it, or -1.
+
+        The n-th use of a request (a persistent one has many) is finished by its n-th completion.
+        """
+        done = self.completions
+        found = np.full(len(ends), NONE, np.int64)
+        rows = np.flatnonzero(ends.request > 1)
+        if not len(rows) or not len(done):
+            return found
+        mine = _nth(ends.request[rows])
+        theirs = _nth(done.request)
+        key = (ends.request[rows] << 32) | mine
+        other = (done.request << 32) | theirs
+        order = np.argsort(other)
+        place = np.minimum(np.searchsorted(other[order], key), len(other) - 1)
+        hit = other[order][place] == key
+        found[rows[hit]] = order[place[hit]]
+        return found
+
+    def _cancelled(self, ends: Ends) -> NDArray[np.bool_]:
+        row = self._completion_of(ends)
+        return (row >= 0) & self.completions.status.cancelled[row]
+
+    def _resolved(self, ends: Ends) -> Ends:
+        row = self._completion_of(ends)
+        status, has = self.completions.status, row >= 0
+        row = row[has]
+        source, tag = ends.peer.copy(), ends.tag.copy()
+        told = status.known[row] & (status.source[row] >= 0)
+        at = np.flatnonzero(has)
+        wild_source = (source[at] == ANY_SOURCE)
+        wild_tag = tag[at] == ANY_TAG
+        peers = np.where(told, status.source[row], UNKNOWN)
+        for comm in np.unique(ends.comm[at]):
+            rows = ends.comm[at] == comm
+            members = np.asarray(self.rank.trace.communicators[int(comm)].peers(self.rank.index), np.int64)
+            known = rows & (peers >= 0) & (peers < len(members))
+            peers[known] = members[peers[known]]
+        source[at] = np.where(wild_source, peers, source[at])
+        tag[at] = np.where(wild_tag, np.where(told, status.tag[row], UNKNOWN), tag[at])
+        cancelled = np.zeros(len(ends), np.bool_)
+        cancelled[at] = status.cancelled[row]
+        return Ends(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
+
+
+def _nth(values: Ints) -> Ints:
+    """For each value, how many equal ones stand before it."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if len(values) else np.zeros(0, np.bool_)
+    starts = np.flatnonzero(first)
+    count = np.arange(len(values)) - np.repeat(starts, np.diff(np.concatenate([starts, [len(values)]])))
+    result = np.empty(len(values), np.int64)
+    result[order] = count
+    return result
+
+
+def _aligned(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
+    """The status at `offsets` of the array of event `owners`; not known where that array is shorter."""
+    lengths = np.diff(statuses.starts)[owners]
+    there = offsets < lengths
+    place = np.where(there, statuses.starts[:-1][owners] + offsets, 0)
+    columns_ = []
+    for name in Statuses.__dataclass_fields__:
+        values = getattr(statuses.rows, name)
+        columns_.append(np.where(there, values[place], 0) if len(values) else np.zeros(len(owners), values.dtype))
+    known, cancelled, *numbers = columns_
+    return Statuses(known.astype(np.bool_), cancelled.astype(np.bool_), *numbers)
+
+
+def _no_completions() -> Completions:
+    empty, no = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    return Completions(empty, empty, Statuses(no, no, empty, empty, empty, empty))

@@ -1,0 +1,213 @@
+"""The AND-OR wait-for graph: what each blocked rank needs, and who can never get it.
+
+After Hilbrich, Protze, Schulz, de Supinski, Müller, "MPI Runtime Error Detection with MUST" (SC 2012): release what
+can go on until nothing changes; what stays is deadlocked, and that is a proof.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, eq=False)
+class Need:
+    """What must come before a call can return: that ranks go on, all of them (`every`) or any.
+
+    Needs are compared by identity, so that a thousand members of one barrier share the one set of absent ranks.
+    """
+
+    ranks: frozenset[int] = frozenset()
+    needs: tuple[Need, ...] = field(default=())
+    every: bool = True
+
+    @property
+    def terms(self) -> int:
+        """The number of things that it asks for."""
+        return len(self.ranks) + len(self.needs)
+
+    def all_ranks(self) -> frozenset[int]:
+        """Every rank that is named in it, at any depth."""
+        return self.ranks.union(*(need.all_ranks() for need in self.needs))
+
+
+NOW = Need()
+"""Nothing is missing: the call can return."""
+
+NEVER = Need(every=False)
+"""Nothing can help."""
+
+
+def rank(index: int) -> Need:
+    """That one rank goes on."""
+    return Need(frozenset((index,)))
+
+
+def every(needs: Iterable[Need]) -> Need:
+    """All of `needs`; what is there already drops out."""
+    open_ = tuple(need for need in needs if need is not NOW)
+    return open_[0] if len(open_) == 1 else Need(needs=open_) if open_ else NOW
+
+
+def any_of(needs: Iterable[Need]) -> Need:
+    """One of `needs`."""
+    found = tuple(needs)
+    if any(need is NOW for need in found):
+        return NOW
+    return found[0] if len(found) == 1 else Need(needs=found, every=False)
+
+
+def stuck(needs: Mapping[int, Need]) -> frozenset[int]:
+    """The ranks in `needs` that can never go on. A rank without a need can always go on.
+
+    Linear in the size of the needs, shared ones counted once.
+    """
+    count, above, of_rank = _graph(needs)
+    waiting: dict[int, list[int]] = defaultdict(list)
+    for index, need in needs.items():
+        waiting[id(need)].append(index)
+    able: set[int] = set()
+    ready_ranks = [index for index in of_rank if index not in needs]
+    ready_needs = [key for key, left in count.items() if left == 0]
+    while ready_ranks or ready_needs:
+        if ready_needs:
+            key = ready_needs.pop()
+            met, now = above[key], [index for index in waiting[key] if index not in able]
+            able.update(now)
+            ready_ranks += now
+        else:
+            met = of_rank.pop(ready_ranks.pop(), [])
+        for parent in met:
+            count[parent] -= 1
+            if count[parent] == 0:
+                ready_needs.append(parent)
+    return frozenset(needs).difference(able)
+
+
+def _graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[int]], dict[int, list[int]]]:
+    """How many terms each need still asks for, the needs above each need, and those above each rank."""
+    count: dict[int, int] = {}
+    above: dict[int, list[int]] = defaultdict(list)
+    of_rank: dict[int, list[int]] = defaultdict(list)
+    for need in _distinct(needs.values()):
+        key = id(need)
+        # An OR is met by its first term; one without terms is never met.
+        count[key] = need.terms if need.every else 1
+        for child in need.needs:
+            above[id(child)].append(key)
+        for index in need.ranks:
+            of_rank[index].append(key)
+    return count, above, of_rank
+
+
+def _distinct(needs: Iterable[Need]) -> Iterator[Need]:
+    seen: set[int] = set()
+    stack = list(needs)
+    while stack:
+        need = stack.pop()
+        if id(need) not in seen:
+            seen.add(id(need))
+            yield need
+            stack.extend(need.needs)
+
+
+def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
+    """The parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank."""
+    leader = {index: index for index in ranks}
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = leader[leader[index]]
+            index = leader[index]
+        return index
+
+    seen: set[int] = set()
+    for index in sorted(ranks):
+        need = needs[index]
+        others = need.all_ranks() & ranks if id(need) not in seen else frozenset(list(need.all_ranks() & ranks)[:1])
+        seen.add(id(need))
+        for other in others:
+            a, b = find(index), find(other)
+            leader[max(a, b)] = min(a, b)
+    parts: dict[int, set[int]] = defaultdict(set)
+    for index in ranks:
+        parts[find(index)].add(index)
+    return [frozenset(parts[key]) for key in sorted(parts)]
+
+
+def core(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
+    """The strongly connected parts of `ranks` that wait for nobody outside themselves: where a deadlock starts.
+
+    Tarjan 1972, without recursion. Needs shared by many ranks are walked through once, as nodes of their own.
+    """
+    edges: dict[int, tuple[int, ...]] = {}
+    names: dict[int, int] = {}
+
+    def node(need: Need) -> int:
+        if id(need) not in names:
+            names[id(need)] = key = -1 - len(names)
+            edges[key] = (*sorted(need.ranks & ranks), *(node(child) for child in need.needs))
+        return names[id(need)]
+
+    for index in sorted(ranks):
+        edges[index] = (node(needs[index]),)
+    parts = _strong(edges)
+    part_of = {key: number for number, part in enumerate(parts) for key in part}
+    bottom = []
+    for number, part in enumerate(parts):
+        inside = frozenset(key for key in part if key >= 0)
+        if inside and all(_stays(key, number, part_of, edges) for key in part):
+            bottom.append(inside)
+    return sorted(bottom, key=min)
+
+
+def _stays(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int, tuple[int, ...]]) -> bool:
+    """Whether every rank reached from `key` is in the part `number`; a need that leads to no rank stays."""
+    stack, seen = list(edges[key]), set()
+    while stack:
+        other = stack.pop()
+        if part_of[other] == number or other in seen:
+            continue
+        if other >= 0:
+            return False
+        seen.add(other)
+        stack.extend(edges[other])
+    return True
+
+
+def _strong(edges: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_path: set[int] = set()
+    path: list[int] = []
+    parts: list[list[int]] = []
+    for start in edges:
+        if start in index:
+            continue
+        work = [(start, iter(edges[start]))]
+        index[start] = low[start] = len(index)
+        path.append(start)
+        on_path.add(start)
+        while work:
+            key, rest = work[-1]
+            for other in rest:
+                if other not in index:
+                    index[other] = low[other] = len(index)
+                    path.append(other)
+                    on_path.add(other)
+                    work.append((other, iter(edges[other])))
+                    break
+                if other in on_path:
+                    low[key] = min(low[key], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[key])
+                if low[key] == index[key]:
+                    cut = path.index(key) if path[-1] != key else len(path) - 1
+                    part = path[cut:]
+                    del path[cut:]
+                    on_path.difference_update(part)
+                    parts.append(part)
+    return parts

@@ -1,0 +1,46 @@
+"""Words for people: sets of ranks, lists, plurals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def rank_set(ranks: Iterable[int]) -> str:
+    """`0-3, 7` for 0, 1, 2, 3, 7; runs with a stride as `0-998 (even)` are not attempted."""
+    ordered = sorted(set(ranks))
+    parts: list[str] = []
+    start = 0
+    for i in range(1, len(ordered) + 1):
+        if i == len(ordered) or ordered[i] != ordered[i - 1] + 1:
+            run = ordered[start:i]
+            parts += [str(run[0])] if len(run) == 1 else [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [*map(str, run)]
+            start = i
+    if len(parts) > 8:
+        return ", ".join(parts[:6]) + f" and {len(ordered) - _count(parts[:6])} more"
+    return listed(parts)
+
+
+def _count(parts: Iterable[str]) -> int:
+    total = 0
+    for part in parts:
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total
+
+
+def rank_words(ranks: Iterable[int]) -> str:
+    """`rank 3` or `ranks 0-2 and 5`."""
+    found = set(ranks)
+    return ("rank " if len(found) == 1 else "ranks ") + rank_set(found)
+
+
+def listed(parts: Sequence[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s")
