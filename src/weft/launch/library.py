@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from weft.launch.line import Family
+from weft.launch.options import Family
 
 LIBRARY_NAME = re.compile(r"^lib(mpi|mpich|mpi_abi|mpi_mt|mpi_cray|mpi_gnu_\d+|mpi_intel)\.so(\.\d+)*$")
 """The C libraries of the MPIs; libmpi_cxx, libmpi_mpifh, libmpichfort and so on only stand on one of them."""

@@ -13,7 +13,8 @@ from weft.errors import UsageError, WeftError
 from weft.launch import library as libraries
 from weft.launch.compiler import candidates, compiler_for, linked_by
 from weft.launch.library import Library
-from weft.launch.line import Context, Family, Line, family_of, is_launcher, parse
+from weft.launch.line import Context, Line, family_of, is_launcher, parse
+from weft.launch.options import Family
 
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 

