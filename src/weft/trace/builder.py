@@ -12,6 +12,7 @@ share: a call a microsecond), `thread=slot`, `ticket=n`, `open=True`. Other keyw
 the standard. Communicators, datatypes and requests are what the methods return, or ids, or (predefined) names.
 """
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 import ctypes
@@ -298,7 +299,7 @@ class RankBuilder:
         self.last_ns = max(self.last_ns, end)
         flags |= 0 if open else Flag.CLOSED
         slot = self._slot(function, values, flags, status, polls)
-        self._tail(function, slot, values, status, ticket, thread)
+        self._tail(function, slot, values, status=status, ticket=ticket, thread=thread)
         if result is not None:
             slot["result"] = result
         duration = 0 if open else layout.encode_duration(end - start)
@@ -319,7 +320,7 @@ class RankBuilder:
                 slot["result"],
                 slot["object"],
                 slot["buffer"],
-            )  # fmt: skip
+            )
         )
         self._any_open |= open
         return stream.written + len(stream.rows) - 1
@@ -369,7 +370,7 @@ class RankBuilder:
         return slot
 
     def _tail(
-        self, function: Function, slot: dict[str, int], values: dict[str, Any], status: Status | None,
+        self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
         ticket: int | None, thread: int,
     ) -> None:  # fmt: skip
         count = None
@@ -404,8 +405,8 @@ class RankBuilder:
         return SIZES.get(name or "", 0) * count
 
     def _got(
-        self, source: int, tag: int, got: int | None, got_tag: int | None, received: int | None, datatype: Handle,
-        count: int, open: bool, cancelled: bool = False,
+        self, source: int, tag: int, *, got: int | None, got_tag: int | None, received: int | None,
+        datatype: Handle = 0, count: int = 0, open: bool = False, cancelled: bool = False,
     ) -> Status | None:  # fmt: skip
         if source == layout.PROC_NULL:
             return Status(layout.PROC_NULL, ANY_TAG, 0)
@@ -473,7 +474,16 @@ class RankBuilder:
         buffer: int | None = None, **kw: Any,
     ) -> int:  # fmt: skip
         """MPI_Recv. `got` and `got_tag`: what a wildcard got; `received`: bytes, else the whole count."""
-        status = self._got(source, tag, got, got_tag, received, datatype, count, kw.get("open", False))
+        status = self._got(
+            source,
+            tag,
+            got=got,
+            got_tag=got_tag,
+            received=received,
+            datatype=datatype,
+            count=count,
+            open=kw.get("open", False),
+        )
         return self.call(
             "MPI_Recv", source=source, tag=tag, status=status, **self._message(kw, comm, datatype, count, buffer)
         )
@@ -485,7 +495,17 @@ class RankBuilder:
     ) -> Request:  # fmt: skip
         """MPI_Irecv. What its completion tells is given here and shown by the completing call."""
         request = Request(self.new_id("REQUEST"), function, persistent=function.endswith("_init"))
-        request.status = self._got(source, tag, got, got_tag, received, datatype, count, True, cancelled)
+        request.status = self._got(
+            source,
+            tag,
+            got=got,
+            got_tag=got_tag,
+            received=received,
+            datatype=datatype,
+            count=count,
+            open=True,
+            cancelled=cancelled,
+        )
         message = self._message(kw, comm, datatype, count, buffer)
         self.call(function, source=source, tag=tag, request=request, **message)
         return request
@@ -502,9 +522,19 @@ class RankBuilder:
         """MPI_Sendrecv."""
         many = count if recvcount is None else recvcount
         kind = datatype if recvtype is None else recvtype
-        status = self._got(source, recvtag, got, got_tag, received, kind, many, kw.get("open", False))
+        status = self._got(
+            source,
+            recvtag,
+            got=got,
+            got_tag=got_tag,
+            received=received,
+            datatype=kind,
+            count=many,
+            open=kw.get("open", False),
+        )
         return self.call(
-            "MPI_Sendrecv", status=status, sendbuf=0x1000, sendcount=count, sendtype=datatype, dest=dest, sendtag=sendtag,
+            "MPI_Sendrecv", status=status, sendbuf=0x1000, sendcount=count, sendtype=datatype, dest=dest,
+            sendtag=sendtag,
             recvbuf=0x2000, recvcount=many, recvtype=kind, source=source, recvtag=recvtag, comm=comm, **kw,
         )  # fmt: skip
 
@@ -513,7 +543,7 @@ class RankBuilder:
         received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> int:  # fmt: skip
         """MPI_Probe."""
-        status = self._got(source, tag, got, got_tag, received, 0, 0, kw.get("open", False))
+        status = self._got(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
         return self.call("MPI_Probe", source=source, tag=tag, comm=comm, status=status, **kw)
 
     def iprobe(
@@ -521,7 +551,11 @@ class RankBuilder:
         got_tag: int | None = None, received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> int:  # fmt: skip
         """MPI_Iprobe; with flag=False it stands for `polls` failed ones."""
-        status = self._got(source, tag, got, got_tag, received, 0, 0, kw.get("open", False)) if flag else None
+        status = (
+            self._got(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
+            if flag
+            else None
+        )
         return self.call(
             "MPI_Iprobe", source=source, tag=tag, comm=comm, status=status, flag=flag, polls=0 if flag else polls, **kw
         )
@@ -531,7 +565,7 @@ class RankBuilder:
         received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> Request:  # fmt: skip
         """MPI_Mprobe. Returns the message, for mrecv."""
-        status = self._got(source, tag, got, got_tag, received, 0, 0, kw.get("open", False))
+        status = self._got(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
         message = Request(self.new_id("MESSAGE"), "MPI_Mprobe", status)
         self.call("MPI_Mprobe", source=source, tag=tag, comm=comm, status=status, message=message, **kw)
         return message
@@ -544,7 +578,7 @@ class RankBuilder:
         if not flag:
             self.call("MPI_Improbe", source=source, tag=tag, comm=comm, flag=False, polls=polls, **kw)
             return None
-        status = self._got(source, tag, got, got_tag, received, 0, 0, False)
+        status = self._got(source, tag, got=got, got_tag=got_tag, received=received)
         message = Request(self.new_id("MESSAGE"), "MPI_Improbe", status)
         self.call("MPI_Improbe", source=source, tag=tag, comm=comm, status=status, message=message, flag=True, **kw)
         return message
@@ -688,7 +722,7 @@ class RankBuilder:
         return request
 
     def _exchange(
-        self, name: str, root: int | None, count: int, datatype: Handle, comm: Handle, kw: dict[str, Any]
+        self, name: str, root: int | None, kw: dict[str, Any], *, count: int, datatype: Handle, comm: Handle
     ) -> int:
         arguments: dict[str, Any] = {
             "sendbuf": 0x1000, "sendcount": count, "sendtype": datatype, "recvbuf": 0x2000, "recvcount": count,
@@ -702,21 +736,21 @@ class RankBuilder:
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any
     ) -> int:
         """MPI_Gather."""
-        return self._exchange("MPI_Gather", root, count, datatype, comm, kw)
+        return self._exchange("MPI_Gather", root, kw, count=count, datatype=datatype, comm=comm)
 
     def scatter(
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any
     ) -> int:
         """MPI_Scatter."""
-        return self._exchange("MPI_Scatter", root, count, datatype, comm, kw)
+        return self._exchange("MPI_Scatter", root, kw, count=count, datatype=datatype, comm=comm)
 
     def allgather(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any) -> int:
         """MPI_Allgather."""
-        return self._exchange("MPI_Allgather", None, count, datatype, comm, kw)
+        return self._exchange("MPI_Allgather", None, kw, count=count, datatype=datatype, comm=comm)
 
     def alltoall(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any) -> int:
         """MPI_Alltoall."""
-        return self._exchange("MPI_Alltoall", None, count, datatype, comm, kw)
+        return self._exchange("MPI_Alltoall", None, kw, count=count, datatype=datatype, comm=comm)
 
     def init(self, **kw: Any) -> int:
         """MPI_Init."""

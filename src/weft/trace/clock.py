@@ -40,7 +40,8 @@ class Axis:
         delta = (ticks - np.uint64(self.start)).view(np.int64)
         if self.length == 1.0:
             return delta + np.int64(self.origin)
-        return np.clip(np.rint(delta * self.length), -_MAX, _MAX).astype(np.int64) + np.int64(self.origin)
+        ns: NDArray[np.int64] = np.clip(np.rint(delta * self.length), -_MAX, _MAX).astype(np.int64)
+        return ns + np.int64(self.origin)
 
     def ticks(self, ns: float) -> int:
         """The tick count at a time, within 0 and 2^64 - 1."""

@@ -5,11 +5,13 @@ that this combination occurs on each: MPI makes every member take part in the ma
 (MPI-4.1, 7.4.2). Intercommunicators are known by their two groups, as each side has its own parent for it.
 """
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from weft.trace.definitions import CommDefinition, Members
 from weft.trace.functions import FunctionTable
@@ -20,7 +22,8 @@ MEMBERS_BUDGET: Final = 2**24
 """Member lists of a run are held up to this many entries together; hostile definitions could ask for any number."""
 
 
-class World(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class World:
     """One MPI_COMM_WORLD: `ranks` holds the index in trace.ranks of each of its ranks, -1 for one without a place."""
 
     index: int
@@ -40,7 +43,7 @@ class Communicator:
                  "parent", "remote_members")  # fmt: skip
 
     def __init__(
-        self, index: int, name: str, members: tuple[int, ...], remote_members: tuple[int, ...] | None = None,
+        self, index: int, name: str, members: tuple[int, ...], *, remote_members: tuple[int, ...] | None = None,
         parent: Communicator | None = None, function: str = "", ordinal: int = 0, key: str = "",
     ) -> None:  # fmt: skip
         self.index = index
@@ -169,7 +172,7 @@ class Communicators:
         self._names[name] += 1
         if self._names[name] > 1:
             name = f"{name}~{self._names[name]}"
-        made = Communicator(len(self.all), name, members, remote)
+        made = Communicator(len(self.all), name, members, remote_members=remote)
         self.all.append(made)
         return made
 

@@ -1,5 +1,6 @@
 """Datatypes: what basic elements an MPI datatype moves, in which order (its type signature, MPI-4.1 section 5.1)."""
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -132,7 +133,7 @@ class Datatypes:
         return self._known[id]
 
     def signature(self, datatype: Datatype, depth: int) -> Signature | None:
-        """The signature of a datatype, None where a part of it is not known. TooLarge for one that is beyond holding."""
+        """The signature of a datatype, None where a part is not known. TooLarge for one that is beyond holding."""
         if not isinstance(datatype._signature, bool):
             return datatype._signature
         if depth > MAX_DEPTH:

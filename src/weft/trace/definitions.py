@@ -1,10 +1,11 @@
 """DEFINITIONS of one process: communicators, datatypes, windows, threads, sites, ... decoded one by one on demand."""
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from weft.trace.layout import Def
 from weft.trace.varint import Cursor, Damaged
@@ -13,7 +14,8 @@ MAX_RECORDS: Final = 2_000_000
 """More definitions of one process are not read: each costs a dictionary entry."""
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run:
     """`count` processes of a world: first, first + stride, ... World 0 is the process's own MPI_COMM_WORLD."""
 
     world: int
@@ -156,15 +158,15 @@ def _code(c: Cursor, id: int) -> CodeDefinition:
 
 _DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
     Def.COMM: _comm,
-    Def.GROUP: lambda c, id: _members(c),
+    Def.GROUP: lambda c, i: _members(c),
     Def.DATATYPE: _datatype,
-    Def.OP: lambda c, id: bool(c.u()),
+    Def.OP: lambda c, i: bool(c.u()),
     Def.WINDOW: _window,
-    Def.FILE: lambda c, id: FileDefinition(id, c.u(), c.u(), c.s()),
-    Def.MODULE: lambda c, id: ModuleDefinition(id, c.u(), c.u(), c.s(), c.s()),
-    Def.SITE: lambda c, id: SiteDefinition(id, c.u(), c.u(), c.u(), c.u()),
+    Def.FILE: lambda c, i: FileDefinition(i, c.u(), c.u(), c.s()),
+    Def.MODULE: lambda c, i: ModuleDefinition(i, c.u(), c.u(), c.s(), c.s()),
+    Def.SITE: lambda c, i: SiteDefinition(i, c.u(), c.u(), c.u(), c.u()),
     Def.PYCODE: _code,
-    Def.WORLD: lambda c, id: WorldDefinition(id, c.u(), c.s()),
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s()),
 }
 """Records that begin with an id that is theirs alone."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from weft.trace.run import Rank
     from weft.trace.sites import Site
 
-POLLS = ("MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status")
-
 
 class Event:
     """One MPI call of one rank: `index` in rank.events. All else is read from the record when it is asked for."""
@@ -77,8 +75,14 @@ class Event:
 
     @property
     def comm(self) -> Communicator | None:
-        """The communicator, None where the call has none."""
-        return self.rank.comm(self.comm_id)
+        """The communicator, that of the window or file included; None where the call has none."""
+        id = self.comm_id
+        parameter = self.function.slot.get("object")
+        if id == 0 and parameter is not None and parameter.handle in ("WINDOW", "FILE"):
+            definitions = self.rank.definitions
+            made = definitions.window(self.object) if parameter.handle == "WINDOW" else definitions.file(self.object)
+            id = made.comm if made else 0
+        return self.rank.comm(id)
 
     @property
     def peer(self) -> int:
@@ -122,7 +126,7 @@ class Event:
     def polls(self) -> int:
         """Failed polls in a row that this event stands for, 0 for any other call."""
         function = self.function
-        if self.flag or self.open or "count" in function.slot or not function.base.startswith(POLLS):
+        if self.flag or self.open or not function.is_poll:
             return 0
         return max(int(self._slot["count"]), 0)
 
@@ -183,7 +187,7 @@ class Event:
         start = int(self._slot["result"]) * layout.TAIL_ALIGN
         if start > len(tails):
             return Tail(damage=f"the tail lies at byte {start} of {len(tails)}")
-        cursor = Cursor(memoryview(tails), start)
+        cursor = Cursor(tails.data, start)
         return decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)
 
     @property

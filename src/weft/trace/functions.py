@@ -1,5 +1,6 @@
 """The functions of a run: names, parameters and where the record keeps each argument (RUN/functions.json)."""
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -66,6 +67,12 @@ class Function:
             for p in self.parameters
             if p.place == "tail" and (p.direction == "out" or (p.direction == "inout" and not p.handle))
         )
+
+    @cached_property
+    def is_poll(self) -> bool:
+        """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
+        polls = ("MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status")
+        return self.base.startswith(polls) and self.base != "MPI_Test_cancelled" and "count" not in self.slot
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:

@@ -202,7 +202,9 @@ DURATION_MANTISSA: Final = 0x3FFFFFFF
 def decode_durations(encoded: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """Ticks of encoded durations: 2 bits of exponent (times 1, 2^8, 2^16, 2^24) over 30 bits of mantissa."""
     wide = encoded.astype(np.uint64)
-    return np.left_shift(wide & np.uint64(DURATION_MANTISSA), (wide >> np.uint64(30)) * np.uint64(8))
+    shift = (wide >> np.uint64(30)) * np.uint64(8)
+    ticks: NDArray[np.uint64] = np.left_shift(wide & np.uint64(DURATION_MANTISSA), shift)
+    return ticks
 
 
 def decode_duration(encoded: int) -> int:

@@ -87,7 +87,7 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     memory = (ctypes.c_ubyte * sum(e.used for e in extents)).from_address(base)
     # Not at exit: other threads may still read, and the system takes the addresses back anyway.
     weakref.finalize(memory, _libc.munmap, base, size).atexit = False
-    array = np.frombuffer(memory, dtype=np.uint8)
+    array: NDArray[np.uint8] = np.frombuffer(memoryview(memory).cast("B"), dtype=np.uint8)
     array.flags.writeable = False
     return array
 
@@ -99,7 +99,7 @@ def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
         part = np.empty(extent.used, np.uint8)
         done = 0
         while done < extent.used:
-            n = os.preadv(fd, [memoryview(part)[done:]], extent.offset + done)
+            n = os.preadv(fd, [part[done:].data], extent.offset + done)
             if n == 0:
                 break
             done += n

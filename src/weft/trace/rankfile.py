@@ -167,15 +167,15 @@ class RankFile:
         extents: list[Extent] = []
         name = f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}"
         full = True
-        for room, (row, offset, used) in chunks:
-            if key[0] == StreamKind.ORDER:
-                self._nibbles[key[1]] += min(used, 2 * room) if full else 0
-                used = (used + 1) // 2
+        for room, (row, offset, counted) in chunks:
             if not full:
-                if used:
+                if counted:
                     self._say(f"{name}: chunk {row} follows one that is not full; it was left out")
                 continue
-            used = min(used, room)
+            used = min(counted, room)
+            if key[0] == StreamKind.ORDER:
+                self._nibbles[key[1]] += min(counted, 2 * room)
+                used = min((counted + 1) // 2, room)
             if offset + used > self.size:
                 lost = offset + used - self.size
                 used = self.size - offset

@@ -1,5 +1,6 @@
 """A recorded run as one object: ranks, their events, and what the ids in them mean."""
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 import json

@@ -4,6 +4,7 @@ Python sites are decoded from the record itself. Native ones are return addresse
 ran the program, asks addr2line and keeps the answers in RUN/sites.json, so that a copied run still knows its lines.
 """
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 from dataclasses import dataclass

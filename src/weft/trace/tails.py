@@ -1,5 +1,6 @@
 """Tails: the arguments that do not fit an event's slot (see TAILS in native/format.h)."""
 
+# ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
 import struct
