@@ -1,0 +1,537 @@
+"""The recorder's C source, generated from the table of procedures for one MPI library.
+
+One wrapper for each function that the library exports: it fills the event's slot and tail as weft.mpi.table places
+the arguments, calls on, and keeps the tables of objects true. stubs.S gives each function its public name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from weft.mpi import table
+from weft.mpi.table import Function, Parameter
+
+_SENDS = re.compile(r"MPI_I?(b|s|r)?send(_init)?(_c)?", re.IGNORECASE)
+_FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
+_GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
+_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*)")
+_COMPLETIONS = re.compile(r"MPI_(Wait|Test)(all|any|some)?")
+_WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
+
+# Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
+_PEERS = "weft_peers(comm)"
+_LENGTHS: list[tuple[str, str, str]] = [
+    (r"MPI_I?neighbor_\w+", r"send(counts|types)|sdispls", "weft_outdegree(comm)"),
+    (r"MPI_I?neighbor_\w+", r"recv(counts|types)|rdispls|displs", "weft_indegree(comm)"),
+    (r"MPI_I?(gatherv|scatterv)\w*", r"(send|recv)counts|displs", f"weft_root(comm, root) ? {_PEERS} : 0"),
+    (r"MPI_I?reduce_scatter\w*", r"recvcounts", "weft_local(comm)"),
+    (r"MPI_\w+", r"(send|recv)(counts|types)|[sr]?displs", _PEERS),
+    (r"MPI_Comm_spawn", r"argv", "0"),
+    (r"MPI_Comm_spawn_multiple", r"array_of_(commands|maxprocs|info)", "weft_root(comm, root) ? count : 0"),
+    (r"MPI_Comm_spawn\w*", r"array_of_errcodes", "0"),
+    (r"MPI_Type_get_contents\w*", r"array_of_integers", "max_integers"),
+    (r"MPI_Cart_rank", r"coords", "weft_dimensions(comm)"),
+    (r"MPI_Cart_sub", r"remain_dims", "weft_dimensions(comm)"),
+    (r"MPI_Dist_graph_create", r"destinations|weights", "weft_sum(n, degrees)"),
+    (r"MPI_Dist_graph_create_adjacent", r"destweights", "outdegree"),
+    (r"MPI_Dist_graph_create_adjacent", r"sourceweights", "indegree"),
+    (r"MPI_Dist_graph_neighbors", r"sourceweights", "maxindegree"),
+    (r"MPI_Dist_graph_neighbors", r"destweights", "maxoutdegree"),
+    (r"MPI_Graph_(create|map)", r"edges", "nnodes > 0 && index ? index[nnodes - 1] : 0"),
+    (r"MPI_Group_range_\w+", r"ranges", "3 * (int64_t)n"),
+    (r"MPI_(Waitsome|Testsome|Request_get_status_some)", r"array_of_(indices|statuses)", "*outcount < 0 ? 0 : *outcount"),
+    (r"MPI_(Waitall|Testall|Request_get_status_all)", r"array_of_statuses", "count"),
+]
+
+
+def _length(f: Function, p: Parameter) -> str:
+    for function, parameter, expression in _LENGTHS:
+        if re.fullmatch(function, f.name) and re.fullmatch(parameter, p.name):
+            return expression
+    if p.length in ("*", "", None):
+        raise ValueError(f"no length known for {p.name} of {f.name}")
+    return str(p.length)
+
+
+def _c_type(p: Parameter) -> str:
+    """The parameter's type where only its size matters: function pointers become plain pointers."""
+    if p.kind in ("FUNCTION", "POLYFUNCTION") or p.declaration.endswith(("function*", "function_c*")):
+        return "void*"
+    return p.declaration
+
+
+def _declare(p: Parameter) -> str:
+    declaration = _c_type(p)
+    base, bracket, rest = declaration.partition("[")
+    return f"{base.strip()} {p.name}{bracket}{rest}"
+
+
+def _pointed(p: Parameter) -> bool:
+    """Whether the C parameter is a pointer to the one value that is recorded."""
+    return p.declaration.endswith("*") and not p.array and p.type != "address"
+
+
+def _value(p: Parameter) -> str:
+    """C expression of a scalar's value as it stands before the call (or after it, for what comes out)."""
+    if _pointed(p) and p.type != "string":
+        return f"({p.name} ? *{p.name} : {_null(p)})"
+    return p.name
+
+
+def _null(p: Parameter) -> str:
+    return {
+        "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
+        "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
+        "ERRHANDLER": "MPI_ERRHANDLER_NULL", "MESSAGE": "MPI_MESSAGE_NULL", "SESSION": "MPI_SESSION_NULL",
+    }.get(p.handle or "", "0")  # fmt: skip
+
+
+def _id(p: Parameter, value: str) -> str:
+    if p.handle == "REQUEST":
+        return f"weft_request_id({value})"
+    return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
+
+
+def _integer(p: Parameter, value: str) -> str:
+    if p.kind in ("RANK", "RANK_NNI"):
+        return f"weft_rank({value})"
+    if p.kind == "TAG":
+        return f"weft_tag({value})"
+    if p.kind == "LOCK_TYPE":
+        return f"weft_lock_type({value})"
+    if p.kind == "ASSERT":
+        return f"weft_assert({value})"
+    return f"(int64_t)({value})"
+
+
+def _bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
+    """C expression of the bytes that a part of the tail can take."""
+    terms, fixed = [], head
+    for p in parameters:
+        if p.type == "string":
+            fixed += 8192
+            if p.array:
+                terms.append(f"weft_strings_bound((char *const *){p.name})")
+        elif p.array:
+            fixed += 16
+            each = 48 if p.type == "status" else 10
+            terms.append(f"{each} * weft_positive({_length(f, p)})")
+        else:
+            fixed += 48 if p.type == "status" else 10
+    return " + ".join([str(fixed), *terms])
+
+
+def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
+    name = p.name
+    if p.type == "string":
+        yield f"        weft_text_strings(&text, (char *const *){name});"
+        return
+    if p.type == "status":
+        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({_length(f, p)}) : 0, &completion);"
+        return
+    special = f" || (const void *){name} == (const void *)MPI_UNWEIGHTED || (const void *){name} == (const void *)MPI_WEIGHTS_EMPTY"
+    ignored = special if p.kind == "WEIGHT" else ""
+    yield f"        {{ int64_t w_n = !{name}{ignored} || !({guard}) ? 0 : weft_positive({_length(f, p)}); weft_text_u(&text, (uint64_t)w_n);"
+    if p.handle:
+        yield f"          for (int64_t w_i = 0; w_i < w_n; w_i++) weft_text_u(&text, {_id(p, f'{name}[w_i]')}); }}"
+    else:
+        element = f"((const int *){name})[w_i]" if "[3]" in p.declaration else f"{name}[w_i]"
+        yield f"          int64_t last = 0; for (int64_t w_i = 0; w_i < w_n; w_i++) {{ int64_t v = {_integer(p, element)}; weft_text_z(&text, v - last); last = v; }} }}"
+
+
+def _tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
+    """Statements that write one parameter to the tail. After a failed call an output is 0."""
+    guard = "ok" if after else "1"
+    if p.array:
+        yield from _array(f, p, guard)
+    elif p.type == "string":
+        yield f"        weft_text_string(&text, {p.name if not after else f'ok ? {p.name} : NULL'});"
+    elif p.type == "status":
+        status = "w_status" if after and p.direction == "out" else p.name
+        test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
+        yield f"        weft_text_status(&text, {status}, {test});"
+    elif p.handle:
+        value = _id(p, _value(p))
+        yield f"        weft_text_u(&text, {f'ok ? {value} : 0' if after else value});"
+    elif p.type == "address":
+        if after:  # MPI_Comm_get_attr and its kin: a pointer comes out
+            given = "ok && *flag" if any(q.name == "flag" for q in f.parameters) else "ok"
+            yield f"        weft_text_address(&text, {given} && {p.name} ? *(void **){p.name} : NULL, event);"
+        else:
+            yield f"        weft_text_address(&text, (const void *){p.name}, event);"
+    else:
+        value = _integer(p, _value(p))
+        yield f"        weft_text_z(&text, {f'ok ? {value} : 0' if after else value});"
+
+
+def _slot(f: Function) -> Iterator[str]:
+    """Statements that fill the slot's fields before the call."""
+    receives = any(p.name == "source" and p.place == "peer" for p in f.parameters)
+    for p in f.parameters:
+        value = _value(p)
+        if p.place == "buffer":
+            yield f"    event->buffer = weft_address({value if not _pointed(p) else p.name});"
+        elif p.place == "comm":
+            yield f"    event->comm = {_id(p, value)};"
+        elif p.place == "datatype":
+            yield f"    event->datatype = {_id(p, value)};"
+        elif p.place == "count":
+            yield f"    event->count = weft_count_field({value});"
+        elif p.place == "peer":
+            yield f"    event->peer = weft_rank({value});"
+            if receives:
+                yield f"    if ({value} == MPI_ANY_SOURCE) event->flags |= WEFT_FLAG_ANY_SOURCE;"
+        elif p.place == "tag" and p.handle:
+            yield f"    event->tag = (int32_t){_id(p, value)};"
+        elif p.place == "tag":
+            yield f"    event->tag = weft_tag({value});"
+            if receives:
+                yield f"    if ({value} == MPI_ANY_TAG) event->flags |= WEFT_FLAG_ANY_TAG;"
+        elif p.place == "object" and p.direction != "out" and not (p.handle == "REQUEST" and _COMPLETIONS.fullmatch(f.name)):
+            yield f"    event->object = {_id(p, value)};"
+
+
+def _made(f: Function, p: Parameter) -> Iterator[str]:
+    """Statements after success for an object that came out of the call through the scalar handle p."""
+    handle = f"*{p.name}"
+    target = "event->object = " if p.place == "object" else ""
+    look = f"        {target}{_id(p, handle)};" if target else ""
+    parent = next((q.name for q in f.parameters if q.handle == "COMM" and q.direction == "in"), "MPI_COMM_NULL")
+    if _GETTERS.fullmatch(f.name):
+        yield look
+        return
+    if p.handle == "COMM":
+        yield from _made_comm(f, p, parent)
+    elif p.handle == "DATATYPE":
+        yield f"        weft_made_datatype({handle});"
+    elif p.handle == "GROUP":
+        yield f"        weft_made_group({handle});"
+    elif p.handle == "OP":
+        yield f"        weft_made_op({handle});"
+    elif p.handle == "WINDOW":
+        flavor = _WINDOW_FLAVORS[f.name.removeprefix("MPI_Win_").removesuffix("_c")]
+        names = {q.name for q in f.parameters}
+        base = "base" if "base" in names else "*(void **)baseptr" if "baseptr" in names else "NULL"
+        size = "size" if "size" in names else "0"
+        unit = "disp_unit" if "disp_unit" in names else "1"
+        yield f"        weft_made_window({handle}, {parent}, {flavor}, {base}, (int64_t){size}, (int64_t){unit});"
+    elif p.handle == "FILE":
+        yield f"        weft_made_file({handle}, comm, amode, filename);"
+    elif p.handle == "REQUEST":
+        yield from _made_request(f, p)
+        return
+    else:
+        yield f"        weft_new_id(WEFT_CLASS_{p.handle}, (uintptr_t){handle});"
+    if look:
+        yield look
+
+
+def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
+    if any(q.handle == "REQUEST" for q in f.parameters):
+        return  # nonblocking: the communicator is there when its request completes
+    names = {q.name for q in f.parameters}
+    key, group = '""', "0"
+    if "stringtag" in names:
+        key, group = "stringtag", "weft_group_key(group)" if "group" in names else "1"
+    if f.name == "MPI_Comm_create_group":
+        yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
+        key, group = "w_key", "weft_group_key(group) + 2u * (uint32_t)tag"
+    if f.name == "MPI_Intercomm_create":
+        yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
+        key = "w_key"
+    if f.name.startswith("MPI_Comm_spawn"):
+        yield f"        if (*{p.name} != MPI_COMM_NULL) weft_spawned(*{p.name});"
+    yield f"        weft_made_comm({f.id}, {parent}, *{p.name}, {key}, {group});"
+
+
+def _made_request(f: Function, p: Parameter) -> Iterator[str]:
+    persistent = "true" if "_init" in f.name else "false"
+    buffer = f.parameter("buffer")
+    silent = "false" if re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE) else "true"
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}}};"
+    made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
+    if made:
+        yield f"        pending.made = {made.name}; pending.parent = comm;"
+    if _SENDS.fullmatch(f.name) and buffer:
+        yield f"        weft_watch(&pending, {buffer.name}, (int64_t)count, datatype);"
+    yield f"        event->object = weft_request_new(*{p.name}, &pending);"
+
+
+def _after(f: Function) -> Iterator[str]:
+    """Statements after a successful call that keep the tables of objects true."""
+    for p in f.parameters:
+        if p.handle and not p.array and p.direction == "out":
+            yield from _made(f, p)
+        elif p.handle and p.direction == "inout" and not p.array and _FREES.fullmatch(f.name):
+            field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
+            if p.handle == "REQUEST":
+                yield f"        weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL);"
+            else:
+                yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
+        elif p.handle == "MESSAGE" and p.direction == "inout":
+            yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
+    if f.name in ("MPI_Start", "MPI_Startall"):
+        yield from ["        weft_request_started(*request);"] if f.name == "MPI_Start" else [
+            "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
+    naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
+    if naming:
+        place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
+        class_ = {"Comm": "COMM", "Type": "DATATYPE", "Win": "WINDOW"}[naming[1]]
+        yield f"        weft_named(WEFT_CLASS_{class_}, event->{place}, {naming[1].lower()}_name);"
+    if f.name == "MPI_Finalize":
+        yield "        weft_finalized();"
+    if f.name == "MPI_Session_finalize":
+        yield "        weft_session_finalized();"
+
+
+def _call(f: Function, replace: dict[str, str]) -> str:
+    types = ", ".join(_abstract(p) for p in f.parameters) or "void"
+    arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
+    return f"(({f.result} (*)({types}))weft_next[K_{f.name}])({arguments})"
+
+
+def _abstract(p: Parameter) -> str:
+    base, bracket, rest = _c_type(p).partition("[")
+    if not bracket:
+        return base
+    return f"{base.strip()} (*)[3]" if rest.endswith("[3]") else f"{base.strip()} *"
+
+
+def wrapper(f: Function) -> str:
+    """The C text of one function's wrapper at level trace."""
+    parameters = ", ".join(_declare(p) for p in f.parameters) or "void"
+    lines = [f"static {f.result} weft_w_{f.name}({parameters}) {{"]
+    lines += _opening(f)
+    entry = [p for p in f.parameters if p.part in ("entry", "both")]
+    leaving = [p for p in f.parameters if p.part in ("exit", "both")]
+    status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
+    poll, completion = bool(_POLLS.fullmatch(f.name)), _completion(f)
+    lines += _slot(f)
+    replace: dict[str, str] = {}
+    if completion:
+        lines += _completion_before(f, completion)
+    if status:
+        lines += _status_stand_in(f, status, completion)
+        replace[status.name] = "w_statuses" if status.array else "w_status"
+    for p in f.parameters:
+        if p.handle and p.direction == "inout" and not p.array and not completion:
+            lines.append(f"    {p.declaration.rstrip('*')} before_{p.name} = {_value(p)};")
+            if p.handle == "MESSAGE" and p.place != "object":
+                lines.append(f"    uint32_t before_id_{p.name} = {_id(p, 'before_' + p.name)}; (void)before_id_{p.name};")
+            lines.append(f"    (void)before_{p.name};")
+    lines += _tail_entry(f, entry)
+    if poll:
+        lines += ["    uint64_t enter;", "    if (!folded) { weft_publish(thread, event); enter = event->enter; }",
+                  "    else enter = weft_ticks(weft_clock_kind);"]  # fmt: skip
+    else:
+        lines.append("    weft_publish(thread, event);")
+    if f.name == "MPI_Abort":
+        lines.append("    weft_aborting();")
+    lines.append(f"    {f.result} w_result = {_call(f, replace)};")
+    lines.append("    uint64_t now = weft_ticks(weft_clock_kind);")
+    lines += _closing(f, leaving, status, poll, completion)
+    lines += ["    return w_result;", "}", ""]
+    return "\n".join(line for line in lines if line)
+
+
+def _opening(f: Function) -> Iterator[str]:
+    if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
+        yield "    weft_start();"
+    yield "    void *site = __builtin_return_address(0);"
+    yield "    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(site);"
+    if _POLLS.fullmatch(f.name):
+        key = " ^ ".join(
+            f"weft_mix((uint64_t){'(uintptr_t)' if p.array else ''}{p.name if p.array or not _pointed(p) else '*' + p.name}, {i})"
+            for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "status"
+        )  # fmt: skip
+        yield f"    uint64_t w_key = {key};"
+        yield f"    struct weft_event folding, *event = thread ? weft_poll_begin(thread, {f.id}, site, w_key, &folding) : NULL;"
+        yield "    const bool folded = event == &folding;"
+    else:
+        yield f"    struct weft_event *event = thread ? weft_begin(thread, {f.id}, site) : NULL;"
+    yield f"    if (UNLIKELY(!event)) return {_call(f, {})};"
+
+
+def _completion(f: Function) -> Parameter | None:
+    """The request or requests that the call may complete, or None."""
+    if not (_COMPLETIONS.fullmatch(f.name) or f.name.startswith("MPI_Request_get_status")):
+        return None
+    return next(p for p in f.parameters if p.handle == "REQUEST")
+
+
+def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
+    if p.array:
+        yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name});"
+    else:
+        value = _value(p)
+        yield f"    struct weft_completion completion = weft_completion_one(thread, {value});"
+        yield "    event->object = completion.ids[0];"
+
+
+def _status_stand_in(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
+    """A status of our own where the user ignores it, as it tells what was received."""
+    if p.array:
+        yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
+    else:
+        yield f"    MPI_Status w_own, *w_status = {p.name} == MPI_STATUS_IGNORE ? &w_own : {p.name};"
+        yield "    if (w_status == &w_own) memset(&w_own, 0, sizeof w_own);"
+
+
+def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
+    count = f.parameter("count")
+    large = count is not None and ("MPI_Count" in count.declaration)
+    always = f.tail
+    folded = "!folded && " if _POLLS.fullmatch(f.name) else ""
+    conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
+    yield f"    if ({folded}({' || '.join(conditions)})) {{"
+    yield f"        struct weft_text text = weft_tail(thread, event, {_bound(f, entry, 24)});"
+    yield "        if (weft_threaded) { event->flags |= WEFT_FLAG_TICKET; weft_text_u(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL)); }"
+    if count:
+        yield f"        if ({'event->count == INT32_MAX' if large else f'{count.name} == INT32_MAX'}) weft_text_z(&text, (int64_t){count.name});"
+    for p in entry:
+        if p.array and p.handle == "REQUEST" and _completion(f):
+            yield "        weft_text_ids(&text, &completion);"
+        else:
+            yield from _tail_value(f, p, after=False)
+    yield "        weft_tail_end(thread, &text);"
+    yield "    }"
+
+
+def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None) -> Iterator[str]:
+    if f.result == "double":
+        yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
+        yield "    weft_leave(event, now, MPI_SUCCESS);"
+        return
+    flag = f.parameter("flag")
+    in_status = " || w_result == MPI_ERR_IN_STATUS" if status and status.array else ""
+    yield f"    const bool ok = w_result == MPI_SUCCESS{in_status}; (void)ok;"
+    if poll:
+        failed = "*flag == 0" if flag else f"*{'outcount'} == 0"
+        yield f"    if (ok && {failed}) {{ weft_poll_failed(thread, event, folded, w_key, now); return w_result; }}"
+        yield "    if (folded) {"
+        yield f"        event = weft_poll_unfold(thread, {f.id}, site, &folding, enter);"
+        yield "        if (!event) return w_result;"
+        yield from (("    " + line) for line in _tail_entry_unfolded(f))
+        yield "    }"
+    if flag:
+        yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
+    if completion:
+        yield from _completion_after(f, completion)
+    after = list(_after(f))
+    if after:
+        yield "    if (ok) {"
+        yield from after
+        yield "    }"
+    in_slot = status is not None and status.place == "status"
+    if in_slot:
+        silent = " && !completion.silent[chosen]" if completion else ""
+        yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = weft_status_slot(event, w_status);"
+        if completion:
+            yield "    else event->peer = event->tag = -1;"
+        yield "    if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;"
+        yield "    else {"
+    elif leaving:
+        yield "    {"
+    if in_slot or leaving:
+        yield f"        struct weft_text text = weft_tail_more(thread, {_bound(f, leaving, 24)});"
+        for p in leaving:
+            yield from _tail_value(f, p, after=True)
+        if in_slot:
+            yield "        weft_text_u(&text, bytes);"
+        yield "        weft_tail_end(thread, &text);"
+        yield "    }"
+    yield "    weft_leave(event, now, w_result);"
+    if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
+        provided = {"MPI_Init": "true, MPI_THREAD_SINGLE", "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE"}
+        yield f"    if (ok) weft_started({provided.get(f.name, 'false, MPI_THREAD_MULTIPLE')});"
+        if f.name == "MPI_Session_init":
+            yield "    if (ok) weft_objects_session(*session);"
+
+
+def _tail_entry_unfolded(f: Function) -> Iterator[str]:
+    """The entry part of a poll that follows failed ones of its like: written late, as nothing was known of it."""
+    yield from (line.replace("!folded && ", "") for line in _tail_entry(f, [p for p in f.parameters if p.part in ("entry", "both")]))
+
+
+def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
+    """Which requests are complete now, and whether a watched send buffer had changed."""
+    if f.name.startswith("MPI_Request_get_status"):
+        if any(q.place == "status" for q in f.parameters):
+            index = "completion.n && *index >= 0 && *index < completion.n ? *index : 0" if any(q.name == "index" for q in f.parameters) else "0"
+            yield f"    int64_t chosen = {index};"
+        return
+    if not p.array:
+        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {_value(p)});"
+    elif "any" in f.name:
+        yield "    int64_t chosen = ok && *index >= 0 && *index < completion.n ? *index : 0;"
+        yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index]);"
+    elif "some" in f.name:
+        yield "    for (int i = 0; ok && i < *outcount; i++)"
+        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]]);"
+        yield "    completion.indices = array_of_indices;"
+    else:
+        yield "    for (int64_t i = 0; i < completion.n; i++)"
+        yield f"        weft_completion_done(&completion, i, event, {p.name}[i]);"
+
+
+def recorded(exported: set[str]) -> list[Function]:
+    """The functions that the recorder wraps in a library that exports these names."""
+    return [f for f in table.functions() if f.passed_through is None and f.name in exported]
+
+
+def names_h(functions: list[Function]) -> str:
+    """Indexes of the functions; what the core itself needs has one even where the library lacks it."""
+    lines = ["/* Generated by weft.mpi.generate. */", "enum {"]
+    lines += [f"    K_{f.name} = {k}," for k, f in enumerate(functions)]
+    lines += ["};", "enum {"] + [f"    F_{f.name} = {f.id}," for f in functions] + ["};"]
+    return "\n".join(lines) + "\n"
+
+
+def predefined_h() -> str:
+    """Handles of predefined objects and their ids, where the library's header knows them."""
+    lines = ["/* Generated by weft.mpi.generate. */"]
+    for class_, objects in table.PREDEFINED.items():
+        for id_, name in objects.items():
+            lines += [f"#ifdef {name}", f"predefine(WEFT_CLASS_{class_}, H({name}), {id_});", "#endif"]
+    return "\n".join(lines) + "\n"
+
+
+def wrappers_c(functions: list[Function], order: set[str], soname: str, fortran: list[str]) -> str:
+    """All wrappers and the tables that the stubs jump through."""
+    parts = ["/* Generated by weft.mpi.generate. */", '#include "wrap.h"', ""]
+    parts += [wrapper(f) for f in functions]
+    count = len(functions)
+    names = ", ".join(f'"{f.name}"' for f in functions)
+    traced = ", ".join(f"(void *)weft_w_{f.name}" for f in functions)
+    ordered = ", ".join(f"(void *)weft_o_{f.name}" if f.name in order else "NULL" for f in functions)
+    parts += [f"extern void weft_o_{name}(void);" for name in sorted(order)]
+    parts += [
+        f"void *weft_next[{count}];",
+        f"const char *const weft_names[{count}] = {{{names}}};",
+        f"const int weft_count = {count};",
+        f"void *const weft_trace[{count}] = {{{traced}}};",
+        f"void *const weft_order[{count}] = {{{ordered}}};",
+        f'const char weft_soname[] = "{soname}";',
+        f"const char *const weft_fortran_names[] = {{{', '.join(f'{chr(34)}{n}{chr(34)}' for n in fortran)}{',' if fortran else ''} NULL}};",
+        f"const int weft_fortran_count = {len(fortran)};",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def stubs_s(functions: list[Function], fortran: list[str]) -> str:
+    """The public names. Each jumps through its slot, so that a call that is not recorded costs one jump, and a
+    process that turns out to use another MPI keeps its calls whole. Slots first lead to weft_bind, once."""
+    count = len(functions)
+    out = ["/* Generated by weft.mpi.generate. */", '#include "stub.h"', "    .data", "    .balign 8",
+           "    .globl weft_slots", "    .hidden weft_slots", "weft_slots:"]  # fmt: skip
+    out += [f"    .quad weft_first_{k}" for k in range(2 * count)]
+    out += ["    .globl weft_fortran_slots", "    .hidden weft_fortran_slots", "weft_fortran_slots:"]
+    out += ["    .quad 0"] * len(fortran) + ["    .quad 0", "    .text"]
+    for k in range(2 * count):
+        name = functions[k % count].name
+        out.append(f"STUB {'P' if k >= count else ''}{name}, {k}")
+    for j, name in enumerate(fortran):
+        out.append(f"FORTRAN_STUB {name}, {j}")
+    out.append('    .section .note.GNU-stack,"",%progbits')
+    return "\n".join(out) + "\n"

@@ -1,0 +1,197 @@
+"""Builds the recorder for one MPI library with the user's own mpicc, once, into a cache.
+
+The three ABIs of MPI (MPICH, Open MPI, the standard's own) differ in handles, constants and the layout of a status,
+so the recorder is compiled against the header that the program was compiled with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from weft.errors import WeftError
+from weft.mpi import generate, table
+
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c")
+_HEADERS = ("shim.h", "wrap.h", "stub.h")
+_PROBE = """#include <mpi.h>
+#include <stdio.h>
+int main(void) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING]; int length;
+    if (MPI_Get_library_version(version, &length)) return 1;
+    puts(version);
+    return 0;
+}
+"""
+
+
+class RecorderError(WeftError):
+    """The recorder cannot be built: no compiler, no mpicc, or one that does not work."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What an mpicc links programs with: path and soname of libmpi, its version text, the functions it exports."""
+
+    path: Path
+    soname: str
+    version: str
+    exported: frozenset[str]
+    fortran: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shim:
+    """A recorder that is ready to be preloaded, and the functions.json that goes into each run made with it."""
+
+    path: Path
+    functions_json_path: Path
+    soname: str
+    library: str
+
+
+def cache_folder() -> Path:
+    """Where recorders are kept: $WEFT_CACHE, else the user's cache folder."""
+    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "weft"
+
+
+def _run(command: list[str], what: str, cwd: Path) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace")
+    except FileNotFoundError:
+        raise RecorderError(f"{command[0]} is missing; it is needed to {what}") from None
+    except subprocess.TimeoutExpired:
+        raise RecorderError(f"`{' '.join(command)}` did not end within 300 s") from None
+    if done.returncode:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
+        raise RecorderError(f"cannot {what}: `{' '.join(command)}` failed:\n{tail}")
+    return done.stdout
+
+
+def _symbols(path: Path) -> set[str]:
+    out = _run(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
+    return {fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in "TWiV"}
+
+
+def _linked(binary: Path) -> dict[str, Path]:
+    out = _run(["ldd", str(binary)], "see which MPI library the compiler links", binary.parent)
+    return {m[1]: Path(m[2]) for m in re.finditer(r"^\s*(\S+) => (\S+) \(", out, re.MULTILINE)}
+
+
+def probe(mpicc: str) -> Library:
+    """Compile and run a program of five lines to learn which library `mpicc` stands for. RecorderError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
+        source = Path(folder) / "probe.c"
+        source.write_text(_PROBE)
+        _run([mpicc, "-o", str(source.with_suffix("")), str(source)], f"compile with {mpicc}", source.parent)
+        version = _run([str(source.with_suffix(""))], "ask the MPI library for its version", source.parent)
+        linked = _linked(source.with_suffix(""))
+    candidates = [(name, path) for name, path in linked.items() if re.match(r"libmp(i|ich)\w*\.so", name)]
+    for name, path in candidates:
+        symbols = _symbols(path)
+        if "PMPI_Init" in symbols:
+            exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
+            return Library(path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols))
+    raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
+
+
+def _fortran_names(path: Path, symbols: set[str]) -> tuple[str, ...]:
+    """Fortran entries of the library and its companions beside it, whose callers are to be known by their own line."""
+    names = set(symbols)
+    for companion in path.resolve().parent.glob("libmpi*.so*"):
+        if re.match(r"libmpi(\w*fort|_mpifh|_usempi\w*)\w*(-gfortran)?\.so\.\d+$", companion.name):
+            names |= _symbols(companion)
+    entry = re.compile(r"mpi_[a-z0-9_]+?(_f08|_f08ts|_f|_cptr)?_{1,2}")
+    internal = re.compile(r"mpi_(conversion_fn_null|\w*_(copy|delete)_fn\w*|\w*dup_fn\w*|sizeof\w*)_*")
+    return tuple(sorted(n for n in names if entry.fullmatch(n) and not internal.fullmatch(n)))
+
+
+def _sources() -> dict[str, bytes]:
+    native = files("weft").joinpath("native")
+    wanted = ["format.h", "record.h", "record.c", *(f"shim/{name}" for name in _SOURCES + _HEADERS)]
+    return {name: native.joinpath(name).read_bytes() for name in wanted}
+
+
+def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+    for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname):
+        digest.update(part.encode() + b"\0")
+    for name, text in sorted(sources.items()):
+        digest.update(name.encode() + b"\0" + text)
+    for module in (table, generate):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def build(mpicc: str, cache: Path | None = None) -> Shim:
+    """The recorder for the library that `mpicc` links, compiled now if the cache has none.
+
+    Raises RecorderError when mpicc, the C compiler or nm is missing or fails.
+    """
+    found = shutil.which(mpicc)
+    if found is None:
+        raise RecorderError(f"no compiler {mpicc} on the PATH; it is needed to build the recorder")
+    library = probe(found)
+    sources = _sources()
+    folder = (cache or cache_folder()) / "shim" / _key(found, library, sources)
+    shim = Shim(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
+    if not (shim.path.exists() and shim.functions_json_path.exists()):
+        _compile(found, library, sources, folder)
+    return shim
+
+
+def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Path) -> None:
+    """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
+    except OSError as error:
+        raise RecorderError(f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE") from None
+    try:
+        for name, text in sources.items():
+            (work / name).parent.mkdir(exist_ok=True)
+            (work / name).write_bytes(text)
+        _generate(library, work)
+        flags = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
+                 "-Wall", "-I", str(work / "shim")]  # fmt: skip
+        objects = []
+        for source in ["record.c", *(f"shim/{name}" for name in (*_SOURCES, "wrappers.c", "stubs.S"))]:
+            objects.append(source.rsplit(".", 1)[0].replace("/", "-") + ".o")
+            _run([mpicc, *flags, "-c", str(work / source), "-o", str(work / objects[-1])], "compile the recorder", work)
+        compiler = os.environ.get("CC") or "cc"
+        link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so", "-Wl,-z,noexecstack",
+                "-ldl", "-lpthread"]  # fmt: skip
+        _run(link, "link the recorder", work)
+        mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
+        (work / "functions.json").write_text(json.dumps(table.to_json(set(library.exported), mpi)))
+        for leftover in objects:
+            (work / leftover).unlink()
+        try:
+            work.rename(folder)
+        except OSError:  # another run was first
+            shutil.rmtree(work, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def _generate(library: Library, work: Path) -> None:
+    functions = generate.recorded(set(library.exported))
+    fortran = list(library.fortran)
+    order = set(re.findall(r"WEFT_ORDER_WRAPPER\((MPI_\w+)", (work / "shim" / "order.c").read_text()))
+    order &= {f.name for f in functions}
+    shim = work / "shim"
+    (shim / "names.h").write_text(generate.names_h(functions))
+    (shim / "predefined.h").write_text(generate.predefined_h())
+    (shim / "wrappers.c").write_text(generate.wrappers_c(functions, order, library.soname, fortran))
+    (shim / "stubs.S").write_text(generate.stubs_s(functions, fortran))

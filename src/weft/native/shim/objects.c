@@ -1,0 +1,661 @@
+/* Handles and the objects that they name: ids, definitions, pending requests.
+ *
+ * Handles are used again after their object is freed, ids never. Ids of predefined objects come from the table that
+ * Python generated (predefined.h); everything else is numbered as it is created.
+ */
+#include <stdlib.h>
+
+#include "shim.h"
+
+/* ---- one table a class: handle -> id and what hangs on it ---- */
+struct entry { uintptr_t handle; uint32_t id; uint32_t state; void *extra; };
+enum { FREE = 0, FULL = 1, GONE = 2 };
+
+static struct table {
+    struct entry *entries;
+    size_t capacity, filled; /* filled counts GONE too */
+    uint32_t next_id;
+    uint32_t generation;     /* rises when a handle changes its meaning; the threads' caches compare it */
+    volatile char busy;
+} tables[WEFT_CLASS_END];
+
+static inline void table_lock(struct table *t) {
+    while (__atomic_test_and_set(&t->busy, __ATOMIC_ACQUIRE)) {}
+}
+static inline void table_unlock(struct table *t) { __atomic_clear(&t->busy, __ATOMIC_RELEASE); }
+
+static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
+
+static inline struct entry *find(struct table *t, uintptr_t handle) {
+    if (!t->capacity) return NULL;
+    for (size_t at = hash_handle(handle) & (t->capacity - 1);; at = (at + 1) & (t->capacity - 1)) {
+        struct entry *e = &t->entries[at];
+        if (e->state == FREE) return NULL;
+        if (e->state == FULL && e->handle == handle) return e;
+    }
+}
+
+static WEFT_COLD bool table_rebuild(struct table *t) {
+    size_t full = 0;
+    for (size_t i = 0; i < t->capacity; i++) full += t->entries[i].state == FULL;
+    size_t capacity = 256;
+    while (capacity < full * 4) capacity *= 2;
+    struct entry *entries = calloc(capacity, sizeof *entries);
+    if (!entries) return false;
+    for (size_t i = 0; i < t->capacity; i++) {
+        if (t->entries[i].state != FULL) continue;
+        size_t at = hash_handle(t->entries[i].handle) & (capacity - 1);
+        while (entries[at].state) at = (at + 1) & (capacity - 1);
+        entries[at] = t->entries[i];
+    }
+    free(t->entries);
+    t->entries = entries;
+    t->capacity = capacity;
+    t->filled = full;
+    return true;
+}
+
+/* The entry of a handle, made where there is none (id 0). The caller holds the lock. */
+static struct entry *place(struct table *t, uintptr_t handle) {
+    struct entry *e = find(t, handle);
+    if (e) return e;
+    if (t->filled * 2 >= t->capacity && !table_rebuild(t)) return NULL;
+    size_t at = hash_handle(handle) & (t->capacity - 1);
+    while (t->entries[at].state == FULL) at = (at + 1) & (t->capacity - 1);
+    e = &t->entries[at];
+    t->filled += e->state == FREE;
+    *e = (struct entry){.handle = handle, .state = FULL};
+    return e;
+}
+
+static void predefine(int class, uintptr_t handle, uint32_t id) {
+    struct table *t = &tables[class];
+    struct entry *e = find(t, handle);
+    if (e) return; /* one handle under two names (MPI_LONG_LONG and MPI_LONG_LONG_INT): the first one stays */
+    if ((e = place(t, handle))) e->id = id;
+}
+
+uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
+    struct table *t = &tables[class];
+    table_lock(t);
+    struct entry *e = place(t, handle);
+    uint32_t id = 0;
+    if (e) {
+        /* A handle that no recorded call made: its object stays without a definition. */
+        if (!e->id) e->id = t->next_id++;
+        id = e->id;
+        thread->caches[class][hash_handle(handle) % WEFT_CACHED] =
+            (struct weft_cached){.handle = handle, .id = id, .generation = t->generation};
+    }
+    table_unlock(t);
+    return id;
+}
+
+uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle) {
+    const struct weft_cached *cached = &thread->caches[class][hash_handle(handle) % WEFT_CACHED];
+    if (LIKELY(cached->handle == handle && cached->id && cached->generation == tables[class].generation))
+        return cached->id;
+    return weft_id_slow(thread, class, handle);
+}
+
+static uint32_t renew(int class, uintptr_t handle, void *extra) {
+    struct table *t = &tables[class];
+    table_lock(t);
+    struct entry *e = place(t, handle);
+    uint32_t id = 0;
+    if (e) {
+        if (e->id && e->id < WEFT_ID_DYNAMIC) id = e->id; /* a predefined object came out, or a null handle */
+        else {
+            if (e->id) t->generation++;
+            id = e->id = t->next_id++;
+            e->extra = extra;
+        }
+    }
+    table_unlock(t);
+    return id;
+}
+
+uint32_t weft_new_id(int class, uintptr_t handle) { return renew(class, handle, NULL); }
+
+void weft_gone(int class, uintptr_t handle, uint32_t id) {
+    struct table *t = &tables[class];
+    if (id < WEFT_ID_DYNAMIC) return;
+    table_lock(t);
+    struct entry *e = find(t, handle);
+    if (e && e->id == id) {
+        e->state = GONE;
+        e->id = 0;
+        e->extra = NULL; /* a communicator's facts stay allocated: another thread may be reading them */
+        t->generation++;
+    }
+    table_unlock(t);
+}
+
+#define H(x) ((uintptr_t)(x))
+
+void weft_objects_predefine(void) {
+    for (int c = 0; c < WEFT_CLASS_END; c++)
+        if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
+#include "predefined.h"
+}
+
+void weft_objects_reset(void) {
+    for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
+}
+
+/* ---- groups of processes, as runs of world ranks ---- */
+enum { FOREIGN = 64 };
+static struct { MPI_Group group; uint32_t world; } foreign[FOREIGN];
+static int foreign_count;
+static MPI_Group world_group = MPI_GROUP_NULL;
+static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct runs { struct weft_text text; uint8_t *start; uint64_t n; int64_t world, first, stride, count; };
+
+static void run_flush(struct runs *r) {
+    if (!r->count) return;
+    weft_text_u(&r->text, (uint64_t)r->world);
+    weft_text_u(&r->text, (uint64_t)r->first);
+    weft_text_z(&r->text, r->stride);
+    weft_text_u(&r->text, (uint64_t)r->count);
+    r->n++;
+    r->count = 0;
+}
+
+static void run_add(struct runs *r, int64_t world, int64_t rank) {
+    if (r->count && r->world == world) {
+        int64_t stride = rank - (r->first + (r->count - 1) * r->stride);
+        if (r->count == 1) r->stride = stride;
+        if (stride == r->stride) {
+            r->count++;
+            return;
+        }
+        if (r->count == 1) r->stride = 0;
+    }
+    run_flush(r);
+    r->world = world;
+    r->first = rank;
+    r->stride = 0;
+    r->count = 1;
+}
+
+/* Writes MEMBERS of a group; allocates, so only creations come here. */
+static void text_members(struct weft_text *out, MPI_Group group) {
+    int n = 0;
+    if (group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS || n <= 0) {
+        weft_text_u(out, 0);
+        return;
+    }
+    int *ranks = malloc(sizeof(int) * (size_t)n * 2);
+    struct runs runs = {.start = malloc((size_t)n * 40 + 64)};
+    if (!ranks || !runs.start) {
+        out->overflow = true;
+        goto done;
+    }
+    runs.text = (struct weft_text){.p = runs.start, .end = runs.start + (size_t)n * 40 + 64};
+    int *translated = ranks + n;
+    int64_t *where = malloc(sizeof(int64_t) * (size_t)n);
+    if (!where) {
+        out->overflow = true;
+        goto done;
+    }
+    for (int i = 0; i < n; i++) {
+        ranks[i] = i;
+        where[i] = -1;
+    }
+    pthread_mutex_lock(&foreign_lock);
+    for (int f = -1; f < foreign_count; f++) {
+        MPI_Group known = f < 0 ? world_group : foreign[f].group;
+        if (known == MPI_GROUP_NULL || REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
+            continue;
+        for (int i = 0; i < n; i++)
+            if (where[i] < 0 && translated[i] != MPI_UNDEFINED)
+                where[i] = ((int64_t)(f < 0 ? 0 : foreign[f].world) << 32) | (uint32_t)translated[i];
+    }
+    pthread_mutex_unlock(&foreign_lock);
+    for (int i = 0; i < n; i++) {
+        if (where[i] < 0) run_add(&runs, WEFT_WORLD_UNKNOWN, 0);
+        else run_add(&runs, where[i] >> 32, where[i] & 0xffffffff);
+    }
+    run_flush(&runs);
+    free(where);
+    weft_text_u(out, runs.n);
+    size_t length = (size_t)(runs.text.p - runs.start);
+    if ((size_t)(out->end - out->p) < length) out->overflow = true;
+    else {
+        memcpy(out->p, runs.start, length);
+        out->p += length;
+    }
+done:
+    free(ranks);
+    free(runs.start);
+}
+
+static void foreign_add(MPI_Group group, uint32_t world) {
+    pthread_mutex_lock(&foreign_lock);
+    if (foreign_count < FOREIGN) {
+        foreign[foreign_count].group = group;
+        foreign[foreign_count++].world = world;
+    }
+    pthread_mutex_unlock(&foreign_lock);
+}
+
+/* A definition of a size that is known only by its group: bounded by 48 bytes a member. */
+struct definition { uint8_t *start; struct weft_text text; };
+
+static struct definition definition_start(size_t size) {
+    struct definition d = {.start = malloc(size)};
+    d.text = (struct weft_text){.p = d.start, .end = d.start ? d.start + size : NULL, .overflow = !d.start};
+    return d;
+}
+
+static void definition_end(struct definition *d, int type) {
+    if (!d->text.overflow) weft_define(type, d->start, (size_t)(d->text.p - d->start));
+    free(d->start);
+}
+
+/* ---- communicators ---- */
+struct weft_comm *weft_comm(MPI_Comm comm) {
+    struct table *t = &tables[WEFT_CLASS_COMM];
+    table_lock(t);
+    struct entry *e = find(t, H(comm));
+    struct weft_comm *facts = e ? e->extra : NULL;
+    table_unlock(t);
+    return facts;
+}
+
+int weft_peers(MPI_Comm comm) {
+    const struct weft_comm *c = weft_comm(comm);
+    return !c ? 0 : c->remote_size ? c->remote_size : c->size;
+}
+
+bool weft_root(MPI_Comm comm, int root) {
+    const struct weft_comm *c = weft_comm(comm);
+    return c && (c->remote_size ? root == MPI_ROOT : root == c->rank);
+}
+
+static void degrees(MPI_Comm comm, int *in, int *out) {
+    int kind = MPI_UNDEFINED, n = 0, weighted = 0;
+    *in = *out = 0;
+    const struct weft_comm *c = weft_comm(comm);
+    if (!c || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS) return;
+    if (kind == MPI_CART && REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS) *in = *out = 2 * n;
+    if (kind == MPI_GRAPH && REAL(MPI_Graph_neighbors_count)(comm, c->rank, &n) == MPI_SUCCESS) *in = *out = n;
+    if (kind == MPI_DIST_GRAPH) REAL(MPI_Dist_graph_neighbors_count)(comm, in, out, &weighted);
+}
+
+int weft_indegree(MPI_Comm comm) {
+    int in, out;
+    degrees(comm, &in, &out);
+    return in;
+}
+
+int weft_outdegree(MPI_Comm comm) {
+    int in, out;
+    degrees(comm, &in, &out);
+    return out;
+}
+
+static void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal, const char *key) {
+    struct weft_comm *facts = calloc(1, sizeof *facts);
+    MPI_Group local = MPI_GROUP_NULL, remote = MPI_GROUP_NULL;
+    int inter = 0;
+    if (!facts) return;
+    facts->id = id;
+    REAL(MPI_Comm_test_inter)(comm, &inter);
+    REAL(MPI_Comm_size)(comm, &facts->size);
+    REAL(MPI_Comm_rank)(comm, &facts->rank);
+    if (inter) {
+        REAL(MPI_Comm_remote_size)(comm, &facts->remote_size);
+        REAL(MPI_Comm_remote_group)(comm, &remote);
+    }
+    REAL(MPI_Comm_group)(comm, &local);
+    struct definition d = definition_start(256 + 48 * ((size_t)facts->size + (size_t)facts->remote_size));
+    weft_text_u(&d.text, id);
+    weft_text_u(&d.text, parent);
+    weft_text_u(&d.text, function);
+    weft_text_u(&d.text, ordinal);
+    weft_text_u(&d.text, inter != 0);
+    weft_text_z(&d.text, facts->rank);
+    weft_text_s(&d.text, key, strlen(key));
+    text_members(&d.text, local);
+    text_members(&d.text, remote);
+    definition_end(&d, WEFT_DEF_COMM);
+    if (local != MPI_GROUP_NULL) REAL(MPI_Group_free)(&local);
+    if (remote != MPI_GROUP_NULL) REAL(MPI_Group_free)(&remote);
+    struct table *t = &tables[WEFT_CLASS_COMM];
+    table_lock(t);
+    struct entry *e = find(t, H(comm));
+    if (e && e->id == id) e->extra = facts;
+    else free(facts);
+    table_unlock(t);
+}
+
+/* Which creation on the parent this is. Calls that only a group takes part in are counted by group and tag, as the
+ * parent's other members know nothing of them. */
+static uint32_t made_ordinal(struct weft_comm *parent, uint64_t group_key) {
+    if (!parent) return 0;
+    if (!group_key) return parent->children++;
+    for (struct weft_group_made *m = parent->made; m; m = m->next)
+        if (m->key == group_key) return m->n++;
+    struct weft_group_made *m = calloc(1, sizeof *m);
+    if (!m) return 0;
+    *m = (struct weft_group_made){.key = group_key, .n = 1, .next = parent->made};
+    parent->made = m;
+    return 0;
+}
+
+void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
+    struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_comm(parent);
+    uint32_t ordinal = made_ordinal(from, group_key);
+    if (made == MPI_COMM_NULL) return;
+    uint32_t id = weft_new_id(WEFT_CLASS_COMM, H(made));
+    if (id >= WEFT_ID_DYNAMIC) comm_define(id, made, from ? from->id : 0, function, ordinal, key);
+}
+
+uint64_t weft_group_key(MPI_Group group) {
+    int n = 0;
+    uint64_t key = 0xcbf29ce484222325u;
+    if (world_group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS) return 1;
+    for (int i = 0; i < n; i++) {
+        int world = 0;
+        REAL(MPI_Group_translate_ranks)(group, 1, &i, world_group, &world);
+        key = (key ^ (uint32_t)world) * 0x100000001b3u;
+    }
+    return key | 1;
+}
+
+void weft_objects_world(void) {
+    REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group);
+    comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
+    comm_define(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
+    MPI_Comm parent = MPI_COMM_NULL;
+    if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS || parent == MPI_COMM_NULL) return;
+    weft_spawned(parent);
+    weft_made_comm(0, MPI_COMM_NULL, parent, "parent", 0);
+}
+
+#if MPI_VERSION >= 4
+void weft_objects_session(MPI_Session session) {
+    if (world_group != MPI_GROUP_NULL) return;
+    MPI_Group group = MPI_GROUP_NULL;
+    if (REAL(MPI_Group_from_session_pset)(session, "mpi://WORLD", &group) != MPI_SUCCESS) return;
+    world_group = group;
+    int rank = -1, size = -1;
+    REAL(MPI_Group_rank)(group, &rank);
+    REAL(MPI_Group_size)(group, &size);
+    weft_the_record->header->rank = rank;
+    weft_the_record->header->world_size = size;
+}
+#endif
+
+/* Names the remote processes of an intercommunicator that MPI_Comm_spawn or the parent's spawn made. */
+void weft_spawned(MPI_Comm intercomm) {
+    MPI_Group remote = MPI_GROUP_NULL;
+    int size = 0, inter = 0;
+    if (REAL(MPI_Comm_test_inter)(intercomm, &inter) != MPI_SUCCESS || !inter) return;
+    if (REAL(MPI_Comm_remote_group)(intercomm, &remote) != MPI_SUCCESS) return;
+    REAL(MPI_Group_size)(remote, &size);
+    uint32_t world = (uint32_t)foreign_count + 1;
+    foreign_add(remote, world);
+    struct definition d = definition_start(64);
+    weft_text_u(&d.text, world);
+    weft_text_u(&d.text, (uint64_t)size);
+    MPI_Comm parent = MPI_COMM_NULL;
+    REAL(MPI_Comm_get_parent)(&parent);
+    const char *origin = parent == intercomm ? "parent" : "spawn";
+    weft_text_s(&d.text, origin, strlen(origin));
+    definition_end(&d, WEFT_DEF_WORLD);
+}
+
+/* ---- the other kinds ---- */
+void weft_made_group(MPI_Group made) {
+    if (made == MPI_GROUP_NULL) return;
+    uint32_t id = weft_new_id(WEFT_CLASS_GROUP, H(made));
+    int n = 0;
+    if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(made, &n) != MPI_SUCCESS) return;
+    struct definition d = definition_start(64 + 48 * (size_t)n);
+    weft_text_u(&d.text, id);
+    text_members(&d.text, made);
+    definition_end(&d, WEFT_DEF_GROUP);
+}
+
+static int combiner_number(int combiner) {
+#define C(name, number) if (combiner == MPI_COMBINER_##name) return number;
+    C(NAMED, 0) C(DUP, 1) C(CONTIGUOUS, 2) C(VECTOR, 3) C(HVECTOR, 4) C(INDEXED, 5) C(HINDEXED, 6) C(INDEXED_BLOCK, 7)
+    C(HINDEXED_BLOCK, 8) C(STRUCT, 9) C(SUBARRAY, 10) C(DARRAY, 11) C(F90_REAL, 12) C(F90_COMPLEX, 13)
+    C(F90_INTEGER, 14) C(RESIZED, 15)
+#ifdef MPI_COMBINER_VALUE_INDEX
+    C(VALUE_INDEX, 16)
+#endif
+#undef C
+    return 255;
+}
+
+void weft_made_datatype(MPI_Datatype made) {
+    if (made == MPI_DATATYPE_NULL) return;
+    uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
+    if (id < WEFT_ID_DYNAMIC) return;
+    MPI_Count size = 0, lb = 0, extent = 0;
+    int ints = 0, addresses = 0, types = 0, combiner = 0;
+    REAL(MPI_Type_size_x)(made, &size);
+    REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
+    if (REAL(MPI_Type_get_envelope)(made, &ints, &addresses, &types, &combiner) != MPI_SUCCESS) return;
+    int number = combiner_number(combiner);
+    if (number == 0 || ints > 1 << 22) ints = addresses = types = 0; /* a huge one: size and extent must do */
+    size_t n = (size_t)ints + (size_t)addresses + (size_t)types;
+    void *space = malloc(sizeof(int) * (size_t)ints + sizeof(MPI_Aint) * (size_t)addresses + sizeof(MPI_Datatype) * (size_t)types + 24);
+    struct definition d = definition_start(128 + 10 * n);
+    if (!space || d.text.overflow) {
+        free(space);
+        free(d.start);
+        return;
+    }
+    MPI_Aint *a = space;
+    MPI_Datatype *t = (MPI_Datatype *)(a + addresses);
+    int *i = (int *)(t + types);
+    if (n && REAL(MPI_Type_get_contents)(made, ints, addresses, types, i, a, t) != MPI_SUCCESS) ints = addresses = types = 0;
+    weft_text_u(&d.text, id);
+    weft_text_u(&d.text, (uint64_t)size);
+    weft_text_z(&d.text, (int64_t)lb);
+    weft_text_z(&d.text, (int64_t)extent);
+    weft_text_u(&d.text, (uint64_t)number);
+    weft_text_u(&d.text, (uint64_t)ints);
+    for (int k = 0; k < ints; k++) weft_text_z(&d.text, i[k]);
+    weft_text_u(&d.text, (uint64_t)addresses);
+    for (int k = 0; k < addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
+    weft_text_u(&d.text, (uint64_t)types);
+    for (int k = 0; k < types; k++) {
+        uint32_t part = weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(t[k]));
+        weft_text_u(&d.text, part);
+        int ni, na, nt, c = MPI_COMBINER_NAMED; /* MPI 4.1, 5.1.13: derived types of get_contents are to be freed */
+        REAL(MPI_Type_get_envelope)(t[k], &ni, &na, &nt, &c);
+        if (c != MPI_COMBINER_NAMED && c != MPI_COMBINER_F90_REAL && c != MPI_COMBINER_F90_COMPLEX &&
+            c != MPI_COMBINER_F90_INTEGER)
+            REAL(MPI_Type_free)(&t[k]);
+    }
+    definition_end(&d, WEFT_DEF_DATATYPE);
+    free(space);
+}
+
+void weft_made_op(MPI_Op made) {
+    uint32_t id = weft_new_id(WEFT_CLASS_OP, H(made));
+    int commutes = 1;
+    if (id < WEFT_ID_DYNAMIC) return;
+    REAL(MPI_Op_commutative)(made, &commutes);
+    uint8_t payload[24];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_u(&text, id);
+    weft_text_u(&text, commutes != 0);
+    weft_define(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
+}
+
+void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+    if (made == MPI_WIN_NULL) return;
+    uint32_t id = weft_new_id(WEFT_CLASS_WINDOW, H(made));
+    struct weft_comm *on = weft_comm(comm);
+    struct definition d = definition_start(128);
+    weft_text_u(&d.text, id);
+    weft_text_u(&d.text, on ? on->id : 0);
+    weft_text_u(&d.text, (uint64_t)flavor);
+    weft_text_u(&d.text, (uintptr_t)base);
+    weft_text_u(&d.text, (uint64_t)size);
+    weft_text_u(&d.text, (uint64_t)unit);
+    weft_text_u(&d.text, on ? on->windows++ : 0);
+    definition_end(&d, WEFT_DEF_WINDOW);
+}
+
+void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
+    if (made == MPI_FILE_NULL) return;
+    uint32_t id = weft_new_id(WEFT_CLASS_FILE, H(made));
+    struct weft_comm *on = weft_comm(comm);
+    size_t length = name ? strnlen(name, 4096) : 0;
+    struct definition d = definition_start(128 + length);
+    weft_text_u(&d.text, id);
+    weft_text_u(&d.text, on ? on->id : 0);
+    weft_text_u(&d.text, (uint64_t)amode);
+    weft_text_s(&d.text, name, length);
+    definition_end(&d, WEFT_DEF_FILE);
+}
+
+void weft_named(int class, uint32_t id, const char *name) {
+    size_t length = name ? strnlen(name, 256) : 0;
+    struct definition d = definition_start(64 + length);
+    weft_text_u(&d.text, (uint64_t)class);
+    weft_text_u(&d.text, id);
+    weft_text_s(&d.text, name, length);
+    definition_end(&d, WEFT_DEF_NAME);
+}
+
+/* ---- requests ---- */
+static struct weft_pending *pending_pool; /* linked through `made` */
+
+uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending) {
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    table_lock(t);
+    struct entry *e = place(t, H(request));
+    uint32_t id = 0;
+    if (e && e->id == WEFT_ID_NULL) id = e->id;
+    else if (e) {
+        struct weft_pending *kept = e->extra;
+        if (!kept && (kept = pending_pool)) pending_pool = (struct weft_pending *)kept->made;
+        if (!kept) kept = malloc(sizeof *kept);
+        if (kept) *kept = *pending;
+        e->extra = kept;
+        id = e->id = t->next_id++;
+    }
+    table_unlock(t);
+    return id;
+}
+
+uint32_t weft_request_look(MPI_Request request, bool *silent) {
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    table_lock(t);
+    struct entry *e = place(t, H(request));
+    uint32_t id = 0;
+    *silent = true;
+    if (e) {
+        id = e->id ? e->id : (e->id = t->next_id++);
+        *silent = e->extra ? ((struct weft_pending *)e->extra)->silent : id == WEFT_ID_NULL;
+    }
+    table_unlock(t);
+    return id;
+}
+
+uint32_t weft_request_id(MPI_Request request) {
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    table_lock(t);
+    struct entry *e = place(t, H(request));
+    uint32_t id = 0;
+    if (e) id = e->id ? e->id : (e->id = t->next_id++);
+    table_unlock(t);
+    return id;
+}
+
+/* Sums what a watched buffer holds: whole when short, else its ends and a few lines of the middle, so that a large
+ * send costs no more than a small one. */
+static uint64_t checksum(const uint8_t *bytes, uint64_t n) {
+    uint64_t sum = n, word;
+    uint64_t step = n <= 512 ? 8 : (n - 64) / 8 & ~7ull;
+    uint64_t span = n <= 512 ? n : 64;
+    for (uint64_t at = 0; at < n; at += n <= 512 ? n : step) {
+        uint64_t stop = at + span > n ? n : at + span;
+        for (uint64_t i = at; i + 8 <= stop; i += 8) {
+            memcpy(&word, bytes + i, 8);
+            sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+            sum ^= sum >> 29;
+        }
+        for (uint64_t i = stop & ~7ull; i < stop && n <= 512; i++) sum = (sum ^ bytes[i]) * 0x100000001b3u;
+    }
+    return sum;
+}
+
+extern WEFT_HIDDEN int weft_watching;
+
+void weft_watch(struct weft_pending *pending, const void *buffer, int64_t count, MPI_Datatype type) {
+    MPI_Aint lb, extent;
+    int size;
+    if (!weft_watching || count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return;
+    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, H(type)) >= WEFT_ID_DYNAMIC) return; /* gaps: what is sent is not all */
+    if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS) return;
+    if (size <= 0 || lb || extent != size) return;
+    pending->buffer = buffer;
+    pending->bytes = (uint64_t)size * (uint64_t)count;
+    if (!pending->persistent) pending->checksum = checksum(buffer, pending->bytes);
+}
+
+void weft_request_started(MPI_Request request) {
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    table_lock(t);
+    struct entry *e = find(t, H(request));
+    struct weft_pending *p = e ? e->extra : NULL;
+    if (p && p->persistent && p->bytes) p->checksum = checksum(p->buffer, p->bytes);
+    table_unlock(t);
+}
+
+bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
+    if (id < WEFT_ID_DYNAMIC) return false;
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    struct weft_pending done = {.bytes = 0};
+    table_lock(t);
+    struct entry *e = find(t, H(before));
+    if (e && e->id == id) { /* else another thread's new request has the handle by now */
+        if (e->extra) done = *(struct weft_pending *)e->extra;
+        if (after == MPI_REQUEST_NULL) {
+            if (e->extra) {
+                ((struct weft_pending *)e->extra)->made = (MPI_Comm *)pending_pool;
+                pending_pool = e->extra;
+            }
+            e->extra = NULL;
+            e->state = GONE;
+            e->id = 0;
+        }
+    }
+    table_unlock(t);
+    if (UNLIKELY(done.made != NULL)) weft_made_comm(done.function, done.parent, *done.made, "", 0);
+    return done.bytes && weft_watching && checksum(done.buffer, done.bytes) != done.checksum;
+}
+
+/* ---- texts ---- */
+void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
+    if (!set) {
+        weft_text_u(t, 0);
+        return;
+    }
+    weft_text_u(t, 1 + (weft_status_cancelled(status) ? 1 : 0));
+    weft_text_z(t, weft_rank(status->MPI_SOURCE));
+    weft_text_z(t, weft_tag(status->MPI_TAG));
+    weft_text_u(t, weft_status_bytes(status));
+    weft_text_u(t, 0);
+}
+
+void weft_text_string(struct weft_text *t, const char *string) {
+    weft_text_s(t, string, string ? strnlen(string, 4096) : 0);
+}
+
+void weft_text_strings(struct weft_text *t, char *const *strings) {
+    uint64_t n = 0;
+    while (strings && n < 1024 && strings[n]) n++;
+    weft_text_u(t, n);
+    for (uint64_t i = 0; i < n; i++) weft_text_string(t, strings[i]);
+}

@@ -1,0 +1,2 @@
+/* Level order: see later. */
+#include "wrap.h"

@@ -1,0 +1,170 @@
+/* The Python line that a call comes from, read without the GIL and without touching a reference count.
+ *
+ * mpi4py gives up the GIL around most MPI calls, and taking it back here would change the program's timing and
+ * could hang it. A thread's own frames do not change while it is inside a C function, so they can be read in place.
+ * The offsets are those of CPython's headers (pycore_frame.h, cpython/pystate.h, cpython/code.h) of each version;
+ * an interpreter that is not in the table is left alone, and its calls carry the native address only.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shim.h"
+
+struct layout {
+    int minor;
+    uint16_t thread_frame;  /* PyThreadState: cframe (<= 3.12) or current_frame */
+    int16_t cframe_frame;   /* _PyCFrame.current_frame, -1: no _PyCFrame */
+    uint16_t frame_code, frame_instruction, frame_previous;
+    uint16_t code_file, code_name, code_lines, code_first_line, code_bytes;
+    uint16_t text_ascii, text_wide; /* first byte of a compact unicode object's text */
+};
+
+static const struct layout layouts[] = {
+    {11, 56, 8, 32, 56, 48, 112, 128, 136, 72, 184, 48, 72},
+    {12, 56, 0, 0, 56, 8, 112, 128, 136, 68, 192, 40, 56},
+    {13, 72, -1, 0, 56, 8, 112, 128, 136, 68, 200, 40, 56},
+};
+
+static const struct layout *layout;
+static void *(*this_thread)(void);
+static void *code_type;
+volatile int weft_python;
+
+#define AT(type, base, offset) (*(type *)((uintptr_t)(base) + (offset)))
+
+/* Looks for an interpreter in the process, once at MPI initialisation. */
+void weft_python_look(void) {
+    const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    this_thread = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+    if (!version || !initialized || !this_thread || !code_type || !initialized()) return;
+    const char *text = version();
+    uint8_t payload[160];
+    struct weft_text definition = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&definition, text, strnlen(text, 128));
+    weft_define(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
+    int major = 0, minor = 0;
+    if (sscanf(text, "%d.%d", &major, &minor) != 2 || major != 3) return;
+    if (strstr(text, "free-threading")) return; /* other layouts */
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (layouts[i].minor == minor) layout = &layouts[i];
+    if (layout) weft_python = 1;
+}
+
+static bool is_code(uintptr_t object) { return object && AT(void *, object, sizeof(void *)) == code_type; }
+
+/* ---- code objects ---- */
+struct code {
+    uintptr_t object, file, name, lines; /* identity: an address alone may be another object by now */
+    int first_line;
+    uint32_t id;
+    bool hidden; /* not the user's: mpi4py's own Python, the import system */
+};
+enum { CODES = 8192 };
+static struct code codes[CODES];
+static uint32_t code_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool same(const struct code *known, uintptr_t object) {
+    return known->object == object && known->file == AT(uintptr_t, object, layout->code_file) &&
+           known->name == AT(uintptr_t, object, layout->code_name) &&
+           known->lines == AT(uintptr_t, object, layout->code_lines) &&
+           known->first_line == AT(int, object, layout->code_first_line);
+}
+
+/* UTF-8 of a compact str. PyASCIIObject: refcount, type, length, hash, state, then text; the state's bits are
+ * interned:2 kind:3 compact:1 ascii:1 in all versions of the table. */
+static size_t text_of(uintptr_t object, char *out, size_t size) {
+    size_t n = 0;
+    if (!object || size < 8) return 0;
+    uint64_t length = AT(uint64_t, object, 16);
+    uint32_t state = AT(uint32_t, object, 32);
+    unsigned kind = state >> 2 & 7;
+    if (!(state >> 5 & 1)) return 0;
+    uintptr_t text = object + (state >> 6 & 1 ? layout->text_ascii : layout->text_wide);
+    for (uint64_t i = 0; i < length && n + 4 < size; i++) {
+        uint32_t c = kind == 1 ? AT(uint8_t, text, i) : kind == 2 ? AT(uint16_t, text, 2 * i) : AT(uint32_t, text, 4 * i);
+        if (c < 0x80) out[n++] = (char)c;
+        else if (c < 0x800) { out[n++] = (char)(0xc0 | c >> 6); out[n++] = (char)(0x80 | (c & 63)); }
+        else if (c < 0x10000) {
+            out[n++] = (char)(0xe0 | c >> 12); out[n++] = (char)(0x80 | (c >> 6 & 63)); out[n++] = (char)(0x80 | (c & 63));
+        } else {
+            out[n++] = (char)(0xf0 | c >> 18); out[n++] = (char)(0x80 | (c >> 12 & 63));
+            out[n++] = (char)(0x80 | (c >> 6 & 63)); out[n++] = (char)(0x80 | (c & 63));
+        }
+    }
+    out[n] = 0;
+    return n;
+}
+
+static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
+    char file[4096], name[1024];
+    size_t file_length = text_of(AT(uintptr_t, object, layout->code_file), file, sizeof file);
+    size_t name_length = text_of(AT(uintptr_t, object, layout->code_name), name, sizeof name);
+    uintptr_t lines = AT(uintptr_t, object, layout->code_lines); /* bytes: refcount, type, length, hash, data */
+    size_t lines_length = lines ? AT(size_t, lines, 16) : 0;
+    if (lines_length > 1u << 20) lines_length = 1u << 20;
+    entry->object = object;
+    entry->file = AT(uintptr_t, object, layout->code_file);
+    entry->name = AT(uintptr_t, object, layout->code_name);
+    entry->lines = lines;
+    entry->first_line = AT(int, object, layout->code_first_line);
+    entry->hidden = strstr(file, "/mpi4py/") != NULL || !strncmp(file, "<frozen importlib", 17);
+    size_t size = file_length + name_length + lines_length + 64;
+    uint8_t *payload = malloc(size);
+    if (!payload) return entry;
+    struct weft_text text = {.p = payload, .end = payload + size};
+    weft_text_u(&text, ++code_count);
+    weft_text_s(&text, file, file_length);
+    weft_text_s(&text, name, name_length);
+    weft_text_u(&text, (uint64_t)entry->first_line);
+    weft_text_s(&text, (const void *)(lines + 32), lines_length);
+    weft_define(WEFT_DEF_PYCODE, payload, (size_t)(text.p - payload));
+    free(payload);
+    __atomic_store_n(&entry->id, code_count, __ATOMIC_RELEASE);
+    return entry;
+}
+
+/* The code's entry. Open addressing without deletion; when the table is full the slot of the hash is used again,
+ * so a code may be defined twice, never wrongly. */
+static struct code *code_of(uintptr_t object) {
+    size_t at = (size_t)((object >> 4) * 0x9e3779b97f4a7c15u >> 40) % CODES;
+    for (size_t i = 0; i < 16; i++) {
+        struct code *entry = &codes[(at + i) % CODES];
+        if (LIKELY(__atomic_load_n(&entry->id, __ATOMIC_ACQUIRE) && same(entry, object))) return entry;
+        if (!entry->id) break;
+    }
+    pthread_mutex_lock(&lock);
+    struct code *entry = NULL;
+    for (size_t i = 0; i < 16 && !entry; i++) {
+        struct code *candidate = &codes[(at + i) % CODES];
+        if (!candidate->id || same(candidate, object) || candidate->object == object) entry = candidate;
+    }
+    if (!entry) entry = &codes[at];
+    if (!entry->id || !same(entry, object)) code_learn(object, entry);
+    pthread_mutex_unlock(&lock);
+    return entry;
+}
+
+/* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
+ * thread runs no Python. */
+uint32_t weft_python_frame(uint32_t *offset) {
+    uintptr_t state = (uintptr_t)this_thread();
+    if (!state) return 0;
+    uintptr_t frame = AT(uintptr_t, state, layout->thread_frame);
+    if (layout->cframe_frame >= 0 && frame) frame = AT(uintptr_t, frame, layout->cframe_frame);
+    uint32_t found = 0;
+    for (int depth = 0; frame && depth < 64; depth++, frame = AT(uintptr_t, frame, layout->frame_previous)) {
+        uintptr_t object = AT(uintptr_t, frame, layout->frame_code);
+        if (!is_code(object)) continue; /* the entry frame of a C call into the interpreter */
+        const struct code *code = code_of(object);
+        if (found && code->hidden) continue;
+        found = code->id;
+        *offset = (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) - (object + layout->code_bytes));
+        if (!code->hidden) break;
+    }
+    return found;
+}

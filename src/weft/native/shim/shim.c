@@ -1,0 +1,414 @@
+/* Birth, threads and end of the recorder in a process. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+__thread struct weft_thread *weft_self;
+__thread int weft_depth;
+__thread void *weft_fortran_site;
+volatile int weft_recording, weft_threaded;
+int weft_clock_kind, weft_watching;
+uint64_t weft_ticket;
+uintptr_t weft_library_start, weft_library_end;
+struct weft_record *weft_the_record;
+
+static char run_path[PATH_MAX], record_path[PATH_MAX];
+static int level;
+static bool bound, gave_up;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t thread_end;
+static struct weft_thread *free_threads;
+static uint32_t thread_count;
+static struct weft_stream definitions_stream;
+static struct { uintptr_t start, end; } fortran_modules[8];
+static int fortran_module_count;
+
+/* ---- finding the MPI library that this process uses ---- */
+struct library { char path[PATH_MAX]; uintptr_t start, end; };
+
+static void module_code(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
+    *start = UINTPTR_MAX;
+    *end = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *s = &info->dlpi_phdr[i];
+        if (s->p_type != PT_LOAD || !(s->p_flags & PF_X)) continue;
+        uintptr_t from = info->dlpi_addr + s->p_vaddr, to = from + s->p_memsz;
+        if (from < *start) *start = from;
+        if (to > *end) *end = to;
+    }
+}
+
+static const char *soname_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    struct library *found = data;
+    const char *name = soname_of(info->dlpi_name ? info->dlpi_name : "");
+    uintptr_t start, end;
+    module_code(info, &start, &end);
+    /* Fortran's entries: libmpifort, libmpichfort, libmpi_mpifh, libmpi_usempi*, libmpi_usempif08 */
+    if ((strstr(name, "fort") || strstr(name, "mpifh") || strstr(name, "usempi")) && strstr(name, "mpi") &&
+        fortran_module_count < 8) {
+        fortran_modules[fortran_module_count].start = start;
+        fortran_modules[fortran_module_count++].end = end;
+    }
+    size_t length = strlen(weft_soname);
+    if (!found->path[0] && !strncmp(name, weft_soname, length) && (!name[length] || name[length] == '.')) {
+        snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
+        found->start = start;
+        found->end = end;
+    }
+    return 0;
+}
+
+bool weft_in_fortran(void *address) {
+    for (int i = 0; i < fortran_module_count; i++)
+        if ((uintptr_t)address >= fortran_modules[i].start && (uintptr_t)address < fortran_modules[i].end) return true;
+    return false;
+}
+
+static uintptr_t module_base(const void *address) {
+    Dl_info info;
+    return address && dladdr(address, &info) ? (uintptr_t)info.dli_fbase : 0;
+}
+
+static void slots_through(void) {
+    for (int k = 0; k < weft_count; k++) weft_slots[k] = weft_slots[weft_count + k] = weft_next[k];
+}
+
+/* First MPI call of the process: finds the MPI's own functions and decides what the stubs jump to. The symbols of
+ * the library are the global ones in a program that is linked with MPI, and private to a handle under Python, which
+ * loads MPI with RTLD_LOCAL. */
+WEFT_HIDDEN void weft_bind(void);
+void weft_bind(void) {
+    pthread_mutex_lock(&lock);
+    if (bound) goto done;
+    struct library library = {.path = ""};
+    dl_iterate_phdr(library_visit, &library);
+    void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    bool mine = handle != NULL;
+    if (!handle) handle = RTLD_NEXT; /* another MPI than the recorder was built for: every call goes straight on */
+    uintptr_t home = mine ? module_base(dlsym(handle, "PMPI_Init")) : 0;
+    for (int k = 0; k < weft_count; k++) {
+        char name[128];
+        snprintf(name, sizeof name, "P%s", weft_names[k]);
+        weft_next[k] = dlsym(handle, name);
+        if (!weft_next[k]) weft_next[k] = dlsym(handle, weft_names[k]);
+        if (!weft_next[k] && handle != RTLD_NEXT) weft_next[k] = dlsym(RTLD_NEXT, weft_names[k]);
+    }
+    slots_through();
+    if (!mine) {
+        /* A library that is loaded privately is out of RTLD_NEXT's reach; take the functions from where they are. */
+        gave_up = true;
+        goto bound_now;
+    }
+    weft_library_start = library.start;
+    weft_library_end = library.end;
+    for (int k = 0; k < weft_count; k++) {
+        void *wrapper = level == WEFT_LEVEL_ORDER ? weft_order[k] : weft_trace[k];
+        if (!wrapper || !level) continue;
+        /* Another tool's wrapper between us and MPI keeps its place; then its own PMPI calls are not recorded twice. */
+        void *chained = dlsym(RTLD_NEXT, weft_names[k]);
+        weft_slots[k] = wrapper;
+        if (chained && chained != weft_next[k] && module_base(chained) != home) weft_next[k] = chained;
+        else weft_slots[weft_count + k] = wrapper;
+    }
+bound_now:
+    for (int k = 0; k < weft_fortran_count; k++)
+        if (!weft_fortran_slots[k]) weft_fortran_slots[k] = dlsym(RTLD_NEXT, weft_fortran_names[k]);
+    __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
+done:
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- definitions ---- */
+void weft_define(int type, const void *payload, size_t length) {
+    static pthread_mutex_t definitions = PTHREAD_MUTEX_INITIALIZER;
+    struct weft_stream *stream = &definitions_stream;
+    if (weft_the_record->stopped) return;
+    pthread_mutex_lock(&definitions);
+    if (weft_stream_fits(stream, length + 16)) {
+        uint8_t *p = stream->next;
+        *p++ = (uint8_t)type;
+        p = weft_put_u(p, length);
+        memcpy(p, payload, length);
+        stream->next = p + length;
+        weft_stream_publish(stream);
+    } else weft_stop();
+    pthread_mutex_unlock(&definitions);
+}
+
+void weft_stop(void) { weft_recording = 0; }
+
+static void define_text(int type, const char *const *texts, size_t n, bool counted) {
+    size_t size = 32;
+    for (size_t i = 0; i < n; i++) size += strlen(texts[i]) + 10;
+    uint8_t *payload = malloc(size);
+    if (!payload) return;
+    struct weft_text text = {.p = payload, .end = payload + size};
+    if (counted) weft_text_u(&text, n);
+    for (size_t i = 0; i < n; i++) weft_text_s(&text, texts[i], strlen(texts[i]));
+    weft_define(type, payload, (size_t)(text.p - payload));
+    free(payload);
+}
+
+extern char **environ;
+
+static void define_surroundings(void) {
+    static const char *const kept[] = {"OMP_", "MPICH_", "MPIR_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "I_MPI_", "UCX_", "FI_",
+                                       "PYTHON", "MPI4PY_", "LD_LIBRARY_PATH=", "MALLOC_", "GOMP_", "KMP_"};
+    for (char **e = environ; e && *e; e++)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (!strncmp(*e, kept[i], strlen(kept[i]))) define_text(WEFT_DEF_ENV, (const char *const *)e, 1, false);
+    char buffer[PATH_MAX];
+    if (getcwd(buffer, sizeof buffer)) define_text(WEFT_DEF_CWD, (const char *[]){buffer}, 1, false);
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    static char line[1 << 16];
+    ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
+    if (fd >= 0) close(fd);
+    const char *words[1024];
+    size_t n = 0;
+    for (ssize_t at = 0; at < length && n < 1024; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
+    define_text(WEFT_DEF_ARGV, words, n, true);
+}
+
+/* ---- threads ---- */
+static void thread_define(struct weft_thread *thread) {
+    char name[32] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    uint8_t payload[96];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    weft_text_u(&text, thread->slot);
+    weft_text_u(&text, (uint64_t)(thread->events.next - thread->events.base) / sizeof(struct weft_event));
+    weft_text_u(&text, (uint64_t)tid);
+    weft_text_u(&text, tid == getpid());
+    weft_text_s(&text, name, strlen(name));
+    weft_define(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
+}
+
+struct weft_thread *weft_thread_new(void) {
+    pthread_mutex_lock(&lock);
+    struct weft_thread *thread = free_threads;
+    if (thread) free_threads = thread->next_free; /* the streams of a thread that ended */
+    else if ((thread = calloc(1, sizeof *thread))) {
+        thread->slot = thread_count++;
+        struct weft_record *record = weft_the_record;
+        bool opened = level == WEFT_LEVEL_ORDER
+                          ? weft_stream_open(record, &thread->order, WEFT_STREAM_ORDER, (int)thread->slot)
+                          : weft_stream_open(record, &thread->events, WEFT_STREAM_EVENTS, (int)thread->slot) &&
+                                weft_stream_open(record, &thread->tails, WEFT_STREAM_TAILS, (int)thread->slot);
+        if (!opened) {
+            weft_stop();
+            free(thread);
+            thread = NULL;
+        } else record->header->threads = thread_count;
+    }
+    if (thread_count > 1) weft_threaded = 1;
+    pthread_mutex_unlock(&lock);
+    if (!thread) return NULL;
+    weft_self = thread;
+    pthread_setspecific(thread_end, thread);
+    thread_define(thread);
+    return thread;
+}
+
+static void thread_ended(void *data) {
+    struct weft_thread *thread = data;
+    pthread_mutex_lock(&lock);
+    thread->poll = NULL;
+    thread->next_free = free_threads;
+    free_threads = thread;
+    pthread_mutex_unlock(&lock);
+    weft_self = NULL;
+}
+
+void *weft_thread_scratch(struct weft_thread *thread, size_t bytes) {
+    if (bytes > thread->scratch_size) {
+        free(thread->scratch);
+        thread->scratch_size = bytes * 2;
+        thread->scratch = malloc(thread->scratch_size);
+        if (!thread->scratch) thread->scratch_size = 0;
+    }
+    return thread->scratch;
+}
+
+/* ---- initialisation ---- */
+static int environment_rank(void) {
+    static const char *const names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value >= '0' && *value <= '9') return atoi(value);
+    }
+    return -1;
+}
+
+static void job_name(char *out, size_t size) {
+    static const char *const names[] = {"PMI_JOBID", "PMIX_NAMESPACE", "SLURM_JOB_ID", "PMI_ID"};
+    out[0] = 0;
+    for (size_t i = 0; i + 1 < sizeof names / sizeof *names && !out[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value) snprintf(out, size, "%s", value);
+    }
+    if (!out[0]) snprintf(out, size, "single-%d", (int)getpid());
+}
+
+/* Children of this process are not ranks: what the launcher put into the environment is taken out again, the rest of
+ * a user's own LD_PRELOAD stays. */
+static void clean_environment(void) {
+    const char *preload = getenv("LD_PRELOAD");
+    Dl_info self;
+    if (preload && dladdr((void *)weft_bind, &self) && self.dli_fname) {
+        char kept[PATH_MAX] = "";
+        char *copy = strdup(preload);
+        for (char *state = NULL, *word = copy ? strtok_r(copy, ": ", &state) : NULL; word; word = strtok_r(NULL, ": ", &state)) {
+            if (!strcmp(soname_of(word), soname_of(self.dli_fname))) continue;
+            if (kept[0]) strncat(kept, ":", sizeof kept - strlen(kept) - 1);
+            strncat(kept, word, sizeof kept - strlen(kept) - 1);
+        }
+        free(copy);
+        if (kept[0]) setenv("LD_PRELOAD", kept, 1);
+        else unsetenv("LD_PRELOAD");
+    }
+    unsetenv("WEFT_RUN");
+    unsetenv("WEFT_LEVEL");
+    unsetenv("WEFT_WATCH");
+}
+
+static void child_after_fork(void) {
+    weft_recording = 0;
+    weft_objects_reset();
+    weft_sites_reset();
+    pthread_mutex_init(&lock, NULL);
+}
+
+static uint32_t job_hash(const char *job) {
+    uint32_t h = 2166136261u;
+    for (; *job; job++) h = (h ^ (uint8_t)*job) * 16777619u;
+    return h;
+}
+
+static bool record_path_set(const char *job, int rank) {
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    int n = rank >= 0 ? snprintf(record_path, sizeof record_path, "%s/ranks/%08x-%06d.weft", run_path, job_hash(job), rank)
+                      : snprintf(record_path, sizeof record_path, "%s/ranks/tmp-%s-%d.weft", run_path, host, (int)getpid());
+    return n > 0 && n < (int)sizeof record_path;
+}
+
+/* Called at entry to MPI_Init, MPI_Init_thread or MPI_Session_init, whichever comes first. */
+WEFT_HIDDEN void weft_start(void);
+void weft_start(void) {
+    pthread_mutex_lock(&lock);
+    if (weft_the_record || gave_up || !run_path[0]) {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    char job[128];
+    job_name(job, sizeof job);
+    int rank = environment_rank();
+    if (record_path_set(job, rank)) weft_the_record = weft_record_create(record_path, level, rank, -1);
+    if (!weft_the_record && errno == EEXIST && record_path_set(job, -1)) /* singletons that share a run */
+        weft_the_record = weft_record_create(record_path, level, rank, -1);
+    struct weft_record *record = weft_the_record;
+    if (record && !weft_stream_open(record, &definitions_stream, WEFT_STREAM_DEFINITIONS, 0)) record = NULL;
+    gave_up = !record;
+    pthread_mutex_unlock(&lock);
+    if (!record) return;
+    snprintf(record->header->job, sizeof record->header->job, "%s", job);
+    weft_clock_kind = record->header->clock;
+    weft_objects_predefine();
+    pthread_key_create(&thread_end, thread_ended);
+    pthread_atfork(NULL, NULL, child_after_fork);
+    define_surroundings();
+    weft_python_look();
+    weft_recording = 1;
+}
+
+static void record_rename(void) {
+    char before[PATH_MAX];
+    struct weft_header *header = weft_the_record->header;
+    memcpy(before, record_path, sizeof before);
+    if (record_path_set(header->job, header->rank) && strcmp(before, record_path)) {
+        if (access(record_path, F_OK) == 0 || rename(before, record_path)) memcpy(record_path, before, sizeof before);
+    }
+}
+
+/* Called before MPI_Init, MPI_Init_thread (world) or MPI_Session_init (session) returns with success. */
+WEFT_HIDDEN void weft_started(bool world, int provided);
+void weft_started(bool world, int provided) {
+    static bool described;
+    struct weft_header *header = weft_the_record->header;
+    header->thread_level = provided == MPI_THREAD_MULTIPLE ? 3 : provided == MPI_THREAD_SERIALIZED ? 2 : provided == MPI_THREAD_FUNNELED ? 1 : 0;
+    if (world) {
+        weft_objects_world();
+        int rank = -1, size = -1;
+        REAL(MPI_Comm_rank)(MPI_COMM_WORLD, &rank);
+        REAL(MPI_Comm_size)(MPI_COMM_WORLD, &size);
+        header->rank = rank;
+        header->world_size = size;
+        header->state = WEFT_STATE_RUNNING;
+    }
+    header->state = WEFT_STATE_RUNNING;
+    if (header->rank >= 0) record_rename();
+    if (described) return;
+    described = true;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    Dl_info info = {.dli_fname = ""};
+    void *get = weft_next[K_MPI_Get_library_version];
+    if (((int (*)(char *, int *))get)(version, &length) != MPI_SUCCESS) length = 0;
+    version[length] = 0;
+    dladdr(get, &info);
+    define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
+    clean_environment();
+}
+
+/* ---- the end ---- */
+WEFT_HIDDEN void weft_finalized(void);
+void weft_finalized(void) { weft_the_record->header->state = WEFT_STATE_FINALIZED; }
+
+WEFT_HIDDEN void weft_session_finalized(void);
+void weft_session_finalized(void) {
+    int initialized = 0; /* the world model ends with its own MPI_Finalize */
+    if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized) weft_finalized();
+}
+
+WEFT_HIDDEN void weft_aborting(void);
+void weft_aborting(void) {
+    if (weft_the_record && weft_recording) weft_the_record->header->state = WEFT_STATE_ABORTED;
+}
+
+uint8_t weft_error_class(int code) {
+    int class = -1;
+    REAL(MPI_Error_class)(code, &class);
+    return class >= 0 && class < (int)WEFT_ERROR_OTHER ? (uint8_t)class : WEFT_ERROR_OTHER;
+}
+
+__attribute__((constructor)) static void loaded(void) {
+    const char *run = getenv("WEFT_RUN"), *wanted = getenv("WEFT_LEVEL"), *watch = getenv("WEFT_WATCH");
+    if (!run || !*run || strlen(run) >= sizeof run_path - 64) return; /* then every call only goes through */
+    strcpy(run_path, run);
+    level = wanted && !strcmp(wanted, "order") ? WEFT_LEVEL_ORDER : WEFT_LEVEL_TRACE;
+    weft_watching = !watch || strcmp(watch, "0");
+}
+
+__attribute__((destructor)) static void unloaded(void) {
+    if (!weft_the_record || !weft_recording) return;
+    weft_recording = 0;
+    uint32_t state = weft_the_record->header->state;
+    weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);
+}

@@ -1,0 +1,286 @@
+/* The recorder inside the program: what the generated wrappers, the handle tables and the call sites share.
+ *
+ * Life of a call: stub (stubs.S) -> weft_slots[k] -> generated wrapper weft_w_MPI_X -> weft_enter, fields of the
+ * slot, entry part of the tail, publish -> the MPI's own function -> exit part, weft_leave. Nothing here allocates
+ * or locks on that path but the handle tables' uncontended spin locks and a new chunk now and then.
+ *
+ * If Weft fails, weft_recording falls to 0 and every wrapper only calls on.
+ */
+#ifndef WEFT_SHIM_H
+#define WEFT_SHIM_H
+
+#define OMPI_OMIT_MPI1_COMPAT_DECLS 0
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../record.h"
+#include "names.h" /* generated: K_MPI_X, the index of each function */
+
+/* The MPI's own function. */
+#define REAL(name) ((__typeof__(&P##name))weft_next[K_##name])
+
+#define WEFT_HIDDEN __attribute__((visibility("hidden")))
+#define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- generated tables (wrappers.c) and stubs ---- */
+extern WEFT_HIDDEN void *weft_slots[];           /* where each stub jumps: MPI_ names, then PMPI_ names */
+extern WEFT_HIDDEN void *weft_next[];            /* the MPI's own functions */
+extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
+extern WEFT_HIDDEN void *const weft_order[];     /* wrappers of level order, NULL: straight on */
+extern WEFT_HIDDEN const char *const weft_names[];
+extern WEFT_HIDDEN const int weft_count;
+extern WEFT_HIDDEN void *weft_fortran_slots[];
+extern WEFT_HIDDEN const char *const weft_fortran_names[];
+extern WEFT_HIDDEN const int weft_fortran_count;
+extern WEFT_HIDDEN const char weft_soname[];
+extern WEFT_HIDDEN __thread void *weft_fortran_site; /* return address of the Fortran call under way */
+
+/* ---- threads ---- */
+struct weft_cached { uintptr_t handle; uint32_t id; uint32_t generation; };
+enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512 };
+
+struct weft_site_cached { uintptr_t address; uint32_t code, offset, id; };
+
+struct weft_thread {
+    struct weft_stream events, tails, order;
+    uint32_t slot;
+    struct weft_thread *next_free;
+    struct weft_event *poll;       /* last event of the stream if it is a poll that failed, else NULL */
+    uint64_t poll_key;             /* of its arguments */
+    struct weft_cached caches[WEFT_CLASS_END][WEFT_CACHED];
+    struct weft_site_cached sites[WEFT_SITES_CACHED];
+    void *scratch;                 /* statuses and handles of array calls; grows seldom */
+    size_t scratch_size;
+    struct weft_order_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } order_state;
+};
+
+extern WEFT_HIDDEN __thread struct weft_thread *weft_self;
+extern WEFT_HIDDEN __thread int weft_depth;
+extern WEFT_HIDDEN volatile int weft_recording;
+extern WEFT_HIDDEN volatile int weft_threaded;  /* a second thread has called MPI */
+extern WEFT_HIDDEN int weft_clock_kind;
+extern WEFT_HIDDEN uint64_t weft_ticket;
+extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
+extern WEFT_HIDDEN struct weft_record *weft_the_record;
+
+WEFT_COLD struct weft_thread *weft_thread_new(void);
+WEFT_COLD void *weft_thread_scratch(struct weft_thread *thread, size_t bytes);
+WEFT_COLD void weft_stop(void);
+static inline void *weft_thread_scratch_fast(struct weft_thread *thread, size_t bytes) {
+    return LIKELY(bytes <= thread->scratch_size) ? thread->scratch : weft_thread_scratch(thread, bytes);
+}
+
+/* ---- call sites (sites.c, python.c) ---- */
+WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
+extern WEFT_HIDDEN volatile int weft_python;     /* 1: a supported interpreter lives in this process */
+WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset); /* id of the code's definition, 0: no Python here */
+WEFT_COLD void weft_python_look(void);
+WEFT_COLD void weft_sites_reset(void);
+WEFT_HIDDEN bool weft_in_fortran(void *address);
+
+/* ---- definitions ---- */
+struct weft_text { uint8_t *p, *end; bool overflow; }; /* a bounded writer of varints */
+WEFT_COLD void weft_define(int type, const void *payload, size_t length);
+
+static inline void weft_text_u(struct weft_text *t, uint64_t v) {
+    if (UNLIKELY(t->end - t->p < 10)) { t->overflow = true; return; }
+    t->p = weft_put_u(t->p, v);
+}
+static inline void weft_text_z(struct weft_text *t, int64_t v) {
+    if (UNLIKELY(t->end - t->p < 10)) { t->overflow = true; return; }
+    t->p = weft_put_z(t->p, v);
+}
+static inline void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
+    if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) { t->overflow = true; return; }
+    t->p = weft_put_u(t->p, n);
+    if (n) memcpy(t->p, bytes, n);
+    t->p += n;
+}
+
+/* ---- objects (objects.c) ---- */
+WEFT_HIDDEN uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle);
+WEFT_COLD uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle);
+WEFT_HIDDEN uint32_t weft_new_id(int class, uintptr_t handle);        /* the handle names a new object from now on */
+WEFT_HIDDEN void weft_gone(int class, uintptr_t handle, uint32_t id); /* if the handle still names `id` */
+WEFT_COLD void weft_objects_predefine(void);
+WEFT_COLD void weft_objects_world(void);
+#if MPI_VERSION >= 4
+WEFT_COLD void weft_objects_session(MPI_Session session);
+#endif
+WEFT_COLD void weft_objects_reset(void);
+
+struct weft_comm {
+    uint32_t id;
+    int size, remote_size, rank; /* remote_size 0: intracommunicator */
+    uint32_t children, windows;
+    struct weft_group_made { uint64_t key; uint32_t n; struct weft_group_made *next; } *made;
+};
+WEFT_HIDDEN struct weft_comm *weft_comm(MPI_Comm comm);
+/* Length of a per-process array of a collective on comm, and whether `root` makes it significant here. */
+WEFT_HIDDEN int weft_peers(MPI_Comm comm);
+WEFT_HIDDEN bool weft_root(MPI_Comm comm, int root);
+WEFT_HIDDEN int weft_indegree(MPI_Comm comm);
+WEFT_HIDDEN int weft_outdegree(MPI_Comm comm);
+
+WEFT_COLD void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key);
+WEFT_COLD uint64_t weft_group_key(MPI_Group group);
+WEFT_COLD void weft_made_group(MPI_Group made);
+WEFT_COLD void weft_made_datatype(MPI_Datatype made);
+WEFT_COLD void weft_made_op(MPI_Op made);
+WEFT_COLD void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit);
+WEFT_COLD void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name);
+WEFT_COLD void weft_named(int class, uint32_t id, const char *name);
+WEFT_COLD void weft_spawned(MPI_Comm intercomm);
+
+/* ---- requests ---- */
+struct weft_pending {              /* what a completion needs to know of its start */
+    const void *buffer;
+    uint64_t bytes;                /* of a contiguous send buffer under watch, else 0 */
+    uint64_t checksum;
+    MPI_Comm *made;                /* nonblocking creation: where the new communicator's handle appears */
+    MPI_Comm parent;
+    uint16_t function;
+    bool persistent;
+    bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
+};
+WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending);
+WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request);
+WEFT_HIDDEN void weft_request_started(MPI_Request request);
+/* After a completion call: true when a watched send buffer changed while it was pending. */
+WEFT_HIDDEN bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after);
+WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, bool *silent);
+WEFT_HIDDEN void weft_watch(struct weft_pending *pending, const void *buffer, int64_t count, MPI_Datatype type);
+
+/* ---- the hot path ---- */
+static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
+
+/* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
+ * itself, before MPI_Init or after Weft stopped. */
+static inline struct weft_thread *weft_enter(void *return_address) {
+    if (UNLIKELY(weft_depth | !weft_recording)) return NULL;
+    uintptr_t at = (uintptr_t)return_address;
+    if (UNLIKELY(at - weft_library_start < weft_library_end - weft_library_start) && !weft_fortran_site) return NULL;
+    struct weft_thread *thread = weft_self;
+    if (UNLIKELY(!thread)) thread = weft_thread_new();
+    if (LIKELY(thread)) weft_depth = 1;
+    return thread;
+}
+
+static inline struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
+    if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
+        weft_stop();
+        return NULL;
+    }
+    struct weft_event *event = (struct weft_event *)thread->events.next;
+    event->function = function;
+    event->site = weft_site(thread, return_address);
+    return event;
+}
+
+/* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
+static inline void weft_publish(struct weft_thread *thread, struct weft_event *event) {
+    thread->poll = NULL;
+    thread->events.next += sizeof(struct weft_event);
+    event->enter = weft_ticks(weft_clock_kind);
+    weft_stream_publish(&thread->events);
+}
+
+WEFT_COLD uint8_t weft_error_class(int code);
+
+static inline void weft_leave(struct weft_event *event, uint64_t now, int code) {
+    event->duration = weft_duration_encode(now - event->enter);
+    if (UNLIKELY(code != MPI_SUCCESS)) event->error = weft_error_class(code);
+    __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
+}
+
+static inline uint64_t weft_address(const void *p) {
+    return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p;
+}
+
+static inline int32_t weft_rank(int rank) {
+    if (LIKELY(rank >= 0)) return rank;
+    if (rank == MPI_ANY_SOURCE) return WEFT_RANK_ANY_SOURCE;
+    if (rank == MPI_PROC_NULL) return WEFT_RANK_PROC_NULL;
+    if (rank == MPI_ROOT) return WEFT_RANK_ROOT;
+    return rank + WEFT_RANK_INVALID_BASE;
+}
+
+static inline int32_t weft_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
+
+static inline int32_t weft_count_field(int64_t count) {
+    return LIKELY(count < INT32_MAX && count >= INT32_MIN) ? (int32_t)count : INT32_MAX;
+}
+
+/* Starts the event's tail; `bytes` bounds what its part at hand can take. */
+static inline struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
+    struct weft_stream *tails = &thread->tails;
+    uint64_t at = (uint64_t)(tails->next - tails->base);
+    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || (at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX)) {
+        return (struct weft_text){.overflow = true};
+    }
+    tails->next += at % WEFT_TAIL_ALIGN;
+    event->result = (uint32_t)((at + at % WEFT_TAIL_ALIGN) / WEFT_TAIL_ALIGN);
+    event->flags |= WEFT_FLAG_HAS_TAIL;
+    return (struct weft_text){.p = tails->next, .end = tails->end};
+}
+
+/* Goes on with the newest tail of the thread: the exit part. */
+static inline struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t bytes) {
+    struct weft_stream *tails = &thread->tails;
+    if (UNLIKELY(!weft_stream_fits(tails, bytes))) return (struct weft_text){.overflow = true};
+    return (struct weft_text){.p = tails->next, .end = tails->end};
+}
+
+static inline void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
+    if (UNLIKELY(text->overflow)) {
+        weft_stop();
+        return;
+    }
+    thread->tails.next = text->p;
+    weft_stream_publish(&thread->tails);
+}
+
+static inline void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
+    weft_text_z(t, (int64_t)(weft_address(p) - event->buffer));
+}
+
+WEFT_COLD void weft_text_string(struct weft_text *t, const char *string);
+WEFT_COLD void weft_text_strings(struct weft_text *t, char *const *strings);
+
+/* ---- statuses ---- */
+static inline uint64_t weft_status_bytes(const MPI_Status *status) {
+#if defined(OPEN_MPI)
+    return (uint64_t)status->_ucount;
+#elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
+    return ((uint64_t)(status->count_hi_and_cancelled >> 1) << 32) | (uint32_t)status->count_lo;
+#else
+    MPI_Count bytes = 0;
+    return REAL(MPI_Get_elements_x)(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
+#endif
+}
+static inline bool weft_status_cancelled(const MPI_Status *status) {
+#if defined(OPEN_MPI)
+    return status->_cancelled != 0;
+#elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
+    return status->count_hi_and_cancelled & 1;
+#else
+    int flag = 0;
+    return REAL(MPI_Test_cancelled)(status, &flag) == MPI_SUCCESS && flag;
+#endif
+}
+
+/* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
+static inline uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
+    event->peer = weft_rank(status->MPI_SOURCE);
+    event->tag = weft_tag(status->MPI_TAG);
+    if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
+    return weft_status_bytes(status);
+}
+
+WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
+
+#endif

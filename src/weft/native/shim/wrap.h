@@ -1,0 +1,151 @@
+/* What the generated wrappers use beside shim.h: polls, completions, small conversions. */
+#ifndef WEFT_WRAP_H
+#define WEFT_WRAP_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shim.h"
+
+WEFT_HIDDEN void weft_start(void);
+WEFT_HIDDEN void weft_started(bool world, int provided);
+WEFT_HIDDEN void weft_finalized(void);
+WEFT_HIDDEN void weft_session_finalized(void);
+WEFT_HIDDEN void weft_aborting(void);
+
+static inline int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
+
+static inline uint64_t weft_mix(uint64_t value, int place) {
+    uint64_t h = (value + (uint64_t)place * 0x632be59bd9b4e019u) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 31;
+}
+
+/* MPI libraries number these differently; the record has one numbering. */
+static inline int64_t weft_lock_type(int type) { return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0; }
+static inline int64_t weft_assert(int assertion) {
+    return (assertion & MPI_MODE_NOCHECK ? 1 : 0) | (assertion & MPI_MODE_NOSTORE ? 2 : 0) | (assertion & MPI_MODE_NOPUT ? 4 : 0) |
+           (assertion & MPI_MODE_NOPRECEDE ? 8 : 0) | (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
+}
+
+static inline int64_t weft_sum(int n, const int *values) {
+    int64_t sum = 0;
+    for (int i = 0; values && i < n; i++) sum += values[i] > 0 ? values[i] : 0;
+    return sum;
+}
+
+static inline int weft_local(MPI_Comm comm) {
+    const struct weft_comm *c = weft_comm(comm);
+    return c ? c->size : 0;
+}
+
+static inline int weft_dimensions(MPI_Comm comm) {
+    int kind = MPI_UNDEFINED, n = 0;
+    if (!weft_comm(comm) || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS || kind != MPI_CART) return 0;
+    return REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS ? n : 0;
+}
+
+static inline int64_t weft_strings_bound(char *const *strings) {
+    int64_t bytes = 0;
+    for (int n = 0; strings && n < 1024 && strings[n]; n++) bytes += (int64_t)strnlen(strings[n], 4096) + 10;
+    return bytes;
+}
+
+/* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
+static inline struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
+                                                 struct weft_event *folding) {
+    struct weft_event *last = thread->poll;
+    if (last && last->function == function && thread->poll_key == key && last->count < INT32_MAX) {
+        uint32_t at = weft_site(thread, site);
+        if (at == last->site) {
+            *folding = (struct weft_event){.function = function, .site = at};
+            return folding;
+        }
+    }
+    return weft_begin(thread, function, site);
+}
+
+static inline void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key, uint64_t now) {
+    if (folded) event = thread->poll;
+    event->count = folded ? event->count + 1 : 1;
+    weft_leave(event, now, MPI_SUCCESS);
+    thread->poll = event;
+    thread->poll_key = key;
+}
+
+/* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
+static inline struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
+                                                  const struct weft_event *folding, uint64_t enter) {
+    struct weft_event *event = weft_begin(thread, function, site);
+    if (!event) return NULL;
+    uint32_t at = folding->site;
+    *event = *folding;
+    event->site = at;
+    weft_publish(thread, event);
+    event->enter = enter;
+    return event;
+}
+
+/* ---- completions ---- */
+struct weft_completion {
+    int64_t n;
+    uint32_t *ids;
+    MPI_Request *before;
+    bool *silent;
+    MPI_Status *statuses; /* n of our own */
+    const int *indices;   /* which requests the statuses belong to; NULL: all in order */
+    uint32_t id_one;
+    MPI_Request before_one;
+    bool silent_one;
+};
+
+#define weft_completion_one(thread, request) weft_completion_single(&(struct weft_completion){.n = 1}, request)
+
+static inline struct weft_completion weft_completion_single(struct weft_completion *c, MPI_Request request) {
+    static __thread struct { uint32_t id; MPI_Request before; bool silent; } one;
+    one.before = request;
+    one.id = weft_request_look(request, &one.silent);
+    c->ids = &one.id;
+    c->before = &one.before;
+    c->silent = &one.silent;
+    return *c;
+}
+
+static inline struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests) {
+    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + sizeof(bool);
+    char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
+    struct weft_completion c = {.n = space && requests ? n : 0};
+    if (!space) {
+        weft_stop();
+        return c;
+    }
+    c.statuses = (MPI_Status *)space;
+    c.before = (MPI_Request *)(c.statuses + n + 1);
+    c.ids = (uint32_t *)(c.before + n + 1);
+    c.silent = (bool *)(c.ids + n + 1);
+    c.silent[0] = true;
+    for (int64_t i = 0; i < c.n; i++) {
+        c.before[i] = requests[i];
+        c.ids[i] = weft_request_look(requests[i], &c.silent[i]);
+    }
+    return c;
+}
+
+static inline void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event, MPI_Request after) {
+    if (i < 0 || i >= c->n) return;
+    if (UNLIKELY(weft_request_done(c->ids[i], c->before[i], after))) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+}
+
+static inline void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
+    weft_text_u(text, (uint64_t)c->n);
+    for (int64_t i = 0; i < c->n; i++) weft_text_u(text, c->ids[i]);
+}
+
+static inline void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c) {
+    weft_text_u(text, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t request = c->indices ? c->indices[i] : i;
+        weft_text_status(text, &statuses[i], request >= 0 && request < c->n && !c->silent[request]);
+    }
+}
+
+#endif
