@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import find_launcher, launchers
+from weft.mpi.shim import cache_folder
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -244,30 +246,27 @@ def check_recorder(installation: Installation) -> list[Check]:
     name = f"recorder for {installation.library}"
     if not installation.compilers:
         return [Check(name, "warning", "cannot be built: no mpicc", "install this MPI's development files")]
-    cached = cached_recorder(installation.compilers[0])
+    cached = cached_recorder(Path(installation.library))
     if cached:
         installation.recorder = cached
         return [Check(name, "ok", f"built: {cached}")]
-    if os.access(cache_folder(), os.W_OK):
+    if writable(cache_folder()):
         return [Check(name, "ok", "not built yet: the first `weft run` builds it")]
-    return [Check(name, "failed", f"{cache_folder()} cannot be written", "set XDG_CACHE_HOME to a folder of yours")]
+    return [Check(name, "failed", f"{cache_folder()} cannot be written", "set WEFT_CACHE to a folder of yours")]
 
 
-def cached_recorder(mpicc: str) -> str | None:
-    """Return the path of a recorder that is built already."""
-    try:
-        from weft.mpi import shim
-    except ImportError:
-        return None
-    look: Callable[..., Any] | None = getattr(shim, "cached", None)
-    try:
-        known = look(mpicc, None) if look is not None else None
-    except (WeftError, OSError):
-        return None
-    return None if known is None else str(known.path)
+def cached_recorder(library: Path) -> str | None:
+    """Return the path of a recorder that was built for a library, None where there is none."""
+    for table in cache_folder().glob("shim/*/functions.json"):
+        try:
+            built_for = json.loads(table.read_text())["mpi"]["path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if Path(built_for).resolve() == library:
+            return str(table.parent)
+    return None
 
 
-def cache_folder() -> Path:
-    """The folder, or the first of its parents that exists, where recorders are kept."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
-    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+def writable(folder: Path) -> bool:
+    """Whether a folder can be written, or made."""
+    return os.access(next(parent for parent in (folder, *folder.parents) if parent.exists()), os.W_OK)

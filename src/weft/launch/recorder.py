@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,20 @@ def build(plan: Plan) -> Shim:
         from weft.mpi import shim
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
-    cached = getattr(shim, "cached", None)
-    if cached is not None and cached(str(plan.mpicc), None) is None:
-        print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
+    # Only the first use takes long enough for this line; nothing of ours may stand among the program's output else.
+    slow = threading.Timer(1.0, announce, [plan])
+    slow.start()
     try:
         return shim.build(str(plan.mpicc), None)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
+    finally:
+        slow.cancel()
+
+
+def announce(plan: Plan) -> None:
+    """Say what the user waits for."""
+    print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
 
 
 def variables(shim: Shim, run: RunDirectory, level: str) -> dict[str, str]:
