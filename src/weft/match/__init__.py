@@ -1,0 +1,120 @@
+"""Match: which send went to which receive, and which calls make one collective.
+
+`match(trace)` reads the operations out of the record (operations.py, native/kernel/extract.c) and pairs them
+(native/kernel/match.c). The result is arrays, with a few accessors for people; all analyses build on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.match import native
+from weft.match.functions import Op, Post, Spec, classify
+from weft.match.operations import NONE, U32, Collectives, Instances, Posts, extract
+from weft.trace import Trace
+
+__all__ = ["NONE", "Collectives", "Instances", "Match", "Op", "Post", "Posts", "Spec", "classify", "match"]
+
+EventId = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Match:
+    """Sends, receives, probes (Posts), the parts of collectives, and the collectives as wholes.
+
+    `sends.partner[i]` is the receive that took send i, `recvs.partner[j]` the send that receive j took, NONE where the
+    record has none. A probe's partner is the send whose message it saw.
+    """
+
+    trace: Trace
+    sends: Posts
+    recvs: Posts
+    probes: Posts
+    collectives: Collectives
+    instances: Instances
+
+    def unmatched_sends(self) -> U32:
+        """Rows of sends that no receive of the record took."""
+        return np.flatnonzero(self.sends.partner == NONE).astype(np.uint32)
+
+    def unmatched_receives(self) -> U32:
+        """Rows of receives that took no send of the record."""
+        return np.flatnonzero(self.recvs.partner == NONE).astype(np.uint32)
+
+    def sends_of(self, event: EventId) -> list[int]:
+        """Rows of the sends that an event posted (none, one, or as many as Startall started)."""
+        return _rows_of(self.sends, event)
+
+    def receives_of(self, event: EventId) -> list[int]:
+        """Rows of the receives that an event posted."""
+        return _rows_of(self.recvs, event)
+
+    def collective_of(self, event: EventId) -> int | None:
+        """The instance of the collective that an event takes part in, None for no collective."""
+        rows = _rows_of(self.collectives, event)
+        return int(self.collectives.instance[rows[0]]) if rows else None
+
+    def partners(self, event: EventId) -> list[EventId]:
+        """The events on the other side of the messages that an event sends or receives (posts, not completions)."""
+        found = [self.recvs.id(int(p)) for i in self.sends_of(event) if (p := self.sends.partner[i]) != NONE]
+        return found + [self.sends.id(int(p)) for i in self.receives_of(event) if (p := self.recvs.partner[i]) != NONE]
+
+
+def _rows_of(rows: Posts | Collectives, event: EventId) -> list[int]:
+    part = rows.of_rank(event[0])
+    return [part.start + int(i) for i in np.flatnonzero(rows.event[part] == event[1])]
+
+
+def match(trace: Trace) -> Match:
+    """Pair the operations of a run.
+
+    Per (communicator, source, destination, tag) the i-th send in issue order goes to the i-th receive in posting order
+    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call
+    on a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or
+    a persistent collective count on that object.
+    """
+    operations = extract(trace)
+    sends, recvs, probes = operations.sends, operations.recvs, operations.probes
+    done = native.kernel().weft_match(
+        len(trace.ranks), *(ctypes.byref(p.view()) for p in (sends, recvs, probes)),
+        native.address(sends.partner), native.address(recvs.partner), native.address(probes.partner),
+    )  # fmt: skip
+    if done != 0:
+        raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
+    instances = _instances(operations.collectives)
+    return Match(trace, sends, recvs, probes, operations.collectives, instances)
+
+
+def _numbered(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
+    """Number the pairs (key, ordinal) densely from `base` on: number of each row, key and ordinal of each number."""
+    if not len(keys):
+        empty = np.empty(0, np.uint32)
+        return empty, empty, empty
+    most = np.zeros(int(keys.max()) + 1, np.int64)
+    np.maximum.at(most, keys, ordinals.astype(np.int64) + 1)
+    starts = np.concatenate([[0], np.cumsum(most)])
+    key_of = np.repeat(np.arange(len(most)), most).astype(np.uint32)
+    ordinal_of = (np.arange(len(key_of)) - starts[key_of]).astype(np.uint32)
+    return (base + starts[keys] + ordinals).astype(np.uint32), key_of, ordinal_of
+
+
+def _instances(colls: Collectives) -> Instances:
+    """Number the instances, first those on communicators, then those on what such calls made."""
+    top = colls.parent == NONE
+    numbers, comm, ordinal = _numbered(colls.comm[top].astype(np.uint32), colls.ordinal[top], 0)
+    colls.instance[top] = numbers
+    below = ~top
+    of_parent = colls.instance[colls.parent[below]]
+    numbers, parent, ordinal_below = _numbered(of_parent, colls.ordinal[below], len(comm))
+    colls.instance[below] = numbers
+    first, rows = native.group(colls.instance, len(comm) + len(parent))
+    return Instances(
+        np.concatenate([comm, comm[parent]]).astype(np.int32),
+        np.concatenate([ordinal, ordinal_below]),
+        np.concatenate([np.full(len(comm), NONE, np.uint32), parent]),
+        first,
+        rows,
+    )

@@ -1,0 +1,240 @@
+"""Operations of a whole run: sends, receives, probes and collectives of all ranks, as columns."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import native
+from weft.match.functions import Functions, tables
+from weft.trace import Communicator, Rank, Trace
+
+NONE: Final = 0xFFFFFFFF
+"""In a column of event indices or rows: there is none."""
+
+U32 = NDArray[np.uint32]
+I32 = NDArray[np.int32]
+U16 = NDArray[np.uint16]
+U64 = NDArray[np.uint64]
+
+_LOCAL_COMM = np.dtype([("index", "<i4"), ("peer_count", "<i4"), ("first_peer", "<i8")])
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of all ranks, one rank behind the other: those of rank r are first[r] .. first[r + 1] - 1."""
+
+    first: U64
+    event: U32
+    completion: U32
+    comm: I32
+    flags: U16
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def of_rank(self, rank: int) -> slice:
+        """The rows of the rank with this index."""
+        return slice(int(self.first[rank]), int(self.first[rank + 1]))
+
+    def rank_of(self, row: int) -> int:
+        """Index of the rank that row belongs to."""
+        return int(np.searchsorted(self.first, np.uint64(row), side="right")) - 1
+
+    def ranks(self) -> I32:
+        """The rank index of every row (computed, one array)."""
+        counts = np.diff(self.first).astype(np.int64)
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+    def id(self, row: int) -> tuple[int, int]:
+        """The event that posted the row: (rank index, event index)."""
+        return self.rank_of(row), int(self.event[row])
+
+
+@dataclass(slots=True)
+class Posts(_Rows):
+    """Sends, receives or probes, each rank's in posting order; columns of equal length.
+
+    `event` posted it (index in the rank's events; Start of a persistent one; the Mprobe of a matched probe), `args` is
+    the event that holds buffer, count and type (the ..._init, the Mrecv; NONE while there is none), `completion` the
+    event whose return said that it was complete, `decided` the one whose return told a receive's message. `comm`:
+    index in trace.communicators, `peer`: index in trace.ranks of the other side (-1 unknown), `tag`: both as they came
+    out for a wildcard. `flags`: functions.Post. `partner`: row on the other side (for probes: the send seen) or NONE.
+    """
+
+    args: U32
+    decided: U32
+    peer: I32
+    tag: I32
+    partner: U32
+
+    def view(self) -> native.PostsView:
+        """The columns that C reads."""
+        columns = (self.first, self.event, self.comm, self.peer, self.tag, self.flags)
+        return native.PostsView(*(native.address(c) for c in columns))
+
+
+@dataclass(slots=True)
+class Collectives(_Rows):
+    """One row for each rank's part in a collective call, in program order.
+
+    `parent`: row of the call that made the window, file or persistent operation it is called on, NONE where it is on
+    the communicator. `ordinal` counts on that. `function`: id of the function (of a started one: of its ..._init).
+    `instance`: the collective that this is one rank's part of (index into Instances).
+    """
+
+    parent: U32
+    ordinal: U32
+    function: U16
+    instance: U32
+
+
+@dataclass(slots=True)
+class Instances:
+    """Collectives as wholes. `rows[first[k]:first[k + 1]]` are the parts in instance k, in order of rank.
+
+    `comm`: index in trace.communicators. `ordinal`: which call on the communicator, or on what `parent` (an instance,
+    NONE without) made. That members called the same function is not said: where they differ, the program is wrong.
+    """
+
+    comm: I32
+    ordinal: U32
+    parent: U32
+    first: U64
+    rows: U32
+
+    def __len__(self) -> int:
+        return len(self.comm)
+
+    def parts(self, instance: int) -> U32:
+        """The rows of Collectives in this instance."""
+        return self.rows[int(self.first[instance]) : int(self.first[instance + 1])]
+
+
+@dataclass(slots=True)
+class Operations:
+    """All that extraction gives."""
+
+    sends: Posts
+    recvs: Posts
+    probes: Posts
+    collectives: Collectives
+
+
+class _Peers:
+    """The groups that peer arguments refer to, one behind the other; equal groups are kept once."""
+
+    def __init__(self) -> None:
+        self.flat: list[NDArray[np.int32]] = []
+        self.length = 0
+        self._known: dict[int, tuple[int, int]] = {}
+        self._keep: list[tuple[int, ...]] = []
+
+    def place(self, group: tuple[int, ...]) -> tuple[int, int]:
+        """Where the group begins, and its length."""
+        known = self._known.get(id(group))
+        if known is None:
+            known = self._known[id(group)] = (self.length, len(group))
+            self._keep.append(group)
+            self.flat.append(np.array(group, np.int32))
+            self.length += len(group)
+        return known
+
+    def array(self) -> I32:
+        return np.concatenate([*self.flat, np.empty(0, np.int32)]).astype(np.int32)
+
+
+def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
+    ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
+    known: dict[int, Communicator] = {i: c for i in ids if i < 1 << 24 and (c := rank.comm(i)) is not None}
+    table = np.zeros(max(known, default=0) + 1, _LOCAL_COMM)
+    table["index"] = -1
+    for i, comm in known.items():
+        first, count = peers.place(comm.peers(rank.index))
+        table[i] = (comm.index, count, first)
+    return table
+
+
+class _Extraction:
+    """One rank's operations while they are in C's hands."""
+
+    def __init__(self, rank: Rank, functions: Functions, comms: NDArray[np.void], peers: I32) -> None:
+        threads = rank.threads
+        events = np.ascontiguousarray(rank.events)
+        several = len(threads) > 1
+        thread_of = np.ascontiguousarray(rank.event_threads, np.int32) if several else None
+        tails = [np.ascontiguousarray(t.tails) for t in threads]
+        tail_addresses = native.addresses(tails)
+        tail_bytes = np.array([len(t) for t in tails], np.uint64)
+        world = int(comms[2]["index"]) if len(comms) > 2 else -1
+        at = native.address
+        given = native.ExtractInput(
+            at(events), len(events), at(thread_of), at(tail_addresses), at(tail_bytes), at(functions.specs),
+            len(functions.specs), at(functions.programs), at(comms), len(comms), at(peers), world,
+        )  # fmt: skip
+        counts = (ctypes.c_uint64 * 4)()
+        self.handle = native.kernel().weft_extract(ctypes.byref(given), ctypes.byref(counts))
+        if not self.handle:
+            raise MemoryError(f"no memory for the operations of rank {rank.index}")
+        self.counts = [int(n) for n in counts]
+
+    def copy(self, posts: Sequence[Posts], colls: Collectives, rank: int) -> None:
+        """Write the rows of this rank into the columns of the run, and give C's memory back."""
+        lib = native.kernel()
+        for which, to in enumerate(posts):
+            columns = (to.event, to.args, to.completion, to.decided, to.comm, to.peer, to.tag, to.flags)
+            lib.weft_ops_posts(
+                self.handle, which, native.PostColumns(*map(native.address, columns)), int(to.first[rank])
+            )
+        of_colls = (
+            colls.event, colls.completion, colls.comm, colls.parent, colls.ordinal, colls.function, colls.flags,
+        )  # fmt: skip
+        lib.weft_ops_colls(self.handle, native.CollColumns(*map(native.address, of_colls)), int(colls.first[rank]))
+        lib.weft_ops_free(self.handle)
+        self.handle = None
+        own = colls.parent[colls.of_rank(rank)]
+        own[own != NONE] += np.uint32(colls.first[rank])
+
+
+def _firsts(counts: Sequence[int]) -> U64:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
+
+
+def _empty(n: int, *types: Any) -> list[Any]:
+    return [np.empty(n, t) for t in types]
+
+
+def _posts(counts: Sequence[int]) -> Posts:
+    first = _firsts(counts)
+    u, i, f = np.uint32, np.int32, np.uint16
+    return Posts(first, *_empty(int(first[-1]), u, u, i, f, u, u, i, i, u))
+
+
+def _collectives(counts: Sequence[int]) -> Collectives:
+    first = _firsts(counts)
+    u, i, f = np.uint32, np.int32, np.uint16
+    return Collectives(first, *_empty(int(first[-1]), u, u, i, f, u, u, f, u))
+
+
+def extract(trace: Trace) -> Operations:
+    """Read the operations out of every rank's events, ranks side by side on the machine's cores."""
+    functions = tables(trace.functions)
+    peers = _Peers()
+    comms = [_local_comms(rank, peers) for rank in trace.ranks]
+    flat = peers.array()
+    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 16))) as pool:
+        parts = list(pool.map(lambda r: _Extraction(r, functions, comms[r.index], flat), trace.ranks))
+        posts = [_posts([p.counts[which] for p in parts]) for which in range(3)]
+        colls = _collectives([p.counts[3] for p in parts])
+        if max(map(len, [*posts, colls]), default=0) >= NONE:
+            raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
+        list(pool.map(lambda rank: parts[rank].copy(posts, colls, rank), range(len(parts))))
+    return Operations(*posts, colls)
+
