@@ -63,14 +63,23 @@ VALUES: Mapping[Family, Mapping[str, int]] = {
             0,
         ),
     },
-    Family.SRUN: dict.fromkeys(
-        "n ntasks N nodes c cpus-per-task p partition A account t time J job-name w nodelist x exclude C constraint "
-        "m distribution o output e error i input D chdir M clusters d dependency G gpus q qos r relative S core-spec "
-        "T threads U W wait B extra-node-info L licenses mem mem-per-cpu mem-per-gpu gres gres-flags mpi cpu-bind "
-        "mem-bind jobid ntasks-per-node ntasks-per-core ntasks-per-socket ntasks-per-gpu gpus-per-task gpus-per-node "
-        "gpu-bind hint export export-file kill-on-bad-exit reservation signal switches tmp wckey multi-prog-file "
-        "task-prolog task-epilog prolog epilog profile network open-mode het-group comment begin".split(),
-        1,
-    ),
+    Family.SRUN: {
+        **dict.fromkeys(
+            "n ntasks N nodes c cpus-per-task p partition A account t time J job-name w nodelist x exclude C "
+            "constraint m distribution o output e error i input D chdir M clusters d dependency G gpus q qos r "
+            "relative S core-spec T threads U W wait B extra-node-info L licenses mem mem-per-cpu mem-per-gpu "
+            "gres gres-flags mpi cpu-bind mem-bind jobid ntasks-per-node ntasks-per-core ntasks-per-socket "
+            "ntasks-per-gpu gpus-per-task gpus-per-node gpu-bind hint export export-file kill-on-bad-exit "
+            "reservation signal switches tmp wckey multi-prog-file task-prolog task-epilog prolog epilog "
+            "profile network open-mode het-group comment begin".split(),
+            1,
+        ),
+        **dict.fromkeys(
+            "l label u unbuffered O overcommit s oversubscribe K k no-kill Q quiet v verbose X disable-status E "
+            "preserve-env H hold Z no-allocate b batch exclusive contiguous exact overlap pty test-only "
+            "use-min-nodes".split(),
+            0,
+        ),
+    },
     Family.OTHER: {},
 }
