@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.trace.clock import Axis
-from weft.trace.communicators import Communicator, World
+from weft.trace.communicators import Communicator
 from weft.trace.datatypes import Datatype, Signature
 from weft.trace.definitions import Definitions
 from weft.trace.errors import RunError
@@ -14,6 +14,7 @@ from weft.trace.rankfile import Header
 from weft.trace.run import Rank, Thread, Trace
 from weft.trace.sites import Site
 from weft.trace.tails import Status
+from weft.trace.worlds import World
 
 __all__ = [
     "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Event", "Flag", "Function", "FunctionTable", "Header",

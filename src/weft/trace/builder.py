@@ -364,6 +364,8 @@ class RankBuilder:
         if status is not None and "status" in function.slot and flags & Flag.CLOSED:
             slot["peer"], slot["tag"], slot["result"] = status.source, status.tag, min(status.count, 2**32 - 1)
             flags |= Flag.CANCELLED if status.cancelled else 0
+        elif status is None and "status" in function.slot and peer is None:
+            slot["peer"] = slot["tag"] = -1  # the completion of a send, or of nothing
         if polls:
             slot["count"] = polls
         slot["flags"] = flags
@@ -381,7 +383,8 @@ class RankBuilder:
             return
         slot["flags"] |= Flag.HAS_TAIL | (Flag.TICKET if ticket is not None else 0)
         tail = encode_tail(
-            function, slot["flags"], values, buffer=slot["buffer"], count=count, ticket=ticket or 0, received=received
+            function, slot["flags"], values, buffer=slot["buffer"], count=count, slot_count=slot["count"],
+            ticket=ticket or 0, received=received,
         )  # fmt: skip
         slot["result"] = self.append_tails(tail, thread)
 

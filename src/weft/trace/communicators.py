@@ -10,26 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from weft.trace.definitions import CommDefinition, Members
 from weft.trace.functions import FunctionTable
-from weft.trace.layout import ID_SELF, ID_WORLD, WORLD_UNKNOWN
+from weft.trace.layout import ID_SELF, ID_WORLD
+from weft.trace.worlds import World
 
 MAX_MEMBERS: Final = 2**20
 MEMBERS_BUDGET: Final = 2**24
 """Member lists of a run are held up to this many entries together; hostile definitions could ask for any number."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """One MPI_COMM_WORLD: `ranks` holds the index in trace.ranks of each of its ranks, -1 for one without a place."""
-
-    index: int
-    job: str
-    started_ns: int
-    ranks: tuple[int, ...]
 
 
 class Communicator:
@@ -102,8 +92,8 @@ class Process(Protocol):
     def communicator_definitions(self) -> Sequence[CommDefinition]:
         """The communicators it made, in order."""
 
-    def other_worlds(self) -> dict[int, int]:
-        """Index of trace worlds by this process's own numbers for them."""
+    def other_worlds(self) -> dict[int, tuple[int, ...]]:
+        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
 
     def given_name(self, cls: int, id: int) -> str | None:
         """What MPI_Comm_set_name said."""
@@ -180,6 +170,8 @@ class Communicators:
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         own = self._by_rank[rank.index]
         for definition in rank.communicator_definitions():
+            if definition.id in (ID_WORLD, ID_SELF):
+                continue
             local = self._expand(rank, definition.local)
             remote = self._expand(rank, definition.remote) if definition.inter else ()
             if local is None or remote is None:
@@ -187,9 +179,11 @@ class Communicators:
             parent = own.get(definition.parent)
             function = self._functions[definition.function].base
             if definition.inter:
-                word = "spawn" if "spawn" in function.lower() or "parent" in function.lower() else function
                 groups = tuple(sorted((local, remote)))
-                key: tuple[object, ...] = (word if word != "MPI_Init" else "spawn", *groups, definition.key)
+                # The children have it from MPI_Comm_get_parent, not from the call that made it.
+                spawned = definition.key == "parent" or "spawn" in function
+                function = "MPI_Comm_spawn" if spawned else function
+                key: tuple[object, ...] = (function, *groups, "" if spawned else definition.key)
             else:
                 key = (function, parent.index if parent else -1, local, definition.key)
             seen[key] += 1
@@ -219,15 +213,17 @@ class Communicators:
     def _expand(self, rank: Process, members: Members) -> tuple[int, ...] | None:
         """Members as indices in trace.ranks; None (and a problem) for a list that cannot be."""
         key = (rank.world, *members)
-        others: dict[int, int] = {}
+        others: dict[int, tuple[int, ...]] = {}
         if any(run.world for run in members):
             others = rank.other_worlds()
-            key = (rank.world, tuple(sorted(others.items())), *members)
+            key = (rank.index, *members)
         if key not in self._runs:
             self._runs[key] = self._expand_runs(rank, members, others)
         return self._runs[key]
 
-    def _expand_runs(self, rank: Process, members: Members, others: dict[int, int]) -> tuple[int, ...] | None:
+    def _expand_runs(
+        self, rank: Process, members: Members, others: dict[int, tuple[int, ...]]
+    ) -> tuple[int, ...] | None:
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
             self._say(f"rank {rank.index} defines a communicator of {total} members: left out")
@@ -235,8 +231,7 @@ class Communicators:
         self._budget -= total
         found: list[int] = []
         for run in members:
-            place = rank.world if run.world == 0 else others.get(run.world, -1)
-            known = self._worlds[place].ranks if run.world != WORLD_UNKNOWN and place >= 0 else ()
+            known = others.get(run.world, ()) if run.world else self._worlds[rank.world].ranks
             last = run.first + run.stride * (run.count - 1)
             if run.count and known and not (0 <= run.first < len(known) and 0 <= last < len(known)):
                 self._say(

@@ -171,11 +171,11 @@ class Event:
 
     @property
     def status(self) -> Status | None:
-        """The status in the slot, None where the call has none there or is open."""
+        """The status in the slot; None where the call has none there, is open, or received nothing."""
         if "status" not in self.function.slot or self.open:
             return None
-        if "flag" in self.function.slot and not self.flag:
-            return None
+        if ("flag" in self.function.slot and not self.flag) or self.peer == layout.ANY_SOURCE:
+            return None  # nothing was received: a poll failed, a send was completed, or the call went wrong
         return Status(self.peer, self.tag, self.received or 0, bool(self.flags & Flag.CANCELLED), 0)
 
     @cached_property

@@ -3,6 +3,7 @@
 # ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,11 +17,15 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
+_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `type` is how a value is encoded, `place` a slot's field, "tail" or "none"."""
+    """One parameter: `type` is how a value is encoded, `place` a slot's field, "tail" or "none".
+
+    `part` says when a tail gets the value: entry, exit, both, or None where the place is not the tail.
+    """
 
     name: str
     kind: str
@@ -28,6 +33,7 @@ class Parameter:
     array: bool
     type: str
     place: str
+    part: str | None = None
 
     @property
     def handle(self) -> str | None:
@@ -57,22 +63,17 @@ class Function:
     @cached_property
     def tail_in(self) -> tuple[Parameter, ...]:
         """Parameters that the tail holds from the call's entry on."""
-        return tuple(p for p in self.parameters if p.place == "tail" and p.direction in ("in", "inout"))
+        return tuple(p for p in self.parameters if p.part in ("entry", "both"))
 
     @cached_property
     def tail_out(self) -> tuple[Parameter, ...]:
         """Parameters that the tail holds from the call's exit on."""
-        return tuple(
-            p
-            for p in self.parameters
-            if p.place == "tail" and (p.direction == "out" or (p.direction == "inout" and not p.handle))
-        )
+        return tuple(p for p in self.parameters if p.part in ("exit", "both"))
 
     @cached_property
     def is_poll(self) -> bool:
         """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
-        polls = ("MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status")
-        return self.base.startswith(polls) and self.base != "MPI_Test_cancelled" and "count" not in self.slot
+        return bool(_POLLS.fullmatch(self.name))
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
@@ -174,9 +175,12 @@ def _parameter(entry: Any) -> Parameter:
         bool(entry.get("array")),
         str(entry["type"]),
         str(entry["place"]),
+        entry.get("part"),
     )
     if parameter.place not in PLACES:
         raise ValueError(f"unknown place {parameter.place!r}")
     if parameter.type not in CODES and not parameter.type.startswith("handle:"):
         raise ValueError(f"unknown type {parameter.type!r}")
+    if (parameter.part not in ("entry", "exit", "both")) == (parameter.place == "tail"):
+        raise ValueError(f"part {parameter.part!r} with place {parameter.place!r}")
     return parameter

@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.trace import clock, layout
-from weft.trace.communicators import Communicator, Communicators, World
+from weft.trace.communicators import Communicator, Communicators
 from weft.trace.datatypes import Datatype, Datatypes
-from weft.trace.definitions import CommDefinition, Definitions, WorldDefinition
+from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, StreamKind
 from weft.trace.rankfile import Header, RankFile, open_inside
 from weft.trace.sites import Site, Sites
+from weft.trace.worlds import World, kin
 
 MAX_JSON: Final = 64 << 20
 MAX_PROBLEMS: Final = 200
@@ -219,8 +220,8 @@ class Rank:
         """The communicators that this process made, in order."""
         return list(self.definitions.all(Def.COMM))
 
-    def other_worlds(self) -> dict[int, int]:
-        """Indices in trace.worlds by this process's own numbers for other worlds."""
+    def other_worlds(self) -> dict[int, tuple[int, ...]]:
+        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
         return self.trace._kin.get(self.index, {})
 
     def given_name(self, cls: int, id: int) -> str | None:
@@ -344,48 +345,8 @@ class Trace:
         return max(size, least)
 
     @cached_property
-    def _kin(self) -> dict[int, dict[int, int]]:
-        """For each rank index: indices of worlds by the rank's own numbers for other worlds.
-
-        A spawned world knows its parent only by its size, and the other way round: they are paired in the order of
-        time, sizes equal, as MPI_Comm_spawn returns only when the children have started.
-        """
-        seen: dict[int, list[WorldDefinition]] = {}
-        for rank in self.ranks:
-            found = list(rank.definitions.all(Def.WORLD)) if len(self.worlds) > 1 else []
-            if found:
-                seen[rank.index] = found
-        parents: dict[int, int] = {}
-        spawned: dict[tuple[int, str], int] = {}
-        taken: set[int] = set()
-        for index, found in seen.items():
-            for definition in found:
-                if definition.origin != "parent":
-                    key = (self.ranks[index].world, definition.origin)
-                    if key not in spawned:
-                        child = self._child(key[0], definition.size, taken)
-                        if child is not None:
-                            spawned[key] = child
-                            taken.add(child)
-                            parents[child] = key[0]
-        kin: dict[int, dict[int, int]] = {}
-        for index, found in seen.items():
-            world = self.ranks[index].world
-            kin[index] = {}
-            for definition in found:
-                if definition.origin == "parent":
-                    place = parents.get(world, 0 if world else -1)
-                else:
-                    place = spawned.get((world, definition.origin), -1)
-                if place >= 0:
-                    kin[index][definition.index] = place
-        return kin
-
-    def _child(self, parent: int, size: int, taken: set[int]) -> int | None:
-        for world in self.worlds[parent + 1 :]:
-            if world.index not in taken and len(world.ranks) == size:
-                return world.index
-        return None
+    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
+        return kin(self) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
 

@@ -77,6 +77,12 @@ def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> Any:
     return (_array if parameter.array else _scalar)(cursor, parameter.type, buffer)
 
 
+def exited(function: Function, flags: int, count: int) -> bool:
+    """Whether the tail has its exit part: not while the call is open, nor for polls that failed (`count` of them)."""
+    failed_polls = function.is_poll and not flags & Flag.TRUE and count > 0
+    return bool(flags & Flag.CLOSED) and not failed_polls
+
+
 def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor: Cursor) -> Tail:
     """Decode the tail that begins at `cursor`, of an event with these fields of its slot.
 
@@ -90,7 +96,7 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
             tail.count = cursor.z()
         for parameter in function.tail_in:
             tail.values[parameter.name] = _value(cursor, parameter, buffer)
-        if flags & Flag.CLOSED:
+        if exited(function, flags, count):
             for parameter in function.tail_out:
                 tail.out[parameter.name] = _value(cursor, parameter, buffer)
             if "status" in function.slot:
@@ -147,7 +153,7 @@ def _default(type: str) -> Any:
 
 def encode_tail(
     function: Function, flags: int, values: Mapping[str, Any], *, buffer: int = 0, count: int | None = None,
-    ticket: int = 0, received: int = 0, outs: Mapping[str, Any] | None = None,
+    slot_count: int = 0, ticket: int = 0, received: int = 0, outs: Mapping[str, Any] | None = None,
 ) -> bytes:  # fmt: skip
     """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
     parts = []
@@ -156,7 +162,7 @@ def encode_tail(
     if count is not None:
         parts.append(put_z(count))
     parts += [_encode(values.get(p.name), p, buffer) for p in function.tail_in]
-    if flags & Flag.CLOSED:
+    if exited(function, flags, slot_count):
         outs = {**values, **(outs or {})}
         parts += [_encode(outs.get(p.name), p, buffer) for p in function.tail_out]
         if "status" in function.slot:

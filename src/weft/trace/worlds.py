@@ -1,0 +1,98 @@
+"""Worlds: the MPI_COMM_WORLDs of a run, and which of them spawned which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from weft.trace.definitions import CommDefinition, Members
+from weft.trace.layout import Def
+
+if TYPE_CHECKING:
+    from weft.trace.run import Rank, Trace
+
+MAX_GROUP: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One MPI_COMM_WORLD: `ranks` holds the index in trace.ranks of each of its ranks, -1 for one without a place."""
+
+    index: int
+    job: str
+    started_ns: int
+    ranks: tuple[int, ...]
+
+
+def kin(trace: Trace) -> dict[int, dict[int, tuple[int, ...]]]:
+    """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
+
+    A process knows the other side of a spawn only by its size. The two are paired by both sizes, and among equals in
+    the order of time: MPI_Comm_spawn returns when the children have started.
+    """
+    known: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    made: dict[tuple[object, ...], tuple[int, ...] | None] = {}
+    parents: dict[int, tuple[int, ...]] = {}
+    for rank in trace.ranks:
+        seen: dict[tuple[int, ...], int] = defaultdict(int)
+        for number, size, group in _spawns(trace, rank):
+            seen[group] += 1
+            key = (group, seen[group])
+            if key not in made:
+                child = _child(trace, rank.world, size, len(group), parents)
+                made[key] = child.ranks if child else None
+                if child:
+                    parents[child.index] = group
+            ranks = made[key]
+            if ranks is not None:
+                known[rank.index][number] = ranks
+    for rank in trace.ranks:
+        for definition in rank.definitions.all(Def.WORLD):
+            if definition.origin == "parent" and rank.world in parents:
+                known[rank.index][definition.index] = parents[rank.world]
+    return dict(known)
+
+
+def _spawns(trace: Trace, rank: Rank) -> list[tuple[int, int, tuple[int, ...]]]:
+    """(own number of the new world, its size, rank indices of the spawning group) of each spawn of a rank."""
+    found = []
+    for definition in rank.definitions.all(Def.WORLD):
+        if definition.origin.startswith("spawn"):
+            comm = _over(rank, definition.index)
+            group = _expand(trace.worlds[rank.world].ranks, comm.local) if comm else ()
+            found.append((definition.index, definition.size, group))
+    return found
+
+
+def _over(rank: Rank, number: int) -> CommDefinition | None:
+    """The intercommunicator whose remote group is the world that the process calls `number`."""
+    for comm in rank.definitions.all(Def.COMM):
+        if comm.inter and comm.remote and all(run.world == number for run in comm.remote):
+            found: CommDefinition = comm
+            return found
+    return None
+
+
+def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
+    if sum(run.count for run in members) > min(len(world), MAX_GROUP):
+        return ()
+    ranks = [run.first + i * run.stride for run in members for i in range(run.count)]
+    return tuple(world[r] if 0 <= r < len(world) else -1 for r in ranks)
+
+
+def _child(trace: Trace, parent: int, size: int, group: int, taken: dict[int, tuple[int, ...]]) -> World | None:
+    """The first world that is still without a parent and fits."""
+    for world in trace.worlds[parent + 1 :]:
+        if world.index not in taken and len(world.ranks) == size and _parent_size(trace, world) in (None, group):
+            return world
+    return None
+
+
+def _parent_size(trace: Trace, world: World) -> int | None:
+    """What the first readable rank of a spawned world says of its parents' number."""
+    for index in world.ranks:
+        for definition in trace.ranks[index].definitions.all(Def.WORLD) if index >= 0 else ():
+            if definition.origin == "parent":
+                return int(definition.size)
+    return None
