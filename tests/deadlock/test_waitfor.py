@@ -33,7 +33,7 @@ def test_who_waits_for_a_rank_that_is_gone_is_stuck_and_who_waits_for_nothing_is
 
 def test_a_thousand_members_of_one_barrier_share_one_need() -> None:
     absent = Need(frozenset({1000}))
-    needs = {index: absent for index in range(1000)} | {1000: rank(0)}
+    needs = dict.fromkeys(range(1000), absent) | {1000: rank(0)}
     assert stuck(needs) == set(range(1001))
     assert core(stuck(needs), needs) == [frozenset({0, 1000})]
     assert components(stuck(needs), needs) == [frozenset(range(1001))]
@@ -54,7 +54,11 @@ def _trees(ranks: int) -> st.SearchStrategy[Need]:
         st.just(NOW), st.just(NEVER), st.integers(0, ranks - 1).map(rank),
         st.builds(Need, st.frozensets(st.integers(0, ranks - 1), max_size=3), every=st.booleans()),
     )  # fmt: skip
-    return st.recursive(leaf, lambda t: st.one_of(st.lists(t, max_size=3).map(every), st.lists(t, min_size=1, max_size=3).map(any_of)), max_leaves=6)
+    return st.recursive(
+        leaf,
+        lambda t: st.one_of(st.lists(t, max_size=3).map(every), st.lists(t, min_size=1, max_size=3).map(any_of)),
+        max_leaves=6,
+    )
 
 
 def _met(need: Need, able: set[int]) -> bool:

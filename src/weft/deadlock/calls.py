@@ -39,9 +39,7 @@ PARTITIONED: Final = words("Psend_init Precv_init")
 
 WAITS: Final = words("Wait Waitall Waitany Waitsome")
 TESTS: Final = words("Test Testall Testany Testsome")
-STATUS_CHECKS: Final = words(
-    "Request_get_status Request_get_status_all Request_get_status_any Request_get_status_some"
-)
+STATUS_CHECKS: Final = words("Request_get_status Request_get_status_all Request_get_status_any Request_get_status_some")
 STARTS: Final = words("Start Startall")
 
 ALL_TO_ALL: Final = words(
@@ -61,9 +59,7 @@ COMM_MAKERS: Final = words(
     " Dist_graph_create Dist_graph_create_adjacent Intercomm_merge Intercomm_create"
 )
 WINDOW_MAKERS: Final = words("Win_create Win_allocate Win_allocate_shared Win_create_dynamic")
-COMM_COLLECTIVES: Final = (
-    DATA_COLLECTIVES | COMM_MAKERS | WINDOW_MAKERS | words("File_open Comm_free Comm_disconnect")
-)
+COMM_COLLECTIVES: Final = DATA_COLLECTIVES | COMM_MAKERS | WINDOW_MAKERS | words("File_open Comm_free Comm_disconnect")
 """Blocking calls that every member of their communicator makes in the same order."""
 ICOLLECTIVES: Final = frozenset("I" + name.lower() for name in DATA_COLLECTIVES) | words(
     "Comm_idup Comm_idup_with_info"

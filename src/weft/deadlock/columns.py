@@ -113,7 +113,9 @@ def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[In
         yield which[rows], part
 
 
-def _decode(function: Function, events: NDArray[Any], tails: NDArray[np.uint8], names: frozenset[str]) -> dict[str, Column]:
+def _decode(
+    function: Function, events: NDArray[Any], tails: NDArray[np.uint8], names: frozenset[str]
+) -> dict[str, Column]:
     everyone = np.arange(len(events))
     flags = events["flags"]
     tailed = (flags & Flag.HAS_TAIL) != 0
@@ -148,16 +150,18 @@ def _column(cursors: _Bytes, parameter: Parameter, rows: Ints, buffers: NDArray[
     return _scalars(cursors, parameter.type, rows, buffers)
 
 
-def _scalars(cursors: _Bytes, type: str, rows: Ints, buffers: NDArray[np.uint64]) -> Ints:
-    if type == "double":
+def _scalars(cursors: _Bytes, code: str, rows: Ints, buffers: NDArray[np.uint64]) -> Ints:
+    if code == "double":
         cursors.at[rows] += 8
         return np.zeros(len(rows), np.int64)
-    if type == "address":
+    if code == "address":
         return cursors.signed(rows) + buffers[rows].astype(np.int64)
-    return cursors.signed(rows) if type == "int" else cursors.unsigned(rows).astype(np.int64)
+    return cursors.signed(rows) if code == "int" else cursors.unsigned(rows).astype(np.int64)
 
 
-def _arrays(cursors: _Bytes, parameter: Parameter, rows: Ints, buffers: NDArray[np.uint64]) -> Ragged | RaggedStatuses | None:
+def _arrays(
+    cursors: _Bytes, parameter: Parameter, rows: Ints, buffers: NDArray[np.uint64]
+) -> Ragged | RaggedStatuses | None:
     lengths = cursors.unsigned(rows).astype(np.int64)
     lengths = np.where(lengths > len(cursors.data), 0, lengths)  # more than bytes are there: damaged
     starts = np.concatenate([[0], np.cumsum(lengths)])

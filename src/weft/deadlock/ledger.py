@@ -53,7 +53,9 @@ class Ledger:
     record does not tell what some receive took: nothing is claimed there.
     """
 
-    def __init__(self, balance: dict[Channel, int], posts: Ends, pending: Sequence[Pending], uncertain: set[int]) -> None:
+    def __init__(
+        self, balance: dict[Channel, int], posts: Ends, pending: Sequence[Pending], uncertain: set[int]
+    ) -> None:
         self._posts = posts
         self._owed = {channel: -n for channel, n in balance.items() if n < 0}
         self.left = {channel: n for channel, n in balance.items() if n > 0}

@@ -103,7 +103,9 @@ class Traffic:
             found[named] = np.where(member < 0, UNKNOWN, member)
         return comms, found
 
-    def _ends(self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None) -> Ends:
+    def _ends(
+        self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None
+    ) -> Ends:
         """Ends of the events `which`; the communicator is that of the event `source` where given (a start's init)."""
         at = which if source is None else source
         comm, found = self._group(self.events["comm"][at], peer)
@@ -173,9 +175,7 @@ class Traffic:
         if not parts:
             return _no_completions()
         request, event = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
-        fields = [
-            np.concatenate([getattr(p[2], name) for p in parts]) for name in Statuses.__dataclass_fields__
-        ]
+        fields = [np.concatenate([getattr(p[2], name) for p in parts]) for name in Statuses.__dataclass_fields__]
         live = request > 1
         order = np.flatnonzero(live)[np.argsort(event[live], kind="stable")]
         return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
@@ -185,7 +185,8 @@ class Traffic:
         which = self._where(names)
         which = which[closed[which]]
         tests = self.masks.table(calls.TESTS - {"Testsome"})[self.events["function"][which]]
-        return which[~tests | ((self.events["flags"][which] & Flag.TRUE) != 0)]
+        done: Ints = which[~tests | ((self.events["flags"][which] & Flag.TRUE) != 0)]
+        return done
 
     def _slot_status(self, which: Ints) -> Statuses:
         zero = np.zeros(len(which), np.int64)
@@ -253,7 +254,9 @@ class Traffic:
         A matched probe counts as the post of its message's receive; a cancelled receive is left out.
         """
         which = self._where(_RECEIVING)
-        request = np.where(self.masks.table(calls.IRECVS)[self.events["function"][which]], self._slot("object", which), 0)
+        request = np.where(
+            self.masks.table(calls.IRECVS)[self.events["function"][which]], self._slot("object", which), 0
+        )
         parts = [self._ends(which, self._slot("peer", which), self._slot("tag", which), request)]
         probes = self._where(_PROBE_TAKES)
         took = (self.events["flags"][probes] & Flag.CLOSED) != 0
@@ -322,7 +325,7 @@ class Traffic:
         source, tag = ends.peer.copy(), ends.tag.copy()
         told = status.known[row] & (status.source[row] >= 0)
         at = np.flatnonzero(has)
-        wild_source = (source[at] == ANY_SOURCE)
+        wild_source = source[at] == ANY_SOURCE
         wild_tag = tag[at] == ANY_TAG
         peers = np.where(told, status.source[row], UNKNOWN)
         for comm in np.unique(ends.comm[at]):

@@ -113,27 +113,33 @@ def _distinct(needs: Iterable[Need]) -> Iterator[Need]:
 
 
 def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """The parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank."""
-    leader = {index: index for index in ranks}
+    """The parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank.
+
+    Who waits for the same rank that is gone belongs together.
+    """
+    leader: dict[int, int] = {}
 
     def find(index: int) -> int:
+        leader.setdefault(index, index)
         while leader[index] != index:
             leader[index] = leader[leader[index]]
             index = leader[index]
         return index
 
-    seen: set[int] = set()
+    others: dict[int, frozenset[int]] = {}
     for index in sorted(ranks):
         need = needs[index]
-        others = need.all_ranks() & ranks if id(need) not in seen else frozenset(list(need.all_ranks() & ranks)[:1])
-        seen.add(id(need))
-        for other in others:
+        if id(need) in others:
+            named: Iterable[int] = list(others[id(need)])[:1]
+        else:
+            named = others[id(need)] = frozenset(i for i in need.all_ranks() if i in needs)
+        for other in named:
             a, b = find(index), find(other)
             leader[max(a, b)] = min(a, b)
     parts: dict[int, set[int]] = defaultdict(set)
     for index in ranks:
         parts[find(index)].add(index)
-    return [frozenset(parts[key]) for key in sorted(parts)]
+    return [frozenset(part) for part in sorted(parts.values(), key=min)]
 
 
 def core(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:

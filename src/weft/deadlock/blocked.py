@@ -1,0 +1,425 @@
+"""What each rank of a run that stands still waits for, call by call, and hence who can never go on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from weft.deadlock import calls
+from weft.deadlock.gatherings import Absence, Gatherings
+from weft.deadlock.ledger import Channel, Ledger, ledgers
+from weft.deadlock.traffic import Traffic
+from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.trace import Communicator, Event, Flag, Rank, Trace
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
+
+_BY_VALUE = frozenset(("Alltoallv", "Alltoallw", "Allgatherv", "Reduce_scatter"))
+"""Collectives in which a member may owe nothing to another (a count of 0)."""
+
+_ANY_OF_REQUESTS = frozenset(("Waitany", "Waitsome"))
+_LOCKED = calls.LOCKS | calls.UNLOCKS | calls.FLUSHES
+_SYNCHRONISED = frozenset(("Win_start", "Win_complete", "Win_wait"))
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that a blocked call waits for.
+
+    `what`: "message" (a receive or probe waits for one), "receive" (a send waits for one), "members" (a collective),
+    "lock", "post" or "complete" (one-sided). `event` is the call that asked for it (of the same rank). `peer` and
+    `tag` are what it asked for, in trace indices, or the wildcards.
+    """
+
+    what: Literal["message", "receive", "members", "lock", "post", "complete"]
+    event: Event
+    need: Need
+    comm: Communicator | None = None
+    peer: int = ANY_SOURCE
+    tag: int = ANY_TAG
+    absence: Absence | None = None
+    sure: bool = True
+    """False for a standard nonblocking send, which may have been buffered."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """One call that has not returned: what it needs, and the parts of that which are not there."""
+
+    event: Event
+    need: Need
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """A part of a blocked call, before the ledgers are known."""
+
+    what: Literal["message", "receive", "probe"]
+    event: Event
+    request: int
+    comm: Communicator
+    peer: int
+    tag: int
+    sure: bool = True
+
+
+class Standstill:
+    """A run as it stands: who is blocked in what, and who can never go on.
+
+    `gone` names ranks (by index) whose process is known to have ended, though their record does not say so.
+    """
+
+    def __init__(self, trace: Trace, gone: Collection[int] = ()) -> None:
+        self.trace = trace
+        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _ended(r)}
+        self.gatherings = Gatherings(trace)
+        self.traffic = [Traffic(r) for r in trace.ranks]
+        self._shared: dict[tuple[frozenset[int], bool], Need] = {}
+        self._proven = trace.run.get("ended") == "deadlock"
+
+    # Ranks
+
+    @cached_property
+    def open_calls(self) -> dict[int, list[Event]]:
+        """The open calls of every rank that may be blocked: in each of its threads the last call is open."""
+        found = {}
+        for r in self.trace.ranks:
+            if (
+                r.index in self.gone
+                or r.missing
+                or self.trace.level == Level.ORDER
+                or r.state in ("stopped", "aborted")
+            ):
+                continue
+            calls_ = _last_calls(r)
+            open_ = [event for event in calls_ if event.open]
+            # A thread whose last call returned may compute on. Where the run was already proven to be deadlocked,
+            # it has ended.
+            if open_ and (len(open_) == len(calls_) or self._proven):
+                found[r.index] = open_
+        return found
+
+    @cached_property
+    def blocked(self) -> dict[int, list[Blocked]]:
+        """What the open calls of each rank need."""
+        asks = {event: list(self._asks(event)) for events in self.open_calls.values() for event in events}
+        books = self._books([ask for found in asks.values() for ask in found])
+        return {
+            index: [self._blocked(event, asks[event], books) for event in events]
+            for index, events in self.open_calls.items()
+        }
+
+    @cached_property
+    def needs(self) -> dict[int, Need]:
+        """What each rank that cannot simply go on needs; one that is gone never helps."""
+        found = {index: any_of(b.need for b in blocked) for index, blocked in self.blocked.items()}
+        return {**found, **dict.fromkeys(self.gone, NEVER)}
+
+    @cached_property
+    def stuck(self) -> frozenset[int]:
+        """The ranks that are blocked for ever."""
+        return stuck(self.needs) - self.gone
+
+    def _ranks(self, ranks: frozenset[int], each: bool) -> Need:
+        if not ranks:
+            return NOW
+        return self._shared.setdefault((ranks, each), Need(ranks, every=each))
+
+    # What a call asks for
+
+    def _asks(self, event: Event) -> Iterator[_Ask]:
+        name = calls.base(event.function.name)
+        if name in calls.RECVS or name in calls.PROBES:
+            yield from self._ask("probe" if name in calls.PROBES else "message", event)
+        elif name in calls.SENDS:
+            if name not in calls.BUFFERED:
+                yield from self._ask("receive", event)
+        elif name in calls.SENDRECVS:
+            yield from self._ask_both(event, 0)
+        elif name in calls.WAITS:
+            for request in self._requests(event):
+                yield from self._ask_request(event, request)
+
+    def _ask(
+        self, what: Literal["message", "receive", "probe"], event: Event, request: int = 0, *, sure: bool = True,
+        posted: Event | None = None, peer: int | None = None, tag: int | None = None,
+    ) -> Iterator[_Ask]:  # fmt: skip
+        """An ask of `event`'s arguments; `posted` is the start of a persistent request that `event` made."""
+        comm = event.comm
+        peer = _argument(event, "peer") if peer is None else peer
+        tag = _argument(event, "tag") if tag is None else tag
+        if comm is None or peer == PROC_NULL:
+            return
+        place = comm.peer(event.rank.index, peer) if peer >= 0 else peer
+        yield _Ask(what, posted or event, request, comm, place, tag, sure)
+
+    def _ask_both(self, event: Event, request: int) -> Iterator[_Ask]:
+        args = event.args
+        yield from self._ask("receive", event, request, sure=False)
+        if "source" in args:
+            yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
+
+    def _requests(self, event: Event) -> list[int]:
+        if calls.base(event.function.name) == "Wait":
+            return [event.object] if event.object > 1 else []
+        return [id for id in event.args.get("array_of_requests", []) if id > 1]
+
+    def maker(self, event: Event, request: int) -> Event | None:
+        """The call of the same rank that made a request."""
+        events = event.rank.events
+        made = self.gatherings.masks.table(calls.REQUEST_MAKERS)[events["function"]]
+        found = np.flatnonzero((events["object"] == request) & made)
+        return event.rank.event(int(found[-1])) if len(found) else None
+
+    def _ask_request(self, wait: Event, request: int) -> Iterator[_Ask]:
+        maker = self.maker(wait, request)
+        if maker is None:
+            return
+        name = calls.base(maker.function.name)
+        posted = self._last_start(wait, request) if name in calls.PERSISTENT else None
+        if name in calls.PERSISTENT and posted is None:
+            return
+        if name in calls.IRECVS or name in calls.RECV_INITS:
+            yield from self._ask("message", maker, request, posted=posted)
+        elif name in calls.ISENDRECVS:
+            yield from self._ask_both(maker, request)
+        elif (name in calls.ISENDS or name in calls.SEND_INITS) and name not in calls.BUFFERED:
+            yield from self._ask("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
+
+    def _last_start(self, wait: Event, request: int) -> Event | None:
+        """The start of a persistent request that is active, None for one that is not."""
+        of = self.traffic[wait.rank.index]
+        event, started, _ = of.starts
+        mine = event[started == request]
+        finished = np.count_nonzero(of.completions.request == request)
+        return wait.rank.event(int(mine[-1])) if len(mine) > finished else None
+
+    # Needs
+
+    def _books(self, asks: list[_Ask]) -> dict[int, Ledger]:
+        receivers = {a.peer if a.what == "receive" else a.event.rank.index for a in asks}
+        receivers = {index for index in receivers if index >= 0}
+        return ledgers(self.traffic, receivers) if receivers else {}
+
+    def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
+        name = calls.base(event.function.name)
+        reasons = [self._reason(ask, books) for ask in asks]
+        if name in calls.WAITS:
+            reasons += self._collective_requests(event)
+            return _of_requests(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
+        if reasons:
+            return _of_requests(event, reasons, False, len(reasons))
+        reason = self._gathering(event, name) or self._one_sided(event, name)
+        if reason is None or reason.need is NOW:
+            return Blocked(event, NOW)
+        return Blocked(event, reason.need, (reason,))
+
+    def _reason(self, ask: _Ask, books: dict[int, Ledger]) -> Reason:
+        me = ask.event.rank.index
+        if ask.what == "receive":
+            need = self._receive_need(ask, books)
+        else:
+            wanted = Channel(ask.comm.index, ask.peer, ask.tag)
+            served = (
+                books[me].offers(wanted)
+                if ask.what == "probe"
+                else books[me].serves(ask.event.index, ask.request, wanted)
+            )
+            need = NOW if served else self._sender_need(ask)
+        what: Literal["message", "receive"] = "receive" if ask.what == "receive" else "message"
+        return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
+
+    def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
+        if ask.peer < 0:
+            return NOW
+        mine = self.traffic[ask.event.rank.index].sends
+        later = (mine.comm == ask.comm.index) & (mine.peer == ask.peer) & (mine.tag == ask.tag)
+        later &= (mine.event > ask.event.index) | ((mine.event == ask.event.index) & (mine.request > ask.request))
+        channel = Channel(ask.comm.index, ask.event.rank.index, ask.tag)
+        left = books[ask.peer].leaves(channel, int(np.count_nonzero(later)))
+        return rank(ask.peer) if left else NOW
+
+    def _sender_need(self, ask: _Ask) -> Need:
+        if ask.peer >= 0:
+            return rank(ask.peer)
+        members = frozenset(ask.comm.peers(ask.event.rank.index))
+        # Invalid or unknown ranks prove nothing.
+        return NOW if ask.peer != ANY_SOURCE or -1 in members else self._ranks(members, False)
+
+    def _gathering(self, event: Event, name: str) -> Reason | None:
+        if name == "Intercomm_create":
+            return self._intercomm(event)
+        if name in calls.COMM_COLLECTIVES:
+            absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
+        elif name in calls.WINDOW_COLLECTIVES:
+            absence = self.gatherings.on_window(event)
+        elif name in calls.FILE_COLLECTIVES:
+            absence = self.gatherings.on_file(event)
+        elif name in calls.FINALIZE:
+            absence = self.gatherings.at_finalize(event)
+        else:
+            return None
+        if absence is None or not absence.missing:
+            return None
+        return Reason("members", event, self._absence_need(event, name, absence), event.comm, absence=absence)
+
+    def _absence_need(self, event: Event, name: str, absence: Absence) -> Need:
+        """All absent members where the call needs them all, else any: somebody's absence keeps it from returning."""
+        missing, comm, me = absence.missing, event.comm, event.rank.index
+        name = name[1:].capitalize() if name in calls.ICOLLECTIVES else name
+        if comm is not None and not comm.inter and (name in calls.FROM_ROOT or name in calls.TO_ROOT):
+            root = comm.peer(me, event.peer)
+            if root == me:
+                return self._ranks(missing, name in ("Gather", "Reduce"))
+            return rank(root) if name in calls.FROM_ROOT and root in missing else self._ranks(missing, False)
+        if comm is not None and name in calls.SCANS:
+            below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
+            return self._ranks(below or missing, bool(below))
+        if name in calls.NEIGHBOURS or name in calls.FILE_COLLECTIVES or name in _BY_VALUE or (comm and comm.inter):
+            return self._ranks(missing, False)
+        if name == "Win_fence" and event.args.get("assert", 0):
+            return self._ranks(missing, False)
+        return self._ranks(missing, True)
+
+    def _collective_requests(self, wait: Event) -> list[Reason]:
+        found = []
+        for request in self._requests(wait):
+            maker = self.maker(wait, request)
+            if maker is None or calls.base(maker.function.name) not in calls.ICOLLECTIVES:
+                continue
+            absence = self.gatherings.on_comm(maker, calls.ICOLLECTIVES)
+            need = NOW
+            if absence is not None and absence.missing:
+                need = self._absence_need(maker, calls.base(maker.function.name), absence)
+            found.append(Reason("members", maker, need, maker.comm, absence=absence))
+        return found
+
+    def _intercomm(self, event: Event) -> Reason | None:
+        """The members of the local communicator, then the other side's leader, who is named by the local leader."""
+        absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
+        if absence is None:
+            return None
+        comm, args = event.comm, event.args
+        if absence.missing or comm is None:
+            return Reason("members", event, self._ranks(absence.missing, True), comm, absence=absence)
+        leader = comm.peer(event.rank.index, args.get("local_leader", -1))
+        if leader != event.rank.index:
+            in_it = any(e.function.name == event.function.name for e in self.open_calls.get(leader, []))
+            need = rank(leader) if in_it else NOW
+            return Reason(
+                "members", event, need, comm, absence=Absence(comm.name, absence.k, absence.call, frozenset({leader}))
+            )
+        bridge = event.rank.comm(args.get("peer_comm", 0))
+        other = bridge.peer(event.rank.index, args.get("remote_leader", -1)) if bridge else -1
+        if other < 0 or len(
+            self.gatherings.masks.where(self.trace.ranks[other].events, frozenset(("Intercomm_create",)))
+        ):
+            return None
+        return Reason(
+            "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
+        )
+
+    # One-sided
+
+    def _one_sided(self, event: Event, name: str) -> Reason | None:
+        if name in _LOCKED or name in calls.RMA:
+            return self._lock(event, name)
+        return self._posts(event, name) if name in _SYNCHRONISED else None
+
+    def _lock(self, event: Event, name: str) -> Reason | None:
+        """A lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
+        window = self.gatherings.window(event.rank, event.object)
+        if window is None or name.endswith("_all"):
+            return None
+        holders = self.gatherings.lock_holders(window, event.peer, event.rank.index)
+        if not holders:
+            return None
+        comm = self.trace.communicators[window[0]]
+        target = comm.peer(event.rank.index, event.peer)
+        # Without asynchronous progress the target's own calls may be what is missing.
+        helpers = frozenset(holders) | ({target} - {event.rank.index, -1})
+        return Reason("lock", event, self._ranks(helpers, False), comm, peer=target)
+
+    def _posts(self, event: Event, name: str) -> Reason | None:
+        """Win_start and Win_complete need the post of every target, Win_wait the complete of every origin."""
+        window = self.gatherings.window(event.rank, event.object)
+        if window is None:
+            return None
+        me = event.rank.index
+        mine, theirs = ("Win_post", "Win_complete") if name == "Win_wait" else ("Win_start", "Win_post")
+        wanted = self._named(event.rank, window, mine)
+        comm = self.trace.communicators[window[0]]
+        missing = frozenset(
+            other
+            for other, times in wanted.items()
+            if self._named(self.trace.ranks[other], window, theirs).get(me, 0) < times
+        )
+        what: Literal["post", "complete"] = "complete" if name == "Win_wait" else "post"
+        return Reason(what, event, self._ranks(missing, True), comm) if missing else None
+
+    def _named(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
+        """How often `of` named each rank in the groups of its calls `name`; a complete names those of its start."""
+        id = self.gatherings.window_ids(of).get(window)
+        events = of.events
+        counts: dict[int, int] = {}
+        group: tuple[int, ...] = ()
+        table = self.gatherings.masks.table(frozenset((name, "Win_start")))
+        for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
+            event = of.event(index)
+            made = calls.base(event.function.name)
+            if "group" in event.args:
+                group = group_members(of, event.args["group"])
+            if made == name and (name != "Win_complete" or not event.open):
+                for member in group:
+                    counts[member] = counts.get(member, 0) + 1
+        return counts
+
+
+def group_members(of: Rank, group: int) -> tuple[int, ...]:
+    """The indices in trace.ranks of a group's members, those of other worlds left out."""
+    from weft.trace.layout import Def
+
+    runs = of.definitions.get(Def.GROUP, group) or ()
+    world = of.trace.worlds[of.world].ranks
+    places = [run.first + i * run.stride for run in runs if run.world == 0 for i in range(run.count)]
+    return tuple(world[place] for place in places if 0 <= place < len(world) and world[place] >= 0)
+
+
+def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) -> Blocked:
+    """One of the parts, or all of them; `parts` counts those too of which nothing is known: they are there."""
+    if any_:
+        unknown = parts > len(reasons) or not reasons
+        need = NOW if unknown else any_of(reason.need for reason in reasons)
+        return Blocked(event, need, tuple(reasons) if need is not NOW else ())
+    missing = [reason for reason in reasons if reason.need is not NOW]
+    sure = [reason for reason in missing if reason.sure]
+    if sure:
+        return Blocked(event, every(reason.need for reason in sure), tuple(sure))
+    # Standard sends alone: at least one of them waits for its receive, and the record does not tell which.
+    return Blocked(event, any_of(reason.need for reason in missing) if missing else NOW, tuple(missing))
+
+
+def _argument(event: Event, place: str) -> int:
+    """The peer or tag as the program gave it, not as a status resolved it."""
+    if event.flags & (Flag.ANY_SOURCE if place == "peer" else Flag.ANY_TAG):
+        return ANY_SOURCE if place == "peer" else ANY_TAG
+    return event.peer if place == "peer" else event.tag
+
+
+def _last_calls(of: Rank) -> list[Event]:
+    """The last call of each thread."""
+    if len(of.threads) < 2:
+        return [of.event(len(of) - 1)] if len(of) else []
+    rows = (np.flatnonzero(of.event_threads == thread) for thread in range(len(of.threads)))
+    return [of.event(int(indices[-1])) for indices in rows if len(indices)]
+
+
+def _ended(of: Rank) -> bool:
+    """Whether the process left MPI, or ended: it does nothing for the others any more."""
+    if of.missing or of.state not in ("finalized", "exited"):
+        return False
+    return not any(event.open for event in _last_calls(of))

@@ -1,0 +1,78 @@
+"""Calls and places as messages for people name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft import findings
+from weft.deadlock import calls
+from weft.trace import Event, Flag
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
+
+_RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
+
+
+def site(event: Event) -> findings.Site:
+    """Where an event's call stands, for a finding."""
+    place = event.site
+    file = place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
+    return findings.Site(event.rank.index, event.function.name, file, place.line, place.function or "")
+
+
+def where(event: Event) -> str:
+    """` at step.py:9`, or nothing where the line is not known."""
+    place = event.site
+    if place.file:
+        return f" at {Path(place.file).name}:{place.line}"
+    return f" at {Path(place.module).name}+{place.offset:#x}" if place.module else ""
+
+
+def rank_argument(value: int) -> str:
+    """A rank argument: a number, or the name of a wildcard."""
+    return _RANKS.get(value, str(value))
+
+
+def tag_argument(value: int) -> str:
+    """A tag argument: a number or ANY_TAG."""
+    return "ANY_TAG" if value == ANY_TAG else str(value)
+
+
+def _word(event: Event) -> str:
+    """The function in a word; mpi4py's lowercase recv() is a matched probe first."""
+    name = calls.base(event.function.name)
+    python = (event.site.file or "").endswith(".py")
+    return "recv" if name == "Mprobe" and python else name.lower()
+
+
+def arguments(event: Event, *, peers: bool = True) -> list[str]:
+    """The arguments of a call that say whom it deals with."""
+    name = calls.base(event.function.name)
+    args = event.args
+    parts: list[str] = []
+    if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | frozenset(("Iprobe", "Improbe")):
+        wild = event.flags & Flag.ANY_SOURCE
+        parts = [f"source={rank_argument(ANY_SOURCE if wild else event.peer)}"] if peers else []
+        parts.append(f"tag={tag_argument(ANY_TAG if event.flags & Flag.ANY_TAG else event.tag)}")
+    elif name in calls.SENDS | calls.ISENDS | calls.SEND_INITS:
+        parts = [f"dest={rank_argument(event.peer)}"] if peers else []
+        parts.append(f"tag={event.tag}")
+    elif name in calls.SENDRECVS | calls.ISENDRECVS:
+        if peers:
+            parts = [f"dest={rank_argument(event.peer)}"]
+            parts += [f"source={rank_argument(args['source'])}"] if "source" in args else []
+        parts.append(f"sendtag={event.tag}")
+        parts += [f"recvtag={tag_argument(args['recvtag'])}"] if "recvtag" in args else []
+    elif "root" in event.function.by_name:
+        parts = [f"root={rank_argument(event.peer)}"]
+    elif name.startswith("Win_") and "rank" in event.function.by_name and peers:
+        parts = [f"rank={event.peer}"]
+    if event.comm_id > ID_WORLD and [*parts, name] and "comm" in event.function.slot:
+        comm = event.comm
+        parts.append(f"comm={comm.name if comm else event.comm_id}")
+    return parts
+
+
+def call(event: Event, *, peers: bool = True) -> str:
+    """`recv(source=0, tag=99)`; `barrier` for a call whose arguments say nothing of others."""
+    parts = arguments(event, peers=peers)
+    return _word(event) + (f"({', '.join(parts)})" if parts else "")

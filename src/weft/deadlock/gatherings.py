@@ -1,0 +1,214 @@
+"""Who has come to a collective call and who has not: over communicators, windows, files, and MPI_Finalize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.deadlock import calls
+from weft.deadlock.calls import Masks, masks
+from weft.deadlock.columns import Ints
+from weft.trace import Communicator, Event, Flag, Rank, Trace
+from weft.trace.layout import Def, raw_rank
+
+ROOTED = calls.FROM_ROOT | calls.TO_ROOT
+_ROOTED_ALL = ROOTED | frozenset("I" + name.lower() for name in ROOTED)
+
+
+class Call(NamedTuple):
+    """What must be equal for calls of two members to meet: the function, and its root where it has one."""
+
+    name: str
+    root: int | None
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Who is missing from the k-th collective call (counted from 0) of a place.
+
+    `fewer` have made no k-th call yet; `other` made a different one, by the index of that event.
+    """
+
+    place: str
+    k: int
+    call: Call
+    fewer: frozenset[int] = frozenset()
+    other: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """All who did not come."""
+        return self.fewer.union(self.other)
+
+
+class Gatherings:
+    """The collective calls of a run, by member. Only the communicators that are asked for are looked at."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.masks: Masks = masks(trace.functions)
+        self._lists: dict[tuple[str, int, int, int], Ints] = {}
+        self._absences: dict[tuple[str, int, int, int, Call], Absence] = {}
+        self._windows: dict[int, dict[tuple[int, int], int]] = {}
+        self._files: dict[int, dict[tuple[int, int], int]] = {}
+
+    def members(self, comm: Communicator) -> frozenset[int] | None:
+        """Every process of a communicator, None where one of them has no record."""
+        everyone = frozenset((*comm.members, *comm.remote_members))
+        return None if -1 in everyone else everyone
+
+    # Lists of calls
+
+    def list_of(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
+        """The events of `rank` that call one of `names` on `comm`, in order."""
+        key = ("comm", id(names), comm.index, rank.index)
+        if key not in self._lists:
+            local = comm.local_ids.get(rank.index)
+            events = rank.events
+            if local is None or not len(events):
+                self._lists[key] = np.zeros(0, np.int64)
+            else:
+                hit = self.masks.table(names)[events["function"]] & (events["comm"] == local)
+                self._lists[key] = np.flatnonzero(hit & (events["error"] == 0))
+        return self._lists[key]
+
+    def window(self, rank: Rank, local: int) -> tuple[int, int] | None:
+        """A window as all its ranks know it: (communicator index, ordinal on it)."""
+        definition = rank.definitions.window(local)
+        comm = rank.comm(definition.comm) if definition else None
+        return (comm.index, definition.ordinal) if comm and definition else None
+
+    def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
+        """The rank's own ids of its windows."""
+        if rank.index not in self._windows:
+            ids = rank.definitions.ids(Def.WINDOW)
+            keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
+            self._windows[rank.index] = keys
+        return self._windows[rank.index]
+
+    def file_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
+        """The rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
+        if rank.index not in self._files:
+            found: dict[tuple[int, int], int] = {}
+            counts: dict[int, int] = {}
+            for definition in rank.definitions.all(Def.FILE):
+                comm = rank.comm(definition.comm)
+                if comm is not None:
+                    n = counts[comm.index] = counts.get(comm.index, -1) + 1
+                    found[comm.index, n] = definition.id
+            self._files[rank.index] = found
+        return self._files[rank.index]
+
+    def _object_list(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
+        if local is None:
+            return np.zeros(0, np.int64)
+        key = ("object", hash(names), local, rank.index)
+        if key not in self._lists:
+            events = rank.events
+            hit = self.masks.table(names)[events["function"]] & (events["object"] == local)
+            self._lists[key] = np.flatnonzero(hit)
+        return self._lists[key]
+
+    # Absences
+
+    def call(self, rank: Rank, event: int, inter: bool = False) -> Call:
+        """What the event calls. The roots of intercommunicators differ by design and do not count."""
+        slot = rank.events[event]
+        name = self.masks.name(slot["function"])
+        root = raw_rank(int(slot["peer"])) if name in _ROOTED_ALL and not inter else None
+        return Call(name, root)
+
+    def on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
+        """Who is missing from the collective that `event` is in; None where that cannot be told."""
+        comm = event.comm
+        everyone = self.members(comm) if comm else None
+        if comm is None or everyone is None:
+            return None
+        return self._absence(
+            ("comm", id(names), comm.index),
+            event,
+            everyone,
+            lambda r: self.list_of(r, comm, names),
+            name=comm.name,
+            inter=comm.inter,
+        )
+
+    def on_window(self, event: Event) -> Absence | None:
+        """The same for fences and frees of a window."""
+        key = self.window(event.rank, event.object)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        names = calls.WINDOW_COLLECTIVES
+        return self._absence(
+            ("window", *key), event, everyone,
+            lambda r: self._object_list(r, self.window_ids(r).get(key), names), name="the window",
+        )  # fmt: skip
+
+    def on_file(self, event: Event) -> Absence | None:
+        """The same for collective calls on a file."""
+        key = next((k for k, id in self.file_ids(event.rank).items() if id == event.object), None)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        names = calls.FILE_COLLECTIVES
+        return self._absence(
+            ("file", *key), event, everyone,
+            lambda r: self._object_list(r, self.file_ids(r).get(key), names), name="the file",
+        )  # fmt: skip
+
+    def at_finalize(self, event: Event) -> Absence | None:
+        """Who has not come to MPI_Finalize."""
+        everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
+        if -1 in everyone:
+            return None
+        return self._absence(
+            ("finalize", 0, event.rank.world), event, everyone,
+            lambda r: self.masks.where(r.events, calls.FINALIZE), name="MPI",
+        )  # fmt: skip
+
+    def _absence(
+        self, place: tuple[str, int, int], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
+        *, name: str, inter: bool = False,
+    ) -> Absence:  # fmt: skip
+        k = int(np.searchsorted(list_of(event.rank), event.index))
+        call = self.call(event.rank, event.index, inter)
+        key = (*place, k, call)
+        if key not in self._absences:
+            fewer: list[int] = []
+            other: dict[int, int] = {}
+            for member in sorted(everyone):
+                rank = self.trace.ranks[member]
+                theirs = list_of(rank)
+                if len(theirs) <= k:
+                    fewer.append(member)
+                elif self.call(rank, int(theirs[k]), inter) != call:
+                    other[member] = int(theirs[k])
+            self._absences[key] = Absence(name, k, call, frozenset(fewer), other)
+        return self._absences[key]
+
+    # Locks
+
+    def lock_holders(self, window: tuple[int, int], target: int, besides: int) -> dict[int, int]:
+        """Ranks that locked a target of a window, by the event that did, and have not unlocked it."""
+        comm = self.trace.communicators[window[0]]
+        found = {}
+        for member in comm.members:
+            if member in (-1, besides):
+                continue
+            rank = self.trace.ranks[member]
+            held = None
+            for index in self._object_list(
+                rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS
+            ).tolist():
+                slot = rank.events[index]
+                name = self.masks.name(slot["function"])
+                closed = bool(slot["flags"] & Flag.CLOSED)
+                if name.endswith("_all") or int(slot["peer"]) == target:
+                    held = index if name in calls.LOCKS and closed else held if not closed else None
+            if held is not None:
+                found[member] = held
+        return found

@@ -1,0 +1,319 @@
+"""A deadlock in the words of a person: who waits in what for whom, and where those are instead."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.deadlock import calls, describe
+from weft.deadlock.blocked import Blocked, Reason, Standstill
+from weft.deadlock.waitfor import core
+from weft.deadlock.words import listed, rank_words
+from weft.findings import Finding
+from weft.trace import Event
+from weft.trace.layout import ANY_SOURCE, ANY_TAG
+
+MAX_GROUPS = 6
+MAX_CYCLE = 4
+_FIRST = {"message": 0, "receive": 1, "lock": 2, "post": 2, "complete": 2, "members": 3}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks that are blocked in the same call at the same line."""
+
+    ranks: tuple[int, ...]
+    blocked: Blocked
+
+    @property
+    def call(self) -> str:
+        """The call, without the peers where they differ."""
+        return describe.call(self.blocked.event, peers=len(self.ranks) == 1)
+
+    @property
+    def what(self) -> str:
+        """The sort of thing that it waits for."""
+        return self.blocked.reasons[0].what if self.blocked.reasons else "members"
+
+
+def tell(standstill: Standstill, part: frozenset[int]) -> Finding:
+    """The finding for one set of ranks that have to do with each other and are blocked for ever."""
+    return _Telling(standstill, part).finding()
+
+
+class _Telling:
+    def __init__(self, standstill: Standstill, part: frozenset[int]) -> None:
+        self.standstill = standstill
+        self.part = part
+        self.blocked = {index: _main(standstill.blocked[index]) for index in part}
+        self.cores = core(part, standstill.needs)
+        inside = frozenset().union(*self.cores)
+        self.groups = self._grouped(inside)
+        self.behind = part - inside
+        self.misses: list[dict[str, Any]] = []
+        self.told: set[int] = set()
+
+    def finding(self) -> Finding:
+        message = self._message()
+        message += self._others()
+        groups = [*self.groups, *self._grouped(self.behind)]
+        return Finding(
+            kind="deadlock",
+            severity="error",
+            certainty="certain",
+            message=message,
+            ranks=tuple(sorted(self.part)),
+            sites=tuple(describe.site(g.blocked.event) for g in groups[:64]),
+            events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
+            evidence=self._evidence(groups),
+        )
+
+    def _others(self) -> str:
+        """Who has not been told of: others at the start of the deadlock, then those who wait behind."""
+        text = ""
+        for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
+            self.told.update(group.ranks)
+            text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_call_of(group)}"
+        left = self.part - self.told
+        if left:
+            whom = "it" if len(self.part) - len(left) == 1 else "them"
+            text += f"; {rank_words(left)} {_verb(tuple(left))} behind {whom}"
+        return text
+
+    def _evidence(self, groups: list[Group]) -> Mapping[str, Any]:
+        waits = [
+            {
+                "ranks": list(g.ranks),
+                "call": describe.call(g.blocked.event),
+                "for": sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
+            }
+            for g in groups[:64]
+        ]
+        cycle = self._cycle(frozenset().union(*self.cores))
+        return {
+            "waits": waits,
+            **({"cycle": cycle} if cycle else {}),
+            **({"near_misses": self.misses} if self.misses else {}),
+        }
+
+    def _grouped(self, ranks: Iterable[int]) -> list[Group]:
+        """The blocked ranks by call and line; what tells most comes first."""
+        by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for index in sorted(ranks):
+            event = self.blocked[index].event
+            peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
+            key = (describe.call(event, peers=False), describe.where(event), event.comm_id, peers and event.peer)
+            by_call[key].append(index)
+        groups = [Group(tuple(found), self.blocked[found[0]]) for found in by_call.values()]
+        return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
+
+    # Sentences
+
+    def _message(self) -> str:
+        cycle = self._cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
+        if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
+            return self._cycle_words(cycle)
+        first = self.groups[0]
+        blocked = first.blocked
+        self.told.update(first.ranks)
+        head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_call_of(first)}"
+        reasons = [r for r in blocked.reasons if r.need.all_ranks()] or list(blocked.reasons)
+        if not reasons:
+            return head
+        return f"{head}; {self._why(first, reasons[0])}"
+
+    def _why(self, group: Group, reason: Reason) -> str:
+        if reason.what == "message":
+            return self._no_message(group, reason)
+        if reason.what == "receive":
+            return (
+                f"{_name(reason.peer)} never receives it: {self._place(reason.peer, group)}{self._tags_differ(reason)}"
+            )
+        if reason.what == "members":
+            return self._absent(group, reason)
+        others = sorted(reason.need.all_ranks())
+        says = {"lock": "holds the lock", "post": "has not posted", "complete": "has not completed its epoch"}[
+            reason.what
+        ]
+        return f"{rank_words(others)} {says}: {self._places(others, group)}"
+
+    def _no_message(self, group: Group, reason: Reason) -> str:
+        if reason.peer == ANY_SOURCE:
+            others = reason.need.all_ranks() - set(group.ranks)
+            near = self._near_message(group, reason, None)
+            if not others:
+                return f"nobody is left who could send {_tagged(reason.tag)}{near}"
+            return f"nobody who could send {_tagged(reason.tag)} does{near}: {self._places(sorted(others), group)}"
+        near = self._near_message(group, reason, reason.peer)
+        if len(group.ranks) > 1:
+            wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
+            rest = sorted(wanted.difference(group.ranks))
+            if not rest:
+                return "each waits for a message of another of them"
+            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none: {self._places(rest, group)}"
+        verb = "never sends" if reason.tag != ANY_TAG else "sends"
+        what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
+        extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
+        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._place(reason.peer, group)}"
+
+    def _absent(self, group: Group, reason: Reason) -> str:
+        absence = reason.absence
+        others = sorted(reason.need.all_ranks())
+        if absence is None:
+            return f"{rank_words(others)} {'is' if len(others) == 1 else 'are'} missing: {self._places(others, group)}"
+        different = [i for i in sorted(absence.other) if i in others]
+        if different:
+            event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
+            same = [i for i in different if self._same_call(i, absence.other[i], event)]
+            self.misses.append({"ranks": same, "call": describe.call(event), "instead": absence.call.name.lower()})
+            self.told.update(same)
+            text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
+            still = event.open
+            return text if still else f"{text}, and {self._place(different[0], group, pronoun='now')}"
+        if gone := [i for i in others if i in self.standstill.gone]:
+            return f"{rank_words(gone)} never {_enters(gone)} it: {self._place(gone[0], group, len(gone))}"
+        return f"{rank_words(others)} never {_enters(others)} it: {self._places(others, group)}"
+
+    def _same_call(self, index: int, event: int, like: Event) -> bool:
+        other = self.standstill.trace.ranks[index].event(event)
+        return describe.call(other) == describe.call(like) and describe.where(other) == describe.where(like)
+
+    def _tags_differ(self, reason: Reason) -> str:
+        """The near miss of a send: its receiver waits for the same sender with another tag."""
+        for blocked in self.standstill.blocked.get(reason.peer, []):
+            for other in blocked.reasons:
+                if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
+                    self.misses.append({"sent": reason.tag, "wanted": other.tag})
+                    return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
+        return ""
+
+    def _near_message(self, group: Group, reason: Reason, source: int | None) -> str:
+        """A message that lies there and almost fits: other tag, other communicator, other sender."""
+        me = group.ranks[0]
+        if len(group.ranks) > 1 or reason.comm is None:
+            return ""
+        from weft.deadlock.ledger import ledgers
+
+        left = ledgers(self.standstill.traffic, {me})[me].left
+        near = [c for c in left if c.source == source or source is None] or [
+            c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
+        ]
+        if not near:
+            return ""
+        channel = near[0]
+        sends = self.standstill.traffic[channel.source].sends
+        rows = (sends.comm == channel.comm) & (sends.peer == me) & (sends.tag == channel.tag)
+        event = self.standstill.trace.ranks[channel.source].event(int(sends.event[rows][-1]))
+        comm = self.standstill.trace.communicators[channel.comm]
+        on = f" on {comm.name}" if comm is not reason.comm else ""
+        self.misses.append({"source": channel.source, "tag": channel.tag, "comm": comm.name, "event": list(event.id)})
+        who = "it" if channel.source == source else _name(channel.source)
+        return f" ({who} sent tag {channel.tag}{on}{describe.where(event)}, which nobody receives)"
+
+    def _places(self, ranks: list[int], group: Group) -> str:
+        """Where some ranks are."""
+        if len(ranks) == 1:
+            return self._place(ranks[0], group)
+        inside = [i for i in ranks if i in self.blocked]
+        gone = [i for i in ranks if i in self.standstill.gone]
+        self.told.update(inside)
+        parts = []
+        if gone:
+            parts.append(f"{rank_words(gone)} {'has' if len(gone) == 1 else 'have'} ended")
+        groups = self._grouped(inside)
+        for other in groups[:MAX_GROUPS]:
+            parts.append(f"{rank_words(other.ranks)} {_is(other.ranks)} in {_call_of(other)}")
+        if len(groups) > MAX_GROUPS:
+            parts.append(f"the others in {len(groups) - MAX_GROUPS} other calls")
+        return listed(parts)
+
+    def _place(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
+        """Where one rank is that others wait for, and who is there with it."""
+        subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
+        if index in self.standstill.gone:
+            state = self.standstill.trace.ranks[index].state
+            how = "finished" if state == "finalized" else "ended without MPI_Finalize" if state == "exited" else "ended"
+            return f"{'it has' if count == 1 else 'they have'} {how}"
+        if index in group.ranks:
+            return f"{subject} itself there"
+        blocked = self.blocked.get(index)
+        if blocked is None:
+            return f"{subject} elsewhere"
+        mates = [g for g in self._grouped(self.blocked) if index in g.ranks]
+        with_it = [i for i in mates[0].ranks if i != index] if mates else []
+        self.told.update((index, *with_it))
+        company = f", with {rank_words(with_it)}" if with_it else ""
+        return (
+            f"{subject} in {describe.call(blocked.event)}{_of_request(blocked)}{describe.where(blocked.event)}{company}"
+        )
+
+    # Cycles
+
+    def _cycle(self, ranks: frozenset[int]) -> list[int]:
+        """The ranks in the order in which each waits for the next, where each waits for exactly one."""
+        if not ranks:
+            return []
+        path, seen, at = [], set(), min(ranks)
+        while at not in seen:
+            path.append(at)
+            seen.add(at)
+            following = self.standstill.needs[at].all_ranks()
+            if len(following) != 1:
+                return []
+            at = next(iter(following))
+            if at not in ranks:
+                return []
+        return path[path.index(at) :]
+
+    def _cycle_words(self, cycle: list[int]) -> str:
+        self.told.update(cycle)
+        shown = cycle if len(cycle) <= MAX_CYCLE else cycle[:2]
+        parts: list[str] = []
+        for index in shown:
+            following = next(iter(self.standstill.needs[index].all_ranks()))
+            verb = "" if parts else "waits "
+            parts.append(f"rank {index} {verb}in {_call_of(Group((index,), self.blocked[index]))} for rank {following}")
+        if shown is cycle:
+            return f"{listed(parts)}: a cycle in which each waits for the next"
+        return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
+
+
+def _main(blocked: list[Blocked]) -> Blocked:
+    """Of several blocked threads the one that tells most."""
+    return min(blocked, key=lambda b: _FIRST[b.reasons[0].what] if b.reasons else 9)
+
+
+def _call_of(group: Group) -> str:
+    """The call of a group, and where it stands."""
+    return f"{group.call}{_of_request(group.blocked, peers=len(group.ranks) == 1)}{describe.where(group.blocked.event)}"
+
+
+def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
+    """What a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
+    if calls.base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+        return ""
+    made = blocked.reasons[0].event
+    of = describe.where(made).replace(" at ", " of ", 1)
+    return f" for {describe.call(made, peers=peers)}{of}"
+
+
+def _name(index: int) -> str:
+    return f"rank {index}"
+
+
+def _verb(ranks: tuple[int, ...]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"
+
+
+def _is(ranks: Iterable[int]) -> str:
+    return "is" if len(list(ranks)) == 1 else "are"
+
+
+def _enters(ranks: list[int]) -> str:
+    return "enters" if len(ranks) == 1 else "enter"
+
+
+def _tagged(tag: int) -> str:
+    return "it a message" if tag == ANY_TAG else f"tag {tag}"

@@ -1,0 +1,294 @@
+"""Deadlocks in built traces: what is proven, what is said, and what must stay silent."""
+
+from __future__ import annotations
+
+import time
+
+from weft import deadlock
+from weft.deadlock.words import rank_set
+from weft.findings import Finding
+from weft.trace import State
+from weft.trace.builder import ANY, PROC_NULL, Builder
+
+
+def one(b: Builder) -> Finding:
+    found = deadlock.find(b.open())
+    assert len(found) == 1, found
+    assert (found[0].kind, found[0].severity, found[0].certainty) == ("deadlock", "error", "certain")
+    return found[0]
+
+
+def none(b: Builder) -> None:
+    assert deadlock.find(b.open()) == []
+
+
+def at(line: int) -> tuple[str, int, str]:
+    return ("step.py", line, "main")
+
+
+def test_a_receive_that_nobody_sends_names_both_lines() -> None:
+    b = Builder(ranks=2)
+    b.ranks[1].open.recv(0, tag=99, site=at(9))
+    b.ranks[0].open.allreduce(site=at(10))
+    found = one(b)
+    assert found.message == (
+        "rank 1 waits in recv(source=0, tag=99) at step.py:9; "
+        "rank 0 never sends tag 99: it is in allreduce at step.py:10"
+    )
+    assert found.ranks == (0, 1)
+    assert [(s.rank, s.line) for s in found.sites] == [(1, 9), (0, 10)]
+
+
+def test_a_message_on_its_way_is_progress() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, tag=99)
+    b.ranks[1].open.recv(0, tag=99)
+    b.ranks[0].open.barrier()
+    none(b)
+
+
+def test_the_wrong_tag_is_named() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, tag=7, site=at(3))
+    b.ranks[1].open.recv(0, tag=17, site=at(5))
+    b.ranks[0].open.barrier(site=at(4))
+    assert "(it sent tag 7 at step.py:3, which nobody receives)" in one(b).message
+
+
+def test_the_wrong_communicator_is_named() -> None:
+    b = Builder(ranks=2)
+    other = b.dup()
+    b.ranks[0].send(1, tag=7, comm=other, site=at(3))
+    b.ranks[1].open.recv(0, tag=7, site=at(5))
+    b.ranks[0].open.barrier(site=at(4))
+    assert "it sent tag 7 on world.dup#0 at step.py:3" in one(b).message
+
+
+def test_two_ranks_that_receive_first_are_deadlocked_and_with_one_send_they_are_not() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.recv(1)
+    b.ranks[1].open.recv(0)
+    assert one(b).evidence["cycle"] == [0, 1]
+    b = Builder(ranks=2)
+    b.ranks[0].open.recv(1)
+    b.ranks[1].send(0)
+    b.ranks[1].open.recv(0)
+    none(b)
+
+
+def test_two_blocked_sends_are_deadlocked() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.send(1, tag=3, site=at(4))
+    b.ranks[1].open.send(0, tag=3, site=at(4))
+    assert "never receives it" in one(b).message
+
+
+def test_a_posted_receive_releases_a_synchronous_send() -> None:
+    b = Builder(ranks=2)
+    request = b.ranks[1].irecv(0, tag=3)
+    b.ranks[1].open.ssend(0, tag=3)
+    b.ranks[0].open.ssend(1, tag=3)
+    none(b)
+    del request
+
+
+def test_a_wildcard_waits_for_anyone_and_a_computing_rank_can_help() -> None:
+    b = Builder(ranks=3)
+    b.ranks[0].open.recv(ANY)
+    b.ranks[1].open.recv(0)
+    b.ranks[2].open.recv(0)
+    assert one(b).ranks == (0, 1, 2)
+    b = Builder(ranks=3)
+    b.ranks[0].open.recv(ANY)
+    b.ranks[1].open.recv(0)
+    b.ranks[2].barrier()
+    b.ranks[2].state = State.RUNNING
+    none(b)
+
+
+def test_a_rank_that_finished_never_helps() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].finalize()
+    b.ranks[1].open.recv(0, tag=1)
+    assert "it has finished" in one(b).message
+
+
+def test_a_probe_that_nobody_answers() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.mprobe(1, tag=2)
+    b.ranks[1].open.barrier()
+    assert one(b).ranks == (0, 1)
+    b = Builder(ranks=2)
+    b.ranks[0].open.mprobe(1, tag=2)
+    b.ranks[1].send(0, tag=2)
+    b.ranks[1].open.barrier()
+    none(b)
+
+
+def test_waitall_needs_all_and_waitany_needs_one() -> None:
+    def build(wait: str) -> Builder:
+        b = Builder(ranks=3)
+        r0, r1, r2 = b.ranks
+        r2.send(0, tag=2)
+        both = [r0.irecv(1, tag=1), r0.irecv(2, tag=2)]
+        getattr(r0.open, wait)(both)
+        r1.open.recv(0)
+        r2.open.recv(0)
+        return b
+
+    assert "for irecv(source=1, tag=1)" in one(build("waitall")).message
+    none(build("waitany"))
+
+
+def test_a_buffered_isend_in_a_waitall_is_not_the_reason() -> None:
+    b = Builder(ranks=3)
+    r0, r1, r2 = b.ranks
+    r0.open.waitall([r0.isend(2, tag=5), r0.irecv(1, tag=1)])
+    r1.open.recv(0)
+    r2.barrier()
+    r2.state = State.RUNNING
+    assert one(b).ranks == (0, 1)
+
+
+def test_a_persistent_receive_waits_only_when_it_was_started() -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    request = r0.recv_init(1, tag=1)
+    r0.start(request)
+    r0.open.wait(request)
+    r1.open.recv(0)
+    assert one(b).ranks == (0, 1)
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    request = r0.recv_init(1, tag=1)
+    r0.open.wait(request)
+    r1.open.recv(0)
+    none(b)
+
+
+def test_a_barrier_that_one_rank_never_enters() -> None:
+    b = Builder(ranks=4)
+    for r in b.ranks[:3]:
+        r.open.barrier(site=at(10))
+    b.ranks[3].open.recv(0, tag=4, site=at(12))
+    assert one(b).message == (
+        "rank 3 waits in recv(source=0, tag=4) at step.py:12; rank 0 never sends tag 4: "
+        "it is in barrier at step.py:10, with ranks 1 and 2"
+    )
+
+
+def test_one_call_too_few() -> None:
+    b = Builder(ranks=3)
+    for r in b.ranks:
+        r.barrier()
+    for r in b.ranks[:2]:
+        r.open.barrier(site=at(7))
+    b.ranks[2].open.finalize(site=at(9))
+    found = one(b)
+    assert found.message == (
+        "ranks 0 and 1 wait in barrier at step.py:7; rank 2 never enters it: it is in finalize at step.py:9"
+    )
+
+
+def test_different_collectives_and_different_roots() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.barrier(site=at(1))
+    b.ranks[1].open.allreduce(site=at(2))
+    assert "rank 1 called allreduce at step.py:2 in its place" in one(b).message
+    b = Builder(ranks=2)
+    b.ranks[0].open.bcast(root=1, site=at(1))
+    b.ranks[1].open.bcast(root=0, site=at(2))
+    assert one(b).ranks == (0, 1)
+    b = Builder(ranks=2)
+    b.ranks[0].open.barrier()
+    b.ranks[1].open.barrier()
+    none(b)
+
+
+def test_a_collective_on_a_subcommunicator_needs_only_its_members() -> None:
+    b = Builder(ranks=3)
+    comms = b.split([0, 0, 1])
+    b.ranks[0].open.barrier(comm=comms[0])
+    b.ranks[1].open.recv(0, comm=comms[0])
+    b.ranks[2].barrier()
+    b.ranks[2].state = State.RUNNING
+    found = one(b)
+    assert found.ranks == (0, 1)
+
+
+def test_nonblocking_collectives_are_waited_for_in_their_wait() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.wait(b.ranks[0].iallreduce())
+    b.ranks[1].open.recv(0)
+    assert one(b).ranks == (0, 1)
+
+
+def test_communicators_that_cross() -> None:
+    b = Builder(ranks=2)
+    one_, other = b.dup(), b.dup()
+    b.ranks[0].open.barrier(comm=one_)
+    b.ranks[1].open.barrier(comm=other)
+    assert one(b).ranks == (0, 1)
+
+
+def test_proc_null_never_blocks() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.recv(PROC_NULL)
+    b.ranks[1].open.recv(0)
+    none(b)
+
+
+def test_a_fence_that_one_rank_misses() -> None:
+    b = Builder(ranks=2)
+    wins = b.window()
+    b.ranks[0].open.call("MPI_Win_fence", win=wins[0])
+    b.ranks[1].open.recv(0)
+    assert one(b).ranks == (0, 1)
+
+
+def test_a_lock_held_by_a_rank_that_waits_for_us() -> None:
+    b = Builder(ranks=3)
+    wins = b.window()
+    b.ranks[0].call("MPI_Win_lock", win=wins[0], rank=2, lock_type=234)
+    b.ranks[0].open.recv(1, tag=5)
+    b.ranks[1].open.call("MPI_Win_lock", win=wins[1], rank=2, lock_type=234)
+    b.ranks[2].open.recv(0)
+    found = one(b)
+    assert found.ranks == (0, 1, 2)
+
+
+def test_a_thread_that_computes_can_help() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].open.recv(1, thread=0)
+    b.ranks[0].send(1, tag=9, thread=1)
+    b.ranks[1].open.recv(0, tag=3)
+    none(b)
+
+
+def test_a_thousand_ranks_in_one_cycle_are_one_short_finding_within_a_second() -> None:
+    n = 1000
+    b = Builder(ranks=n)
+    for i, r in enumerate(b.ranks):
+        r.open.recv((i + 1) % n, tag=1, site=at(5))
+    trace = b.open()
+    start = time.perf_counter()
+    found = deadlock.find(trace)
+    assert time.perf_counter() - start < 5
+    assert len(found) == 1
+    assert len(found[0].message) < 300
+    assert found[0].message.startswith("ranks 0-999 wait for each other in a cycle")
+
+
+def test_hundreds_of_ranks_in_one_barrier_are_one_short_finding() -> None:
+    b = Builder(ranks=300)
+    for r in b.ranks[1:]:
+        r.open.barrier(site=at(5))
+    b.ranks[0].finalize()
+    found = one(b)
+    assert found.message == "ranks 1-299 wait in barrier at step.py:5; rank 0 never enters it: it has finished"
+
+
+def test_rank_sets_are_short() -> None:
+    assert rank_set([3]) == "3"
+    assert rank_set([0, 1, 2, 5]) == "0-2 and 5"
+    assert rank_set(range(0, 100, 2)).endswith("more")
