@@ -39,13 +39,15 @@ class RecorderError(WeftError):
 
 @dataclass(frozen=True)
 class Library:
-    """What an mpicc links programs with: path and soname of libmpi, its version text, the functions it exports."""
+    """What an mpicc links programs with: path and soname of libmpi, its version text, and what it exports: functions,
+    Fortran's entries, variables that predefined handles stand for."""
 
     path: Path
     soname: str
     version: str
     exported: frozenset[str]
     fortran: tuple[str, ...]
+    variables: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,9 @@ def _run(command: list[str], what: str, cwd: Path) -> str:
     return done.stdout
 
 
-def _symbols(path: Path) -> set[str]:
+def _symbols(path: Path, kinds: str = "TWi") -> set[str]:
     out = _run(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
-    return {fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in "TWiV"}
+    return {fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds}
 
 
 def _linked(binary: Path) -> dict[str, Path]:
@@ -100,7 +102,10 @@ def probe(mpicc: str) -> Library:
         symbols = _symbols(path)
         if "PMPI_Init" in symbols:
             exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
-            return Library(path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols))
+            variables = {v for v in _symbols(path, "BDRV") if re.match(r"ompi_(mpi|request|message)_|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)$", v)}
+            return Library(
+                path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols), tuple(sorted(variables))
+            )
     raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
 
 
@@ -191,7 +196,9 @@ def _generate(library: Library, work: Path) -> None:
     order = set(re.findall(r"WEFT_ORDER_WRAPPER\((MPI_\w+)", (work / "shim" / "order.c").read_text()))
     order &= {f.name for f in functions}
     shim = work / "shim"
-    (shim / "names.h").write_text(generate.names_h(functions))
+    (shim / "names.h").write_text(generate.names_h(functions, list(library.variables)))
     (shim / "predefined.h").write_text(generate.predefined_h())
-    (shim / "wrappers.c").write_text(generate.wrappers_c(functions, order, library.soname, fortran))
+    (shim / "wrappers.c").write_text(
+        generate.wrappers_c(functions, order, library.soname, fortran, list(library.variables))
+    )
     (shim / "stubs.S").write_text(generate.stubs_s(functions, fortran))

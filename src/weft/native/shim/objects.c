@@ -147,7 +147,8 @@ void weft_objects_reset(void) {
 enum { FOREIGN = 64 };
 static struct { MPI_Group group; uint32_t world; } foreign[FOREIGN];
 static int foreign_count;
-static MPI_Group world_group = MPI_GROUP_NULL;
+static MPI_Group world_group;
+static bool world_known;
 static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct runs { struct weft_text text; uint8_t *start; uint64_t n; int64_t world, first, stride, count; };
@@ -206,7 +207,7 @@ static void text_members(struct weft_text *out, MPI_Group group) {
     pthread_mutex_lock(&foreign_lock);
     for (int f = -1; f < foreign_count; f++) {
         MPI_Group known = f < 0 ? world_group : foreign[f].group;
-        if (known == MPI_GROUP_NULL || REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
+        if ((f < 0 && !world_known) || REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
             continue;
         for (int i = 0; i < n; i++)
             if (where[i] < 0 && translated[i] != MPI_UNDEFINED)
@@ -356,7 +357,7 @@ void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const cha
 uint64_t weft_group_key(MPI_Group group) {
     int n = 0;
     uint64_t key = 0xcbf29ce484222325u;
-    if (world_group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS) return 1;
+    if (!world_known || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS) return 1;
     for (int i = 0; i < n; i++) {
         int world = 0;
         REAL(MPI_Group_translate_ranks)(group, 1, &i, world_group, &world);
@@ -366,7 +367,7 @@ uint64_t weft_group_key(MPI_Group group) {
 }
 
 void weft_objects_world(void) {
-    REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group);
+    world_known = REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group) == MPI_SUCCESS;
     comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
     comm_define(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
     MPI_Comm parent = MPI_COMM_NULL;
@@ -377,10 +378,11 @@ void weft_objects_world(void) {
 
 #if MPI_VERSION >= 4
 void weft_objects_session(MPI_Session session) {
-    if (world_group != MPI_GROUP_NULL) return;
+    if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;
     if (REAL(MPI_Group_from_session_pset)(session, "mpi://WORLD", &group) != MPI_SUCCESS) return;
     world_group = group;
+    world_known = true;
     int rank = -1, size = -1;
     REAL(MPI_Group_rank)(group, &rank);
     REAL(MPI_Group_size)(group, &size);

@@ -34,7 +34,7 @@ static struct { uintptr_t start, end; } fortran_modules[8];
 static int fortran_module_count;
 
 /* ---- finding the MPI library that this process uses ---- */
-struct library { char path[PATH_MAX]; uintptr_t start, end; };
+struct library { char path[PATH_MAX], other[PATH_MAX]; uintptr_t start, end; };
 
 static void module_code(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
     *start = UINTPTR_MAX;
@@ -70,6 +70,10 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
         snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
         found->start = start;
         found->end = end;
+    } else if (!found->other[0] && !strncmp(name, "libmp", 5)) {
+        void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle && dlsym(handle, "PMPI_Init")) snprintf(found->other, sizeof found->other, "%s", info->dlpi_name);
+        if (handle) dlclose(handle);
     }
     return 0;
 }
@@ -83,6 +87,18 @@ bool weft_in_fortran(void *address) {
 static uintptr_t module_base(const void *address) {
     Dl_info info;
     return address && dladdr(address, &info) ? (uintptr_t)info.dli_fbase : 0;
+}
+
+/* Leaves word for `weft run`, which tells the user. */
+static void note_other_library(const char *path) {
+    char name[PATH_MAX + 64], host[64] = "";
+    gethostname(host, sizeof host - 1);
+    if (!run_path[0]) return;
+    snprintf(name, sizeof name, "%s/ranks/other-mpi-%s-%d.txt", run_path, host, (int)getpid());
+    FILE *file = fopen(name, "wxe");
+    if (!file) return;
+    fprintf(file, "%s\n%s\n", path, weft_soname);
+    fclose(file);
 }
 
 static void slots_through(void) {
@@ -100,7 +116,11 @@ void weft_bind(void) {
     dl_iterate_phdr(library_visit, &library);
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     bool mine = handle != NULL;
-    if (!handle) handle = RTLD_NEXT; /* another MPI than the recorder was built for: every call goes straight on */
+    if (!handle) { /* another MPI than the recorder was built for: every call goes straight on */
+        note_other_library(library.other);
+        handle = library.other[0] ? dlopen(library.other, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        if (!handle) handle = RTLD_NEXT;
+    }
     uintptr_t home = mine ? module_base(dlsym(handle, "PMPI_Init")) : 0;
     for (int k = 0; k < weft_count; k++) {
         char name[128];
@@ -109,9 +129,9 @@ void weft_bind(void) {
         if (!weft_next[k]) weft_next[k] = dlsym(handle, weft_names[k]);
         if (!weft_next[k] && handle != RTLD_NEXT) weft_next[k] = dlsym(RTLD_NEXT, weft_names[k]);
     }
+    for (const struct weft_variable *v = weft_variables; v->name; v++) *v->address = dlsym(handle, v->name);
     slots_through();
     if (!mine) {
-        /* A library that is loaded privately is out of RTLD_NEXT's reach; take the functions from where they are. */
         gave_up = true;
         goto bound_now;
     }
@@ -256,14 +276,16 @@ static int environment_rank(void) {
     return -1;
 }
 
+/* A name that is the same for all ranks of one world and for no other world of the run. Hydra gives none: there the
+ * first world is told by its not being spawned, and a spawned one by its proxy, the ranks' parent process. */
 static void job_name(char *out, size_t size) {
-    static const char *const names[] = {"PMI_JOBID", "PMIX_NAMESPACE", "SLURM_JOB_ID", "PMI_ID"};
-    out[0] = 0;
-    for (size_t i = 0; i + 1 < sizeof names / sizeof *names && !out[0]; i++) {
-        const char *value = getenv(names[i]);
-        if (value) snprintf(out, size, "%s", value);
-    }
-    if (!out[0]) snprintf(out, size, "single-%d", (int)getpid());
+    const char *name = getenv("PMIX_NAMESPACE"), *step = getenv("SLURM_STEP_ID");
+    if (!name) name = getenv("PMI_JOBID");
+    if (name) snprintf(out, size, "%s", name);
+    else if (getenv("PMI_SPAWNED")) snprintf(out, size, "spawned-%d", (int)getppid());
+    else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(out, size, "world");
+    else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID"))) snprintf(out, size, "%s.%s", name, step ? step : "");
+    else snprintf(out, size, "single-%d", (int)getpid());
 }
 
 /* Children of this process are not ranks: what the launcher put into the environment is taken out again, the rest of

@@ -16,12 +16,12 @@
 #include <string.h>
 
 #include "../record.h"
+#define WEFT_HIDDEN __attribute__((visibility("hidden")))
 #include "names.h" /* generated: K_MPI_X, the index of each function */
 
 /* The MPI's own function. */
 #define REAL(name) ((__typeof__(&P##name))weft_next[K_##name])
 
-#define WEFT_HIDDEN __attribute__((visibility("hidden")))
 #define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -33,6 +33,8 @@ extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
 extern WEFT_HIDDEN void *const weft_order[];     /* wrappers of level order, NULL: straight on */
 extern WEFT_HIDDEN const char *const weft_names[];
 extern WEFT_HIDDEN const int weft_count;
+struct weft_variable { const char *name; void **address; };
+extern WEFT_HIDDEN const struct weft_variable weft_variables[];
 extern WEFT_HIDDEN void *weft_fortran_slots[];
 extern WEFT_HIDDEN const char *const weft_fortran_names[];
 extern WEFT_HIDDEN const int weft_fortran_count;
