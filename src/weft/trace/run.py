@@ -3,7 +3,6 @@
 # ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -21,12 +20,12 @@ from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
+from weft.trace.json_file import read_json
 from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, StreamKind
-from weft.trace.rankfile import Header, RankFile, open_inside
+from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import Site, Sites
 from weft.trace.worlds import World, kin
 
-MAX_JSON: Final = 64 << 20
 MAX_PROBLEMS: Final = 200
 
 
@@ -252,8 +251,8 @@ class Trace:
         if not root.is_dir():
             raise RunError(f"{root} is no run: {'not a directory' if root.exists() else 'there is no such directory'}")
         problems: list[str] = []
-        run = _read_json(root, "run.json", "weft-run/1", problems)
-        table = FunctionTable(_read_json(root, "functions.json", "weft-functions/1", problems))
+        run = read_json(root, "run.json", "weft-run/1", problems)
+        table = FunctionTable(read_json(root, "functions.json", "weft-functions/1", problems))
         files = _rank_files(root, problems)
         if not files and not run:
             raise RunError(f"{root} is no run of Weft: " + "; ".join(problems[:3]))
@@ -363,7 +362,14 @@ class Trace:
 
     @cached_property
     def _sites(self) -> Sites:
-        return Sites(self.path)
+        problems: list[str] = []
+        sites = Sites(self.path, problems)
+        self._say(*problems)
+        return sites
+
+    def forget_sites(self) -> None:
+        """Read RUN/sites.json again: it was just written."""
+        self.__dict__.pop("_sites", None)
 
     @cached_property
     def _axes(self) -> list[clock.Axis]:
@@ -414,27 +420,6 @@ def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> 
     who = members_text(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"
-
-
-def _read_json(root: Path, name: str, schema: str, problems: list[str]) -> dict[str, Any]:
-    try:
-        fd = open_inside(root / name, root)
-        with os.fdopen(fd, "rb") as file:
-            data = file.read(MAX_JSON + 1)
-        if len(data) > MAX_JSON:
-            raise RunError(f"{root / name} is larger than {MAX_JSON >> 20} MiB")
-        value = json.loads(data)
-        if not isinstance(value, dict):
-            raise RunError(f"{root / name} holds no JSON object")
-        if value.get("schema") != schema:
-            raise RunError(f"{root / name} has the schema {str(value.get('schema'))[:40]!r}, not {schema!r}")
-    except RunError as error:
-        problems.append(str(error))
-        return {}
-    except (ValueError, RecursionError, OSError) as error:
-        problems.append(f"{root / name} cannot be read: {str(error)[:200]}")
-        return {}
-    return value
 
 
 def _rank_files(root: Path, problems: list[str]) -> list[RankFile]:

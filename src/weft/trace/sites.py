@@ -3,18 +3,31 @@
 Python sites are decoded from the record itself. Native ones are return addresses: `resolve`, run on the machine that
 ran the program, asks addr2line and keeps the answers in RUN/sites.json, so that a copied run still knows its lines.
 """
-
 # ruff: noqa: A002 - the domain's words id, type and open
+
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.trace.definitions import CodeDefinition, SiteDefinition
+from weft.trace.definitions import CodeDefinition, ModuleDefinition, SiteDefinition
+from weft.trace.elf import build_id_of
+from weft.trace.json_file import read_json
+from weft.trace.layout import Def
 
 if TYPE_CHECKING:
-    from weft.trace.run import Rank
+    from weft.trace.run import Rank, Trace
+
+SCHEMA: Final = "weft-sites/1"
+ADDR2LINE_SECONDS: Final = 120
+MAX_LINE: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +42,13 @@ class Site:
 
     @property
     def text(self) -> str:
-        """`step.py:9 exchange`, `prog+0x1234`, or `?`."""
+        """`step.py:9 exchange`, `prog+0x1234 main`, or `?`."""
+        where = "?"
         if self.file:
-            return f"{Path(self.file).name}:{self.line}" + (f" {self.function}" if self.function else "")
-        if self.module:
-            return f"{Path(self.module).name}+{self.offset:#x}"
-        return "?"
+            where = f"{Path(self.file).name}:{self.line}"
+        elif self.module:
+            where = f"{Path(self.module).name}+{self.offset:#x}"
+        return f"{where} {self.function}" if self.function else where
 
     @property
     def known(self) -> bool:
@@ -42,7 +56,10 @@ class Site:
         return self.file is not None
 
 
-UNKNOWN = Site()
+UNKNOWN: Final = Site()
+
+
+# Python
 
 
 def line_of(code: CodeDefinition, instruction: int) -> int:
@@ -50,28 +67,27 @@ def line_of(code: CodeDefinition, instruction: int) -> int:
     line, end, at = code.first_line, 0, 0
     table = code.locations
     while at < len(table):
-        head = table[at]
-        at += 1
-        kind, length = head >> 3 & 15, (head & 7) + 1
-        delta: int | None = 0
-        if kind == 15:
-            delta = None
-        elif kind in (13, 14):
-            value, at = _number(table, at)
-            delta = -(value >> 1) if value & 1 else value >> 1
-            if kind == 14:
-                for _ in range(3):
-                    _, at = _number(table, at)
-        elif kind >= 10:
-            delta = kind - 10
-            at += 2
-        else:
-            at += 1
+        kind, length = table[at] >> 3 & 15, (table[at] & 7) + 1
+        delta, at = _delta(table, at + 1, kind)
         line += delta or 0
         end += 2 * length
         if instruction < end:
-            return line if delta is not None and 0 <= line < 2**31 else 0
+            return line if delta is not None and 0 <= line < MAX_LINE else 0
     return 0
+
+
+def _delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
+    """By how much an entry's line differs from the one before (None: no line), and where the next entry begins."""
+    if kind == 15:
+        return None, at
+    if kind in (13, 14):
+        value, at = _number(table, at)
+        for _ in range(3 if kind == 14 else 0):
+            _, at = _number(table, at)
+        return (-(value >> 1) if value & 1 else value >> 1), at
+    if kind >= 10:
+        return kind - 10, at + 2
+    return 0, at + 1
 
 
 def _number(table: bytes, at: int) -> tuple[int, int]:
@@ -86,12 +102,18 @@ def _number(table: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-class Sites:
-    """The call sites of a run, resolved as far as the record and RUN/sites.json tell."""
+# Native
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+Place = tuple[str, str, int]
+"""(path of the module, its build id, offset of the return address in it)."""
+
+
+class Sites:
+    """The call sites of a run, as far as the record and RUN/sites.json tell."""
+
+    def __init__(self, root: Path, problems: list[str]) -> None:
         self._known: dict[tuple[int, int], Site] = {}
+        self._native = _cached(root, problems) if (root / "sites.json").exists() else {}
 
     def site(self, rank: Rank, id: int) -> Site:
         """The site that a rank knows by `id`."""
@@ -107,4 +129,144 @@ class Sites:
         code = rank.definitions.code(definition.code) if definition.code else None
         if code:
             return Site(code.file, line_of(code, definition.instruction), code.name, path, definition.offset)
-        return Site(None, 0, None, path, definition.offset)
+        found = self._native.get((module.path, module.build_id, definition.offset)) if module else None
+        file, line, function = found or (None, 0, None)
+        return Site(file, line, function, path, definition.offset)
+
+
+Found = tuple[str | None, int, str | None]
+"""(file, line, function) of a native site."""
+
+
+def _cached(root: Path, problems: list[str]) -> dict[Place, Found]:
+    data = read_json(root, "sites.json", SCHEMA, problems)
+    found: dict[Place, Found] = {}
+    modules = data.get("modules")
+    for module in modules if isinstance(modules, list) else []:
+        try:
+            path, build_id = str(module["path"]), str(module["build_id"])
+            for offset, (file, line, function) in module["sites"].items():
+                named = file is not None and 0 <= int(line) < MAX_LINE
+                place = path, build_id, int(offset)
+                found[place] = (str(file) if named else None, int(line) if named else 0, function and str(function))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            problems.append(
+                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.sites.resolve makes it"
+            )
+    return found
+
+
+def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
+    """Look up the lines of a run's native call sites and keep them in RUN/sites.json.
+
+    To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
+    recorded one. Returns sentences on what stays unresolved, and why.
+    """
+    from weft.trace.run import Trace
+
+    trace = run if isinstance(run, Trace) else Trace.open(run)
+    problems: list[str] = []
+    modules: list[dict[str, Any]] = []
+    for (path, build_id), offsets in sorted(_wanted(trace).items()):
+        reason = _mistrust(trace, path, build_id)
+        sites = {} if reason else _addr2line(path, sorted(offsets), problems)
+        if reason:
+            problems.append(f"calls in {path} stay without lines: {reason}")
+        if sites:
+            modules.append({"path": path, "build_id": build_id, "sites": sites})
+    if modules:
+        _write(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
+        trace.forget_sites()
+    return problems
+
+
+def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
+    """Offsets of native sites by module."""
+    wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for rank in trace.ranks:
+        for definition in rank.definitions.all(Def.SITE):
+            module: ModuleDefinition | None = rank.definitions.module(definition.module)
+            if module is not None and not definition.code and module.path.startswith("/"):
+                wanted[module.path, module.build_id].add(definition.offset)
+    return wanted
+
+
+def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
+    """Why the file is not the module that ran; None where it is."""
+    try:
+        present = build_id_of(Path(path))
+        changed = Path(path).stat().st_mtime_ns
+    except OSError as error:
+        return f"the file is not here ({error.strerror})"
+    except ValueError as error:
+        return str(error)
+    if present != build_id:
+        return "the file was built anew since the run"
+    started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
+    if not build_id and started and changed > started:
+        return "the file changed since the run, and has no build id (link with -Wl,--build-id)"
+    return None
+
+
+def _addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, Found]:
+    """(file, line, function) by offset; only those of which something is known."""
+    # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
+    addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
+    environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
+    try:
+        done = subprocess.run(
+            ["addr2line", "-a", "-f", "-C", "-i", "-e", path], input=addresses, capture_output=True, text=True,
+            errors="backslashreplace", timeout=ADDR2LINE_SECONDS, env=environment, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        problems.append(f"calls in {path} stay without lines: addr2line is missing (install binutils)")
+        return {}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
+        return {}
+    blocks = _blocks(done.stdout)
+    found = {str(offset): _user_frame(blocks.get(offset - 1, [])) for offset in offsets}
+    return {offset: site for offset, site in found.items() if site != (None, 0, None)}
+
+
+def _blocks(output: str) -> dict[int, list[Found]]:
+    """Frames by address, innermost first: addr2line prints the address, then a function and a file:line a frame."""
+    blocks: dict[int, list[Found]] = {}
+    frames: list[Found] = []
+    function: str | None = None
+    for line in output.splitlines():
+        if line.startswith("0x") and function is None:
+            frames = blocks.setdefault(int(line, 16), [])
+        elif function is None:
+            function = line
+        else:
+            file, _, number = line.split(" (discriminator")[0].rpartition(":")
+            known = bool(file) and not file.startswith("??") and number.isdigit() and int(number) > 0
+            name = None if function.startswith("??") else function
+            frames.append((file if known else None, int(number) if known else 0, name))
+            function = None
+    return blocks
+
+
+def _user_frame(frames: Sequence[Found]) -> Found:
+    """The innermost frame that is no header of an MPI library (the C++ bindings are inlined into their callers)."""
+    for frame in frames:
+        if frame[0] and not _in_mpi_header(frame[0]):
+            return frame
+    return frames[0] if frames else (None, 0, None)
+
+
+def _in_mpi_header(file: str) -> bool:
+    return Path(file).name in ("mpicxx.h", "mpi.h") or "/openmpi/ompi/mpi/cxx/" in file
+
+
+def _write(path: Path, data: dict[str, Any], problems: list[str]) -> None:
+    """Whole or not at all."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sites-")
+        with os.fdopen(handle, "w") as file:
+            json.dump(data, file)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        problems.append(f"{path} cannot be written: {error.strerror}")

@@ -1,0 +1,35 @@
+"""The JSON files of a run directory, read with care: they come from other people."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from weft.trace.errors import RunError
+from weft.trace.rankfile import open_inside
+
+MAX_JSON: Final = 64 << 20
+
+
+def read_json(root: Path, name: str, schema: str, problems: list[str]) -> dict[str, Any]:
+    """The object in RUN/name; {} and a problem where it cannot be read or says another schema."""
+    try:
+        fd = open_inside(root / name, root)
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(MAX_JSON + 1)
+        if len(data) > MAX_JSON:
+            raise RunError(f"{root / name} is larger than {MAX_JSON >> 20} MiB")
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise RunError(f"{root / name} holds no JSON object")
+        if value.get("schema") != schema:
+            raise RunError(f"{root / name} has the schema {str(value.get('schema'))[:40]!r}, not {schema!r}")
+    except RunError as error:
+        problems.append(str(error))
+        return {}
+    except (ValueError, RecursionError, OSError) as error:
+        problems.append(f"{root / name} cannot be read: {str(error)[:200]}")
+        return {}
+    return value
