@@ -1,0 +1,97 @@
+"""The report as JSON: weft-report/1, for scripts and other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from weft.findings import CERTAINTIES, SEVERITIES, Finding
+from weft.report.analysis import Failure
+from weft.trace import Trace
+
+SCHEMA: Final = "weft-report/1"
+
+_RANKS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_TEXT: Final = {"type": "string"}
+
+JSON_SCHEMA: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": SCHEMA,
+    "type": "object",
+    "required": ["schema", "run", "findings"],
+    "properties": {
+        "schema": {"const": SCHEMA},
+        "run": {
+            "type": "object",
+            "required": ["ranks", "mpi", "ended"],
+            "properties": {
+                "ranks": {"type": "integer", "minimum": 0},
+                "mpi": {"type": "object"},
+                "ended": {"enum": ["running", "finished", "crashed", "deadlock", "killed"]},
+            },
+        },
+        "findings": {"type": "array", "items": {"$ref": "#/$defs/finding"}},
+        "failures": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["analysis", "error"],
+                "properties": {"analysis": _TEXT, "error": _TEXT},
+            },
+        },
+        "problems": {"type": "array", "items": _TEXT},
+    },
+    "$defs": {
+        "finding": {
+            "type": "object",
+            "required": ["kind", "severity", "certainty", "message", "ranks", "sites", "events", "evidence"],
+            "additionalProperties": False,
+            "properties": {
+                "kind": {"type": "string", "pattern": "^[a-z]+(-[a-z]+)*$"},
+                "severity": {"enum": list(SEVERITIES)},
+                "certainty": {"enum": list(CERTAINTIES)},
+                "message": {"type": "string", "minLength": 1},
+                "ranks": _RANKS,
+                "sites": {"type": "array", "items": {"$ref": "#/$defs/site"}},
+                "events": {"type": "array", "items": {**_RANKS, "minItems": 2, "maxItems": 2}},
+                "evidence": {"type": "object"},
+            },
+        },
+        "site": {
+            "type": "object",
+            "required": ["rank", "call", "file", "line", "function"],
+            "additionalProperties": False,
+            "properties": {
+                "rank": {"type": "integer", "minimum": 0},
+                "call": _TEXT,
+                "file": _TEXT,
+                "line": {"type": "integer", "minimum": 0},
+                "function": _TEXT,
+            },
+        },
+    },
+}
+"""What every document of `to_json` fulfils. The number in its name rises when a reader of the old one would fail."""
+
+_ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed"))
+
+
+def to_json(trace: Trace, findings: Sequence[Finding], failures: Iterable[Failure] = ()) -> dict[str, Any]:
+    """The document: the run, its findings, the analyses that failed, and what could not be read."""
+    mpi = trace.run.get("mpi")
+    ended = trace.run.get("ended")
+    run = {
+        key: trace.run[key] for key in ("weft", "command", "cwd", "started", "finished", "level") if key in trace.run
+    }
+    return {
+        "schema": SCHEMA,
+        "run": {
+            **run,
+            "ranks": len(trace.ranks),
+            "mpi": mpi if isinstance(mpi, dict) else {},
+            "ended": ended if ended in _ENDED else "killed",
+        },
+        "findings": [finding.to_json() for finding in findings],
+        "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
+        "problems": list(trace.problems),
+    }

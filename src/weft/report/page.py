@@ -1,0 +1,71 @@
+"""The report as one HTML file without scripts or outside resources; nothing out of the record is markup."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from weft.findings import Finding
+from weft.report.analysis import Report
+from weft.report.text import failure_line, heading, printable
+from weft.trace import Trace
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } .run { color: gray; }
+article { border-left: 4px solid var(--line); padding: .2rem 0 .2rem 1rem; margin: 1.5rem 0; }
+article.error { border-color: var(--error); } article.warning { border-color: var(--warning); }
+article.note { border-color: var(--note); }
+.kind { font: .85rem ui-monospace, monospace; } .error .kind { color: var(--error); }
+.warning .kind { color: var(--warning); } .note .kind { color: var(--note); }
+article p { margin: .2rem 0; } table { border-collapse: collapse; font-size: .9rem; }
+td { padding: .1rem 1rem .1rem 0; vertical-align: top; } td.place { font-family: ui-monospace, monospace; }
+pre { overflow-x: auto; font-size: .85rem; } summary { cursor: pointer; color: gray; }
+"""
+
+_HEAD: Final = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+)
+
+
+def to_html(trace: Trace, report: Report) -> str:
+    """The page."""
+    title = escape(printable(heading(trace, report.findings)))
+    command = trace.run.get("command")
+    words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
+    parts = [f"{_HEAD}<title>{title}</title><style>{_STYLE}</style></head><body>", f"<h1>{title}</h1>"]
+    parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
+    parts += [_article(finding) for finding in report.findings]
+    parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
+    if trace.problems:
+        items = "".join(f"<li>{escape(printable(problem))}</li>" for problem in trace.problems)
+        parts.append(f"<h2>The record</h2><ul>{items}</ul>")
+    return "\n".join(parts) + "\n</body></html>\n"
+
+
+def _article(finding: Finding) -> str:
+    rows = "".join(
+        f'<tr><td class="place">{escape(printable(_place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
+        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(s.function))}</td></tr>"
+        for s in finding.sites[:64]
+    )
+    sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
+    evidence = ""
+    if finding.evidence:
+        text = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
+        evidence = f"<details><summary>evidence</summary><pre>{text}</pre></details>"
+    return (
+        f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
+        f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
+        f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{evidence}</article>"
+    )
+
+
+def _place(file: str, line: int) -> str:
+    name = Path(file).name if file else "?"
+    return f"{name}:{line}" if line else name

@@ -1,0 +1,82 @@
+"""The report as SARIF 2.1.0, which code hosts and editors open beside the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import quote
+
+import weft
+from weft.findings import Finding, Site
+from weft.report.analysis import Failure
+from weft.trace import Trace
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def to_sarif(trace: Trace, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, Any]:
+    """One SARIF run with a rule a kind and a result a finding."""
+    kinds = list(dict.fromkeys(f.kind for f in findings))
+    root = str(trace.run.get("cwd") or "")
+    driver = {
+        "name": "Weft",
+        "version": weft.__version__,
+        "rules": [_rule(kind) for kind in kinds],
+    }
+    run: dict[str, Any] = {
+        "tool": {"driver": driver},
+        "invocations": [
+            {
+                "executionSuccessful": not failures,
+                "toolExecutionNotifications": [
+                    {"level": "error", "message": {"text": f"analysis of {f.analysis} failed: {f.error}"}}
+                    for f in failures
+                ],
+            }
+        ],
+        "results": [_result(finding, kinds, root) for finding in findings],
+        "columnKind": "unicodeCodePoints",
+    }
+    if root.startswith("/"):
+        run["originalUriBaseIds"] = {"CWD": {"uri": "file://" + quote(root.rstrip("/") + "/")}}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(kind: str) -> dict[str, Any]:
+    name = "".join(part.capitalize() for part in kind.split("-"))
+    return {"id": kind, "name": name, "shortDescription": {"text": kind.replace("-", " ")}}
+
+
+def _result(finding: Finding, kinds: list[str], root: str) -> dict[str, Any]:
+    places = [place for site in finding.sites if (place := _location(site, root)) is not None]
+    result: dict[str, Any] = {
+        "ruleId": finding.kind,
+        "ruleIndex": kinds.index(finding.kind),
+        "level": finding.severity,
+        "message": {"text": finding.message},
+        # SARIF has one location for what to look at and a list for what belongs to it.
+        "locations": places[:1],
+        "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
+        "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks)},
+    }
+    return result
+
+
+def _location(site: Site, root: str) -> dict[str, Any] | None:
+    if not site.file:
+        return None
+    physical: dict[str, Any] = {"artifactLocation": _artifact(site.file, root)}
+    if site.line > 0:
+        physical["region"] = {"startLine": site.line}
+    place: dict[str, Any] = {"physicalLocation": physical, "message": {"text": f"rank {site.rank}: {site.call}"}}
+    if site.function:
+        place["logicalLocations"] = [{"name": site.function, "kind": "function"}]
+    return place
+
+
+def _artifact(file: str, root: str) -> dict[str, str]:
+    path = PurePosixPath(file)
+    if root and path.is_relative_to(root):
+        return {"uri": quote(str(path.relative_to(root))), "uriBaseId": "CWD"}
+    return {"uri": "file://" + quote(file) if path.is_absolute() else quote(file)}

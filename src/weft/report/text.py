@@ -1,0 +1,124 @@
+"""The report as text, for a person at a terminal."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from weft.deadlock.words import plural, rank_set
+from weft.findings import SEVERITIES, Finding, Site
+from weft.report.analysis import Failure, Report, examine
+from weft.trace import Trace
+
+MAX_SITES: Final = 6
+SUMMARY_LINES: Final = 20
+_INDENT: Final = 9
+_COLOURS: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """`text` on one line without the characters that would act on a terminal: the record is not ours."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
+
+
+def line(finding: Finding) -> str:
+    """`error: message. [kind]`, the line of a finding."""
+    sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
+    return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
+
+
+def summary(trace: Trace, report: Report | None = None) -> str:
+    """What ends a `weft run`: a line a finding, worst first; notes are counted."""
+    report = report or examine(trace)
+    loud = [f for f in report.findings if f.severity != "note"]
+    notes = len(report.findings) - len(loud)
+    lines = [line(finding) for finding in loud[:SUMMARY_LINES]]
+    if len(loud) > SUMMARY_LINES:
+        lines.append(f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}")
+    lines += [failure_line(failure) for failure in report.failures]
+    if not loud and not report.failures:
+        lines.append("nothing found")
+    if notes:
+        lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
+    return "\n".join(lines)
+
+
+def failure_line(failure: Failure) -> str:
+    """The line of an analysis that failed."""
+    text = f"Weft's analysis of {failure.analysis} failed: {failure.error}. What it looks for is not in here"
+    return printable(text)
+
+
+def heading(trace: Trace, findings: Sequence[Finding]) -> str:
+    """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
+    counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
+    said = ", ".join(plural(n, s) for s, n in counts if n) or "Nothing found"
+    ended = {
+        "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
+        "running": "still running or cut off",
+    }.get(str(trace.run.get("ended")), "")  # fmt: skip
+    facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
+    return f"{said} in {printable(str(trace.path))} ({', '.join(facts)})"
+
+
+def _place(site: Site) -> str:
+    if not site.file:
+        return "?"
+    name = Path(site.file).name
+    return f"{name}:{site.line}" if site.line else name
+
+
+def _site_lines(finding: Finding) -> list[str]:
+    """A line for each code site, with the ranks that stood there."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for site in finding.sites:
+        groups.setdefault((_place(site), site.function, site.call), []).append(site.rank)
+    rows = [(printable(p), f"rank {rank_set(r)}" if len(set(r)) == 1 else f"ranks {rank_set(r)}", c, printable(f))
+            for (p, f, c), r in groups.items()]  # fmt: skip
+    rows = [row for row in rows if row[0] != "?"]
+    width = max((len(row[0]) for row in rows[:MAX_SITES]), default=0)
+    lines = [f"{p:<{width}}  {ranks}, {call}" + (f" in {f}" if f else "") for p, ranks, call, f in rows[:MAX_SITES]]
+    return lines + ([f"and {plural(len(rows) - MAX_SITES, 'more place')}"] if len(rows) > MAX_SITES else [])
+
+
+def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
+    """Lines of the report with their styles."""
+    yield heading(trace, report.findings), "bold"
+    for finding in report.findings:
+        yield "", ""
+        yield line(finding), _COLOURS[finding.severity]
+        for text in _site_lines(finding):
+            yield " " * _INDENT + text, "dim"
+    if report.failures or trace.problems:
+        yield "", ""
+    for failure in report.failures:
+        yield failure_line(failure), "bold red"
+    for problem in trace.problems:
+        yield f"record: {printable(problem)}", "dim"
+    kinds = sorted({f.kind for f in report.findings})
+    if kinds:
+        yield "", ""
+        pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
+        yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+
+
+def write(trace: Trace, report: Report, to: TextIO) -> None:
+    """Print the report, coloured and wrapped to the width on a terminal, plain elsewhere."""
+    if not to.isatty():
+        for text, _ in _blocks(trace, report):
+            print(text, file=to)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    width = max(40, min(shutil.get_terminal_size().columns, 120))
+    console = Console(file=to, highlight=False, width=width)
+    for text, style in _blocks(trace, report):
+        indent = " " * _INDENT
+        wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) if text else ""
+        console.print(Text(wrapped, style=style))
