@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,15 +79,24 @@ def match(trace: Trace) -> Match:
     a persistent collective count on that object.
     """
     operations = extract(trace)
-    sends, recvs, probes = operations.sends, operations.recvs, operations.probes
-    done = native.kernel().weft_match(
-        len(trace.ranks), *(ctypes.byref(p.view()) for p in (sends, recvs, probes)),
-        native.address(sends.partner), native.address(recvs.partner), native.address(probes.partner),
-    )  # fmt: skip
-    if done != 0:
-        raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
+    _pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes)
     instances = _instances(operations.collectives)
-    return Match(trace, sends, recvs, probes, operations.collectives, instances)
+    return Match(trace, operations.sends, operations.recvs, operations.probes, operations.collectives, instances)
+
+
+def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts) -> None:
+    """Fill the partner columns; the receiving ranks are shared among the machine's cores."""
+    lib, at = native.kernel(), native.address
+    views = [ctypes.byref(p.view()) for p in (sends, recvs, probes)]
+    sends.partner.fill(NONE)
+    scratch = np.empty(len(sends), np.uint32)
+    columns = [at(c) for c in (sends.partner, recvs.partner, probes.partner, scratch)]
+    workers = max(1, min(os.cpu_count() or 1, 8, ranks))
+    cuts = [ranks * k // workers for k in range(workers + 1)]
+    with ThreadPoolExecutor(workers) as pool:
+        done = list(pool.map(lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(workers)))
+    if any(done):
+        raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
 
 
 def _numbered(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:

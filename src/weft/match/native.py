@@ -76,7 +76,7 @@ def kernel() -> ctypes.CDLL:
     lib.weft_ops_colls.argtypes = [_POINTER, ctypes.POINTER(CollColumns), _U64]
     lib.weft_ops_colls.restype = None
     view = ctypes.POINTER(PostsView)
-    lib.weft_match.argtypes = [ctypes.c_uint32, view, view, view, _POINTER, _POINTER, _POINTER]
+    lib.weft_match.argtypes = [*[ctypes.c_uint32] * 3, view, view, view, *[_POINTER] * 4]
     lib.weft_match.restype = ctypes.c_int
     lib.weft_group.argtypes = [_U64, _POINTER, _U64, _POINTER, _POINTER]
     lib.weft_group.restype = None

@@ -71,11 +71,12 @@ struct weft_posts {
     const uint16_t *flags;
 };
 
-static bool chain_sends(struct channels *t, uint32_t ranks, const struct weft_posts *sends, uint32_t *next) {
+static bool chain_sends(struct channels *t, uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
+                        uint32_t *next) {
     for (uint32_t rank = 0; rank < ranks; rank++) {
         for (uint64_t i = sends->first[rank]; i < sends->first[rank + 1]; i++) {
+            if ((uint32_t)sends->peer[i] - low >= high - low) continue; /* also -1, nobody known */
             next[i] = NONE;
-            if (sends->peer[i] < 0) continue;
             struct channel *c = add_channel(t, sends->comm[i], (int32_t)rank, sends->peer[i], sends->tag[i]);
             if (!c) return false;
             if (c->head == NONE) {
@@ -95,20 +96,21 @@ static struct channel *known_channel(struct channels *t, const struct weft_posts
     return c->used && c->head != NONE ? c : NULL;
 }
 
-/* send_recv, recv_send: the partner's row or NONE. probe_send: the send that a probe saw. 0, or -1 without memory. */
-EXPORT int weft_match(uint32_t ranks, const struct weft_posts *sends, const struct weft_posts *recvs,
-                      const struct weft_posts *probes, uint32_t *send_recv, uint32_t *recv_send, uint32_t *probe_send);
-EXPORT int weft_match(uint32_t ranks, const struct weft_posts *sends, const struct weft_posts *recvs,
-                      const struct weft_posts *probes, uint32_t *send_recv, uint32_t *recv_send, uint32_t *probe_send) {
+/* Matches what goes to the ranks low .. high - 1, so that several threads share the work. send_recv (all NONE before),
+ * recv_send: the partner's row or NONE; probe_send: the send that a probe saw; next: scratch, a number for each send.
+ * 0, or -1 without memory. */
+EXPORT int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
+                      const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
+                      uint32_t *recv_send, uint32_t *probe_send, uint32_t *next);
+EXPORT int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
+                      const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
+                      uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
     struct channels t = {calloc(1u << 12, sizeof(struct channel)), 1u << 12, 0};
-    uint32_t *next = malloc((sends->first[ranks] + 1) * sizeof *next);
-    if (!t.rows || !next || !chain_sends(&t, ranks, sends, next)) {
+    if (!t.rows || !chain_sends(&t, ranks, low, high, sends, next)) {
         free(t.rows);
-        free(next);
         return -1;
     }
-    memset(send_recv, 0xff, sends->first[ranks] * sizeof *send_recv);
-    for (uint32_t rank = 0; rank < ranks; rank++) {
+    for (uint32_t rank = low; rank < high; rank++) {
         uint64_t probe = probes->first[rank], probe_end = probes->first[rank + 1];
         uint64_t recv_end = recvs->first[rank + 1];
         for (uint64_t i = recvs->first[rank]; i <= recv_end; i++) {
@@ -126,7 +128,6 @@ EXPORT int weft_match(uint32_t ranks, const struct weft_posts *sends, const stru
         }
     }
     free(t.rows);
-    free(next);
     return 0;
 }
 
