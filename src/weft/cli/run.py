@@ -93,9 +93,10 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch.job import run_job
 
     plan = plans.decide(command, args.n)
+    rundir.refuse(args.out)
+    shim = recorder.build(plan)
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
     try:
-        shim = recorder.build(plan)
         recorder.describe(plan, shim, directory)
         job = run_job(plan, directory, recorder.variables(shim, directory, args.level), args.hang_after)
     except WeftError:
@@ -218,7 +219,7 @@ def tell_findings(job: Job, report: Path | None) -> None:
         import weft.report as reports
     except ImportError:
         for message in job.proof:
-            say(f"error: {message}")
+            say(f"error: {message} [deadlock]")
         return
     try:
         trace = weft.open(job.run.path)

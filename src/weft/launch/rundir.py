@@ -97,6 +97,12 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
     return run
 
 
+def refuse(out: Path | None) -> None:
+    """Raise UsageError at once where `create` would, before anything slow is done."""
+    if out is not None and out.exists():
+        take(out)
+
+
 def take(out: Path) -> tuple[Path, bool]:
     """Use the folder that the user named; it must be new or empty."""
     try:

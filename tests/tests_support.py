@@ -1,0 +1,56 @@
+"""What the tests of every room import: running commands under a time limit, and naming an installed MPI."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LIMIT = 60.0
+"""Seconds that one external process may take, unless a test says otherwise."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One MPI that tests may use: its commands by full path."""
+
+    name: str
+    mpiexec: tuple[str, ...]
+    mpicc: str
+    python: str | None
+    environment: Mapping[str, str]
+
+
+def execute(
+    command: Sequence[str | Path],
+    *,
+    timeout: float = LIMIT,
+    stdin: str | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a session of its own; all of it is killed when the time is up."""
+    words = [str(word) for word in command]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, errors="replace", cwd=cwd, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"`{' '.join(words)}` did not end within {timeout} s\n--- stdout\n{out}\n--- stderr\n{err}")
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+WEFT = (sys.executable, "-P", "-m", "weft.cli.main")
