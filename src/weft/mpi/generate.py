@@ -328,6 +328,8 @@ def wrapper(f: Function) -> str:
         lines.append("    weft_publish(thread, event);")
     if f.name == "MPI_Abort":
         lines.append("    weft_aborting();")
+    if f.name.startswith("MPI_Comm_spawn"):
+        lines += _spawn_recorded(f, replace)
     lines.append(f"    {f.result} w_result = {_call(f, replace)};")
     lines.append("    uint64_t now = weft_ticks(weft_clock_kind);")
     lines += _closing(f, leaving, status, poll, completion)
@@ -358,6 +360,18 @@ def _completion(f: Function) -> Parameter | None:
     if not (_COMPLETIONS.fullmatch(f.name) or f.name.startswith("MPI_Request_get_status")):
         return None
     return next(p for p in f.parameters if p.handle == "REQUEST")
+
+
+def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
+    """Open MPI gives a spawned process the launcher's environment, not the ranks': env(1) puts the recorder into it."""
+    many = f.name == "MPI_Comm_spawn_multiple"
+    n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
+    commands, vectors = ("array_of_commands", "array_of_argv") if many else ("&command", "&argv")
+    yield f"    struct weft_spawn spawn __attribute__((cleanup(weft_spawn_free))) = weft_spawn_through({n}, (char *const *){commands}, (char *const *const *){vectors}, {1 if many else 0});"
+    if many:
+        replace |= {"array_of_commands": "spawn.n ? spawn.commands : array_of_commands", "array_of_argv": "spawn.n ? spawn.vectors : array_of_argv"}
+    else:
+        replace |= {"command": "spawn.n ? spawn.commands[0] : command", "argv": "spawn.n ? spawn.vectors[0] : argv"}
 
 
 def _completion_before(f: Function, p: Parameter) -> Iterator[str]:

@@ -168,13 +168,13 @@ def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Pa
             (work / name).write_bytes(text)
         _generate(library, work)
         flags = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
-                 "-Wall", "-I", str(work / "shim")]  # fmt: skip
+                 "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
         objects = []
         for source in ["record.c", *(f"shim/{name}" for name in (*_SOURCES, "wrappers.c", "stubs.S"))]:
             objects.append(source.rsplit(".", 1)[0].replace("/", "-") + ".o")
             _run([mpicc, *flags, "-c", str(work / source), "-o", str(work / objects[-1])], "compile the recorder", work)
         compiler = os.environ.get("CC") or "cc"
-        link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so", "-Wl,-z,noexecstack",
+        link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so", "-Wl,-z,noexecstack", "-Wl,-z,defs",
                 "-ldl", "-lpthread"]  # fmt: skip
         _run(link, "link the recorder", work)
         mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}

@@ -212,6 +212,7 @@ static void file_trim(struct weft_record *record) {
     const struct weft_chunk *last = &record->table[record->table_used - 1];
     uint64_t bytes = last->kind == WEFT_STREAM_ORDER ? (last->used + 1) / 2 : last->used;
     uint64_t end = last->offset + (bytes + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
+    if (!bytes) end += WEFT_PAGE; /* a chunk of the table always lies in the file */
     if (last->offset + (uint64_t)last->pages * WEFT_PAGE != record->file_size || end >= record->file_size) return;
     if (!ftruncate(record->fd, (off_t)end)) record->file_size = end;
 }

@@ -79,9 +79,11 @@ static inline bool weft_stream_fits(struct weft_stream *stream, uint64_t bytes) 
     return __builtin_expect((uint64_t)(stream->end - stream->next) >= bytes, 1) || weft_stream_grow(stream, bytes);
 }
 
-/* Makes everything before next part of the record. */
+/* Makes everything before next part of the record. Space may have been added for an item that then needed less: then
+ * next is still in an older chunk, which counts as full already. */
 static inline void weft_stream_publish(struct weft_stream *stream) {
-    __atomic_store_n(stream->used, (uint64_t)(stream->next - stream->chunk_start), __ATOMIC_RELEASE);
+    int64_t used = stream->next - stream->chunk_start;
+    __atomic_store_n(stream->used, used > 0 ? (uint64_t)used : 0, __ATOMIC_RELEASE);
 }
 
 /* For synthetic records: appends whole bytes to the stream (kind, thread), opening it where needed. 0 or -1. */

@@ -376,7 +376,7 @@ void weft_objects_world(void) {
     weft_made_comm(0, MPI_COMM_NULL, parent, "parent", 0);
 }
 
-#if MPI_VERSION >= 4
+#ifdef MPI_SESSION_NULL
 void weft_objects_session(MPI_Session session) {
     if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;

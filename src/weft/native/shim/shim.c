@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim.h"
+#include "wrap.h"
 
 __thread struct weft_thread *weft_self;
 __thread int weft_depth;
@@ -129,7 +130,9 @@ void weft_bind(void) {
         if (!weft_next[k]) weft_next[k] = dlsym(handle, weft_names[k]);
         if (!weft_next[k] && handle != RTLD_NEXT) weft_next[k] = dlsym(RTLD_NEXT, weft_names[k]);
     }
-    for (const struct weft_variable *v = weft_variables; v->name; v++) *v->address = dlsym(handle, v->name);
+    /* A program that is linked with MPI may hold the one copy of a library's variable itself (copy relocation). */
+    for (const struct weft_variable *v = weft_variables; v->name; v++)
+        if (!(*v->address = dlsym(RTLD_DEFAULT, v->name))) *v->address = dlsym(handle, v->name);
     slots_through();
     if (!mine) {
         gave_up = true;
@@ -288,6 +291,28 @@ static void job_name(char *out, size_t size) {
     else snprintf(out, size, "single-%d", (int)getpid());
 }
 
+/* Python keeps a copy of the environment, made at its start, and gives that to its children. */
+static void clean_python_environment(void) {
+    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+    int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+    if (!initialized || !ensure || !release || !run || !initialized()) return;
+    const char *kept = getenv("LD_PRELOAD");
+    char code[PATH_MAX + 256], quoted[PATH_MAX] = "";
+    for (size_t n = 0; kept && *kept && n + 3 < sizeof quoted; kept++) {
+        if (*kept == '\'' || *kept == '\\') quoted[n++] = '\\';
+        quoted[n++] = *kept;
+        quoted[n] = 0;
+    }
+    snprintf(code, sizeof code,
+             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH')] and "
+             "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n", quoted, quoted);
+    int state = ensure();
+    run(code);
+    release(state);
+}
+
 /* Children of this process are not ranks: what the launcher put into the environment is taken out again, the rest of
  * a user's own LD_PRELOAD stays. */
 static void clean_environment(void) {
@@ -308,6 +333,7 @@ static void clean_environment(void) {
     unsetenv("WEFT_RUN");
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
+    clean_python_environment();
 }
 
 static void child_after_fork(void) {
@@ -397,6 +423,49 @@ void weft_started(bool world, int provided) {
     dladdr(get, &info);
     define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
     clean_environment();
+}
+
+/* ---- spawned processes ---- */
+void weft_spawn_free(struct weft_spawn *spawn) {
+    for (int i = 0; i < spawn->n; i++) {
+        for (int k = 0; k < 3; k++) free(spawn->vectors[i][k]);
+        free(spawn->vectors[i]);
+    }
+    free(spawn->commands);
+    free(spawn->vectors);
+}
+
+/* `env LD_PRELOAD=... WEFT_RUN=... WEFT_LEVEL=... command arguments` for each command, where the MPI needs it. */
+struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, int multiple) {
+    struct weft_spawn spawn = {.n = 0};
+#ifdef OPEN_MPI
+    Dl_info self;
+    if (n <= 0 || !commands || !dladdr((void *)weft_bind, &self) || !self.dli_fname) return spawn;
+    if (multiple && vectors && vectors == (char *const *const *)MPI_ARGVS_NULL) vectors = NULL;
+    spawn.commands = calloc((size_t)n, sizeof *spawn.commands);
+    spawn.vectors = calloc((size_t)n, sizeof *spawn.vectors);
+    for (int i = 0; i < n && spawn.commands && spawn.vectors; i++) {
+        char *const *given = multiple ? (vectors ? vectors[i] : NULL) : *vectors;
+        if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
+        size_t count = 0;
+        while (given && given[count]) count++;
+        char **vector = calloc(count + 5, sizeof *vector);
+        if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 || asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
+            asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_ORDER ? "order" : "trace") < 0) break;
+        vector[3] = commands[i];
+        for (size_t k = 0; k < count; k++) vector[4 + k] = given[k];
+        spawn.commands[i] = (char *)"/usr/bin/env";
+        spawn.vectors[i] = vector;
+        spawn.n = i + 1;
+    }
+    if (spawn.n < n) { /* no memory: the children go unrecorded */
+        weft_spawn_free(&spawn);
+        spawn = (struct weft_spawn){.n = 0};
+    }
+#else
+    (void)n, (void)commands, (void)vectors, (void)multiple;
+#endif
+    return spawn;
 }
 
 /* ---- the end ---- */

@@ -110,7 +110,7 @@ WEFT_HIDDEN uint32_t weft_new_id(int class, uintptr_t handle);        /* the han
 WEFT_HIDDEN void weft_gone(int class, uintptr_t handle, uint32_t id); /* if the handle still names `id` */
 WEFT_COLD void weft_objects_predefine(void);
 WEFT_COLD void weft_objects_world(void);
-#if MPI_VERSION >= 4
+#ifdef MPI_SESSION_NULL
 WEFT_COLD void weft_objects_session(MPI_Session session);
 #endif
 WEFT_COLD void weft_objects_reset(void);

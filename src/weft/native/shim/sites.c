@@ -117,10 +117,8 @@ static bool table_grow(void) {
 static WEFT_COLD uint32_t site_slow(uintptr_t address, uint32_t code, uint32_t offset) {
     pthread_mutex_lock(&lock);
     uint32_t id = 0;
-    /* Code objects die and their addresses are used again: the id of the definition is what makes a site. */
-    uintptr_t key = code ? weft_python_code(code) : 0;
     if (used * 2 < capacity || table_grow()) {
-        size_t at = hash_site(address, key, offset) & (capacity - 1);
+        size_t at = hash_site(address, code, offset) & (capacity - 1);
         while (known[at].id && (known[at].address != address || known[at].code != code || known[at].offset != offset))
             at = (at + 1) & (capacity - 1);
         if (!known[at].id) {

@@ -50,6 +50,11 @@ static inline int64_t weft_strings_bound(char *const *strings) {
     return bytes;
 }
 
+/* ---- spawned processes are recorded like the others ---- */
+struct weft_spawn { int n; char **commands; char ***vectors; };
+WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, int multiple);
+WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
+
 /* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
 static inline struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
                                                  struct weft_event *folding) {
