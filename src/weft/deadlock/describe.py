@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+from functools import cache
 from pathlib import Path
 
 from weft import findings
 from weft.deadlock import calls
-from weft.trace import Event, Flag
+from weft.trace import Event, Flag, FunctionTable
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 
 _RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
@@ -37,11 +40,29 @@ def tag_argument(value: int) -> str:
     return "ANY_TAG" if value == ANY_TAG else str(value)
 
 
+_METHOD = re.compile(r"\.(\w+)\s*\(")
+
+
 def _word(event: Event) -> str:
-    """The function in a word; mpi4py's lowercase recv() is a matched probe first."""
-    name = calls.base(event.function.name)
-    python = (event.site.file or "").endswith(".py")
-    return "recv" if name == "Mprobe" and python else name.lower()
+    """The function in a word. In Python, where mpi4py makes other calls inside its own, the method on the line.
+
+    Its lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the communicator.
+    """
+    name = calls.base(event.function.name).lower()
+    place = event.site
+    if not (place.file or "").endswith(".py"):
+        return name
+    known = _names(event.rank.trace.functions)
+    methods = {m.lower() for m in _METHOD.findall(linecache.getline(place.file or "", place.line))} & known
+    if len(methods) == 1 and name not in methods:
+        return methods.pop()
+    return "recv" if name == "mprobe" and not methods else name
+
+
+@cache
+def _names(functions: FunctionTable) -> frozenset[str]:
+    """The names that mpi4py's methods share with MPI's functions."""
+    return frozenset(calls.base(f.name).lower() for f in functions)
 
 
 def arguments(event: Event, *, peers: bool = True) -> list[str]:

@@ -1,0 +1,276 @@
+"""Potential deadlocks: what would not get through if every standard send waited for its receive.
+
+The matched record is run again with synchronous sends (native/kernel/progress.c). MPI lets a standard send wait for
+its receive (MPI-4.1, 3.4) and any collective synchronise (6.14), so a program that then stands still is unsafe: it
+got through because messages fitted into buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock import describe
+from weft.deadlock.blocked import Standstill
+from weft.deadlock.calls import masks, words
+from weft.deadlock.columns import Ints
+from weft.deadlock.words import listed, rank_words
+from weft.findings import Finding
+from weft.match import NONE, Match, Post, Posts
+from weft.native.kernel import library
+from weft.trace import Event, Trace
+
+MAX_ROUNDS = 20
+_GATHERING = -1
+_LOCAL = words("Comm_free Win_free Type_free File_open File_close Finalize")
+"""Collectives that order nothing here: local in practice, or of no use for a proof."""
+
+_NOT_WAITING = Post.BUFFERED | Post.READY | Post.PARTITIONED | Post.CANCELLED
+
+
+@dataclass
+class Constraints:
+    """What each process waits for, in its order: `at` its event, until process `target` has entered event `value`.
+
+    A negative target is the gathering -1 - target, where value 0 arrives and 1 waits. `send` is the row of the send
+    that waits, or -1. A process is one thread of one rank.
+    """
+
+    first: Ints
+    at: Ints
+    target: Ints
+    value: Ints
+    send: Ints
+    size: Ints
+
+    def without(self, keep: NDArray[np.bool_]) -> Constraints:
+        """The constraints in `keep`."""
+        first = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)[self.first]
+        return Constraints(first, self.at[keep], self.target[keep], self.value[keep], self.send[keep], self.size)
+
+    def run(self) -> Ints:
+        """For each process the constraint at which it stands; its end where it comes through."""
+        place = np.zeros(len(self.first) - 1, np.int64)
+        arrays = [np.ascontiguousarray(a, np.int64) for a in (self.first, self.at, self.target, self.value, self.size)]
+        first, at, target, value, size = (ctypes.c_void_p(a.ctypes.data) for a in arrays)
+        processes, gatherings = ctypes.c_int64(len(place)), ctypes.c_int64(len(self.size))
+        out = ctypes.c_void_p(place.ctypes.data)
+        if library().weft_progress(processes, first, at, target, value, gatherings, size, out):
+            raise MemoryError("no memory to run the record again")
+        return place
+
+
+class _Processes:
+    """Threads of ranks, numbered."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        counts = [max(1, len(r.threads)) for r in trace.ranks]
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.rank = np.repeat(np.arange(len(counts)), counts)
+        self._threaded = [r.index for r in trace.ranks if len(r.threads) > 1]
+
+    def of(self, rank: Ints, event: Ints) -> Ints:
+        """The process of each event."""
+        found = self.first[rank]
+        for index in self._threaded:
+            rows = rank == index
+            found[rows] += self.trace.ranks[index].event_threads[event[rows]]
+        return found
+
+
+def find(trace: Trace, match: Match) -> list[Finding]:
+    """One finding for each group of send sites that would hang without buffering; none for a run that does hang."""
+    if Standstill(trace).stuck:
+        return []
+    processes = _Processes(trace)
+    constraints = _constraints(trace, match, processes)
+    findings: list[Finding] = []
+    for _ in range(MAX_ROUNDS):
+        place = constraints.run()
+        stuck = np.flatnonzero(place < constraints.first[1:])
+        cycles = list(_cycles(constraints, place, stuck))
+        if not cycles:
+            break
+        drop: set[tuple[int, int]] = set()
+        for cycle in cycles:
+            rows = [int(constraints.send[place[p]]) for p in cycle]
+            sends = [row for row in rows if row >= 0]
+            findings.append(_finding(match, processes, constraints, [(p, int(place[p])) for p in cycle]))
+            drop.update(_site(trace, match.sends.id(row)) for row in sends)
+        constraints = constraints.without(~_at_sites(trace, match, constraints, drop))
+    return findings
+
+
+# Constraints
+
+
+def _constraints(trace: Trace, match: Match, processes: _Processes) -> Constraints:
+    parts = [
+        _messages(processes, match.recvs, match.sends, np.ones(len(match.recvs), np.bool_), None),
+        _messages(processes, match.probes, match.sends, np.ones(len(match.probes), np.bool_), None),
+        _messages(processes, match.sends, match.recvs, (match.sends.flags & _NOT_WAITING) == 0, 0),
+    ]
+    gathered, size = _gatherings(trace, match, processes)
+    parts += gathered
+    process, at, target, value, send = (np.concatenate([p[i] for p in parts]) for i in range(5))
+    # Arrivals (value 0 of a gathering) come before what waits at the same event.
+    waits = (target >= 0) | (value == 1)
+    order = np.lexsort((waits, at, process))
+    first = np.searchsorted(process[order], np.arange(len(processes.rank) + 1)).astype(np.int64)
+    return Constraints(first, at[order], target[order], value[order], send[order], size)
+
+
+def _messages(
+    processes: _Processes, mine: Posts, theirs: Posts, wait: NDArray[np.bool_], send: int | None
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """At its completion, each of `mine` needs that its partner was posted."""
+    rows = np.flatnonzero(wait & (mine.partner != NONE) & (mine.completion != NONE))
+    partner = mine.partner[rows].astype(np.int64)
+    at = mine.completion[rows].astype(np.int64)
+    process = processes.of(mine.ranks()[rows].astype(np.int64), at)
+    value = theirs.event[partner].astype(np.int64)
+    target = processes.of(theirs.ranks()[partner].astype(np.int64), value)
+    return process, at, target, value, np.full(len(rows), -1) if send is None else rows
+
+
+def _gatherings(
+    trace: Trace, match: Match, processes: _Processes
+) -> tuple[list[tuple[Ints, Ints, Ints, Ints, Ints]], Ints]:
+    """All members arrive at a collective with their call and wait for each other at its completion."""
+    calls_ = match.collectives
+    local = masks(trace.functions).table(_LOCAL)[calls_.function]
+    rows = np.flatnonzero(~local & ((calls_.flags & Post.INIT) == 0))
+    rank, event = calls_.ranks()[rows].astype(np.int64), calls_.event[rows].astype(np.int64)
+    instance = calls_.instance[rows].astype(np.int64)
+    size = np.bincount(instance, minlength=len(match.instances)).astype(np.int64)
+    done = calls_.completion[rows] != NONE
+    none = np.full(len(rows), -1)
+    arrive = (processes.of(rank, event), event, _GATHERING - instance, np.zeros(len(rows), np.int64), none)
+    at = calls_.completion[rows][done].astype(np.int64)
+    wait = (processes.of(rank[done], at), at, _GATHERING - instance[done], np.ones(len(at), np.int64), none[done])
+    return [arrive, wait], size
+
+
+# What stands still
+
+
+def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
+    """The cycles of stuck processes: each waits for the next. Of a gathering's absent members one is followed."""
+    waiting = {int(p): int(place[p]) for p in stuck}
+    absent = _absent(constraints, place, waiting)
+    seen: set[int] = set()
+    for start in waiting:
+        path: list[int] = []
+        at = start
+        while at in waiting and at not in seen:
+            seen.add(at)
+            path.append(at)
+            target = int(constraints.target[waiting[at]])
+            at = target if target >= 0 else absent.get(_GATHERING - target, -1)
+        if at in path:
+            cycle = path[path.index(at) :]
+            if any(constraints.send[waiting[p]] >= 0 for p in cycle):
+                yield cycle
+
+
+def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
+    """For each gathering that somebody waits in, a stuck process that has yet to arrive there."""
+    wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
+    found: dict[int, int] = {}
+    for process in waiting if wanted else ():
+        rest = slice(int(place[process]), int(constraints.first[process + 1]))
+        arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
+        for gathering in np.unique(_GATHERING - constraints.target[rest][arrivals]).tolist():
+            if gathering in wanted:
+                found.setdefault(gathering, process)
+    return found
+
+
+def _site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
+    return event[0], int(trace.ranks[event[0]].events["site"][event[1]])
+
+
+def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]) -> NDArray[np.bool_]:
+    """The constraints of sends that were posted at one of `sites`."""
+    rows = constraints.send >= 0
+    hit = np.zeros(len(rows), np.bool_)
+    places = np.flatnonzero(rows)
+    send = constraints.send[places]
+    ranks = match.sends.ranks()[send]
+    for rank in {rank for rank, _ in sites}:
+        mine = np.flatnonzero(ranks == rank)
+        of = trace.ranks[rank].events["site"][match.sends.event[send[mine]]]
+        hit[places[mine[np.isin(of, [site for r, site in sites if r == rank])]]] = True
+    return hit
+
+
+# Words
+
+
+def _finding(match: Match, processes: _Processes, constraints: Constraints, cycle: list[tuple[int, int]]) -> Finding:
+    links = [_Link(match, int(processes.rank[p]), constraints, c) for p, c in cycle]
+    sends = [link for link in links if link.send is not None]
+    wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)
+    ranks = tuple(sorted({link.rank for link in links}))
+    events = [link.send or link.event for link in links]
+    return Finding(
+        kind="potential-deadlock",
+        severity="warning",
+        certainty="possible" if wild else "certain",
+        message=_message(links, sends),
+        ranks=ranks,
+        sites=tuple(dict.fromkeys(describe.site(event) for event in events))[:64],
+        events=tuple(event.id for event in events),
+        evidence={"cycle": [link.rank for link in links]},
+        cause="; ".join(sorted({f"{e.function.name}{describe.where(e)}" for e in events})),
+    )
+
+
+class _Link:
+    """One process of a cycle: where it stands, and the send that waits there."""
+
+    def __init__(
+        self, match: Match, rank: int, constraints: Constraints, place: int
+    ) -> None:  # fmt: skip
+        trace = match.trace
+        self.rank = rank
+        self.row = int(constraints.send[place])
+        self.event = trace.ranks[rank].event(int(constraints.at[place]))
+        self.send: Event | None = None
+        self.receive: Event | None = None
+        if self.row >= 0:
+            self.send = trace.event(*match.sends.id(self.row))
+            self.receive = trace.event(*match.recvs.id(int(match.sends.partner[self.row])))
+
+
+def _message(links: list[_Link], sends: list[_Link]) -> str:
+    if len(links) == 1:
+        send, receive = sends[0].send, sends[0].receive
+        assert send is not None and receive is not None
+        return (
+            f"rank {links[0].rank} sends to itself in {describe.call(send)}{describe.where(send)} before it posts the "
+            f"receive{describe.where(receive)}: that got through only because the message was buffered"
+        )
+    places = {describe.where(link.send) for link in sends if link.send}
+    if len(sends) == len(links) and len(links) > 3 and len(places) == 1:
+        return (
+            f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
+            "receives: that got through only because the messages were buffered"
+        )
+    parts = [_part(link) for link in links[:4]]
+    more = f" and {len(links) - 4} more ranks" if len(links) > 4 else ""
+    return f"{listed(parts)}{more}: this got through only because messages were buffered"
+
+
+def _part(link: _Link) -> str:
+    if link.send is None or link.receive is None:
+        return f"rank {link.rank} waits in {describe.call(link.event)}{describe.where(link.event)}"
+    return (
+        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.where(link.send)} "
+        f"(received{describe.where(link.receive)})"
+    )

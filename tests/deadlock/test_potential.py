@@ -1,0 +1,106 @@
+"""Potential deadlocks in built traces: unsafe programs that got through, and safe ones."""
+
+from __future__ import annotations
+
+from weft.deadlock.potential import find
+from weft.findings import Finding
+from weft.match import match
+from weft.trace.builder import Builder
+
+
+def found(b: Builder) -> list[Finding]:
+    trace = b.open()
+    return find(trace, match(trace))
+
+
+def at(line: int) -> tuple[str, int, str]:
+    return ("halo.py", line, "main")
+
+
+def exchange(first: str, ranks: int = 2, times: int = 1) -> Builder:
+    b = Builder(ranks=ranks)
+    for _ in range(times):
+        for r in b.ranks:
+            send = getattr(r, first)
+            r.request = send((r.index + 1) % ranks, tag=1, site=at(5))
+        for r in b.ranks:
+            r.recv((r.index - 1) % ranks, tag=1, site=at(6))
+            if first == "isend":
+                r.wait(r.request)
+    return b
+
+
+def test_two_ranks_that_send_first_are_unsafe() -> None:
+    [finding] = found(exchange("send"))
+    assert (finding.kind, finding.severity, finding.certainty) == ("potential-deadlock", "warning", "certain")
+    assert finding.ranks == (0, 1)
+    assert finding.message == (
+        "rank 0 sends to rank 1 at halo.py:5 (received at halo.py:6) and rank 1 sends to rank 0 at halo.py:5 "
+        "(received at halo.py:6): this got through only because messages were buffered"
+    )
+
+
+def test_nonblocking_and_buffered_sends_are_safe() -> None:
+    assert found(exchange("isend")) == []
+    assert found(exchange("bsend")) == []
+
+
+def test_a_thousand_iterations_of_one_cause_are_one_finding() -> None:
+    assert len(found(exchange("send", ranks=4, times=1000))) == 1
+
+
+def test_red_and_black_is_safe() -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    r0.send(1)
+    r1.recv(0)
+    r1.send(0)
+    r0.recv(1)
+    assert found(b) == []
+
+
+def test_a_wait_before_the_receive_is_unsafe() -> None:
+    b = Builder(ranks=2)
+    for r in b.ranks:
+        r.wait(r.isend(1 - r.index))
+    for r in b.ranks:
+        r.recv(1 - r.index)
+    assert len(found(b)) == 1
+
+
+def test_a_send_before_a_collective_that_is_received_behind_it_is_unsafe() -> None:
+    def build(early: bool) -> Builder:
+        b = Builder(ranks=2)
+        r0, r1 = b.ranks
+        r0.send(1, site=at(3))
+        if early:
+            r1.recv(0)
+        r0.barrier()
+        r1.barrier(site=at(8))
+        if not early:
+            r1.recv(0, site=at(9))
+        return b
+
+    [finding] = found(build(False))
+    assert finding.ranks == (0, 1)
+    assert found(build(True)) == []
+
+
+def test_a_send_to_oneself_before_the_receive_is_unsafe() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].send(0)
+    b.ranks[0].recv(0)
+    [finding] = found(b)
+    assert "sends to itself" in finding.message
+    b = Builder(ranks=1)
+    request = b.ranks[0].irecv(0)
+    b.ranks[0].send(0)
+    b.ranks[0].wait(request)
+    assert found(b) == []
+
+
+def test_a_run_that_hangs_has_a_deadlock_and_no_potential_one() -> None:
+    b = exchange("send")
+    b.ranks[0].open.recv(1)
+    b.ranks[1].open.recv(0)
+    assert found(b) == []
