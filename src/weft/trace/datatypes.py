@@ -37,30 +37,33 @@ class TooLarge(ValueError):
     """A signature with more runs, depth or elements than Weft holds."""
 
 
-def joined(parts: Iterable[tuple[str, int]]) -> Signature:
-    """Run-length form: neighbours of one type become one run. TooLarge beyond MAX_RUNS."""
+def joined(parts: Iterable[Signature]) -> Signature:
+    """Signatures one behind the other; where two meet in one type, this is one run. TooLarge beyond the limits."""
     runs: list[tuple[str, int]] = []
-    for name, count in parts:
-        if count <= 0:
-            continue
-        if runs and runs[-1][0] == name:
-            runs[-1] = (name, runs[-1][1] + count)
+    for part in parts:
+        if part and runs and runs[-1][0] == part[0][0]:
+            runs[-1] = (part[0][0], runs[-1][1] + part[0][1])
+            runs.extend(part[1:])
         else:
-            runs.append((name, count))
-        if len(runs) > MAX_RUNS or runs[-1][1] > MAX_COUNT:
+            runs.extend(part)
+        if len(runs) > MAX_RUNS or any(count > MAX_COUNT for _, count in (runs[-1:] + runs[:1])):
             raise TooLarge
     return tuple(runs)
 
 
 def repeated(signature: Signature, times: int) -> Signature:
-    """`signature`, `times` times in a row."""
+    """`signature`, `times` times in a row. TooLarge beyond the limits."""
     if times <= 0 or not signature:
         return ()
+    (first, n), (last, m) = signature[0], signature[-1]
     if len(signature) == 1:
-        return joined([(signature[0][0], signature[0][1] * times)])
+        return joined([((first, n * times),)])
     if len(signature) * times > 2 * MAX_RUNS:
         raise TooLarge
-    return joined(signature * times)
+    if first != last:
+        return joined([signature * times])
+    middle = signature[1:-1]
+    return joined([signature[:1], middle, (((first, m + n), *middle) * (times - 1)), signature[-1:]])
 
 
 class Datatype:
@@ -141,7 +144,10 @@ class Datatypes:
         if datatype.definition is None:
             name = self.functions.object_name("DATATYPE", datatype.id) or datatype.name
             return PAIRS.get(name, ((name, 1),))
-        signature = self._derived(datatype, datatype.definition, depth)
+        try:
+            signature = self._derived(datatype, datatype.definition, depth)
+        except TooLarge:
+            signature = None  # kept, so that what is made of it is not worked out again and again
         if signature is not None and len(signature) <= _CACHED_RUNS:
             datatype._signature = signature
         return signature
@@ -159,7 +165,8 @@ class Datatypes:
             return None
         if len(blocks) != len(d.types):
             return None
-        runs: list[tuple[str, int]] = []
+        parts: list[Signature] = []
+        runs = 0
         for id, times in zip(d.types, blocks, strict=True):
             if times <= 0:
                 continue
@@ -167,10 +174,11 @@ class Datatypes:
             inner = self.signature(child, depth + 1) if child is not None and id != d.id else None
             if inner is None:
                 return None
-            runs.extend(repeated(inner, times))
-            if len(runs) > 4 * MAX_RUNS:
+            parts.append(repeated(inner, times))
+            runs += len(parts[-1])
+            if runs > 2 * MAX_RUNS:
                 raise TooLarge
-        return joined(runs)
+        return joined(parts)
 
     def _elements(self, combiner: str, d: DatatypeDefinition) -> int:
         """How many of its one inner datatype a datatype holds."""

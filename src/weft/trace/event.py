@@ -186,9 +186,13 @@ class Event:
         tails = self.thread.tails
         start = int(self._slot["result"]) * layout.TAIL_ALIGN
         if start > len(tails):
-            return Tail(damage=f"the tail lies at byte {start} of {len(tails)}")
-        cursor = Cursor(tails.data, start)
-        return decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)
+            tail = Tail(damage=f"the tail lies at byte {start} of {len(tails)}")
+        else:
+            cursor = Cursor(tails.data, start)
+            tail = decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)
+        if tail.damage:
+            self.rank.trace._say(f"rank {self.rank.index}: arguments of event {self.index} are damaged: {tail.damage}")
+        return tail
 
     @property
     def ticket(self) -> int | None:

@@ -56,19 +56,28 @@ class Header:
 
 
 def open_inside(path: Path, root: Path | None) -> int:
-    """A file descriptor of a regular file for reading; a link that leads out of `root` is refused."""
-    if root is not None:
-        real = os.path.realpath(path)
-        if os.path.commonpath([real, os.path.realpath(root)]) != os.path.realpath(root):
-            raise RunError(f"{path} is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
+    """A file descriptor of a regular file for reading. A link is followed only where it stays within `root`.
+
+    The folder that holds the file is the caller's to check.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        linked = root is not None and path.is_symlink()
+        fd = os.open(_inside(path, root) if linked and root else path, flags)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise RunError(f"{path} is no regular file")
     return fd
+
+
+def _inside(path: Path, root: Path) -> str:
+    """Where a link leads. RunError where that is outside of `root`."""
+    real, home = os.path.realpath(path), os.path.realpath(root)
+    if os.path.commonpath([real, home]) != home:
+        raise RunError(f"{path} is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
+    return real
 
 
 class RankFile:

@@ -1,0 +1,381 @@
+"""Damages runs at random and reads all of each. Run as a program: `python fuzz.py CASES SEED`.
+
+Every case must end in a RunError or in a Trace (damage stated in its problems), within its time and the process's
+memory. What else happens is printed and makes the program fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.cli import dump
+from weft.errors import WeftError
+from weft.trace import layout
+from weft.trace.builder import ANY, Builder, standard_functions
+from weft.trace.layout import Def, State
+from weft.trace.varint import put_s, put_u, put_z
+
+MEMORY = 300 << 20
+"""Bytes beyond what the process has when the cases begin."""
+CASE_SECONDS = 10
+
+
+NAMES = """Send Recv Irecv Waitall Comm_split Intercomm_create Win_create Allreduce Type_vector Type_create_struct
+Sendrecv File_open Testsome Iprobe Waitany Comm_spawn Put Alltoallw Get_count Pack""".split()
+
+
+@cache
+def some_functions() -> dict[str, Any]:
+    """A small functions.json: reading the whole standard for each case would take most of the time."""
+    whole = dict(standard_functions())
+    wanted = {f"MPI_{name}" for name in NAMES}
+    whole["functions"] = [f for f in whole["functions"] if f["name"] in wanted]
+    return whole
+
+
+def sample(path: Path) -> None:
+    """A small run with a bit of everything."""
+    b = Builder(ranks=3, path=path, functions=some_functions())
+    r0, r1, r2 = b.ranks
+    for i in range(5):
+        r0.send(1, tag=i, site=("step.py", 9 + i, "exchange"), count=2**33)
+        r1.recv(ANY, got=0, tag=i)
+        request = r2.irecv(ANY, got=0, tag=3)
+        r2.waitall([request])
+    sub = b.split([0, 1, 0])
+    b.comm("MPI_Intercomm_create", [0], remote=[1], key="5", peer_comm=2)
+    b.window()
+    for rank in (r0, r2):
+        rank.allreduce(comm=sub[0])
+    vector = r0.type_vector(3, 2, 5, "MPI_INT")
+    struct = r0.type_struct([1, 2], [0, 64], ["MPI_DOUBLE", vector])
+    r0.send(1, datatype=struct)
+    r1.sendrecv(0, 0, thread=1, ticket=4)
+    r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
+    r1.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
+    r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0))
+    r1.define(Def.ENV, put_s("A=B"))
+    r1.define(Def.ARGV, put_u(2) + put_s("prog") + put_s("x"))
+    r1.define(Def.NAME, put_u(1) + put_u(256) + put_s("mine"))
+    r2.open.recv(0)
+    b.write()
+    site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": ["prog.c", 3, "main"]}}
+    (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/1", "modules": [site]}))
+
+
+# Damage
+
+
+def _some_rank(run: Path, r: random.Random) -> Path:
+    return r.choice(sorted((run / "ranks").iterdir()))
+
+
+def truncate(run: Path, r: random.Random) -> None:
+    """Cut a file anywhere."""
+    file = _some_rank(run, r)
+    os.truncate(file, r.choice([r.randrange(file.stat().st_size + 1), r.randrange(0, file.stat().st_size, 4096)]))
+
+
+def flip_anywhere(run: Path, r: random.Random) -> None:
+    """Flip bits, mostly where something is written."""
+    file = _some_rank(run, r)
+    data = bytearray(file.read_bytes())
+    used = [i for i, byte in enumerate(data) if byte] or [0]
+    for _ in range(r.choice([1, 1, 3, 30])):
+        data[r.choice(used)] ^= 1 << r.randrange(8)
+    file.write_bytes(data)
+
+
+def garbage(run: Path, r: random.Random) -> None:
+    """Overwrite a stretch."""
+    file = _some_rank(run, r)
+    data = bytearray(file.read_bytes())
+    at = r.choice([i for i in range(0, len(data), 8) if any(data[i : i + 8])] or [0])
+    n = r.choice([8, 64, 4096])
+    data[at : at + n] = r.choice([b"\xff" * n, b"\0" * n, r.randbytes(n)])
+    file.write_bytes(data)
+
+
+def header(run: Path, r: random.Random) -> None:
+    """Set fields of the header to extremes."""
+    file = _some_rank(run, r)
+    data = bytearray(file.read_bytes())
+    raw = np.frombuffer(data, layout.HEADER, count=1)
+    names = [n for n in raw.dtype.names or () if n not in ("magic", "chunks", "start", "end")]
+    for name in r.sample(names, r.choice([1, 1, 2])):
+        kind = raw.dtype[name]
+        if kind.kind in "iu":
+            info = np.iinfo(kind)
+            raw[name] = r.choice([info.min, info.max, 0, 1, 2, 7, info.max // 2, r.randrange(info.max)])
+        else:
+            raw[name] = r.randbytes(kind.itemsize)
+    for anchor in r.sample(["start", "end"], r.randrange(3)):
+        for name in ("ticks", "monotonic_ns", "realtime_ns"):
+            raw[anchor][name] = r.choice([0, 2**64 - 1, 2**63, r.getrandbits(64), 10**18])
+    file.write_bytes(data)
+
+
+def chunks(run: Path, r: random.Random) -> None:
+    """Lie in the chunk table."""
+    file = _some_rank(run, r)
+    data = bytearray(file.read_bytes())
+    raw = np.frombuffer(data, layout.HEADER, count=1)
+    table = raw["chunks"][0]
+    count = int(raw["chunk_count"][0])
+    for _ in range(r.choice([1, 2, 5])):
+        row = r.randrange(min(count + 1, 156))
+        field = r.choice(["kind", "thread", "pages", "offset", "used"])
+        limit = int(np.iinfo(layout.CHUNK[field]).max)
+        table[field][row] = r.choice([0, 1, 5, limit, 4096, 8192, len(data), r.randrange(limit), 2**31]) & limit
+    if r.random() < 0.5:
+        raw["chunk_count"] = r.choice([0, 156, 157, 2**32 - 1, count + 1])
+    if r.random() < 0.3:
+        table["kind"][min(count, 155)] = 5
+        table["offset"][min(count, 155)] = r.choice([0, 4096, 8192])
+        table["used"][min(count, 155)] = r.choice([1, 2**60])
+        table["pages"][min(count, 155)] = r.choice([1, 2**32 - 1])
+    file.write_bytes(data)
+
+
+def slots(run: Path, r: random.Random) -> None:
+    """Events full of extremes."""
+    b = Builder(ranks=2, path=run / "other", functions=some_functions())
+    rows = np.zeros(r.choice([1, 50]), layout.EVENT)
+    for name in layout.EVENT.names or ():
+        info = np.iinfo(layout.EVENT[name])
+        picks = [x for x in (info.min, info.max, 0, 1, 2, 3, 256, 257) if x <= info.max]
+        rows[name] = [r.choice([*picks, r.randrange(info.max)]) if r.random() < 0.7 else 0 for _ in rows]
+    ids = [f.id for f in b.functions]
+    rows["function"] = [r.choice(ids) for _ in rows]
+    if r.random() < 0.7:
+        rows["result"] = [r.randrange(64) for _ in rows]
+    for rank in b.ranks:
+        rank.send(0)
+        rank.append_tails(r.randbytes(r.choice([0, 3, 200])))
+        rank.append(rows)
+    _replace(run, b)
+
+
+def _replace(run: Path, b: Builder) -> None:
+    b.write()
+    shutil.rmtree(run / "ranks")
+    (run / "other" / "ranks").rename(run / "ranks")
+    shutil.copy(run / "other" / "functions.json", run)
+    shutil.rmtree(run / "other")
+
+
+def hostile_definitions(run: Path, r: random.Random) -> None:
+    """Definitions that announce what they do not hold, nest without end, or refer to themselves."""
+    b = Builder(ranks=2, path=run / "other", functions=some_functions())
+    rank = b.ranks[0]
+    huge = [2**63, 2**64 - 1, 2**31, 10**9, 0, 1]
+    for id in range(256, 256 + r.choice([1, 20, 400])):
+        kind = r.choice(list(Def))
+        if r.random() < 0.4:
+            child = r.choice([id, id - 1, id + 1, 4])
+            ints = [r.choice([2, 2, 3, 2**31, -1, 2**62]) for _ in range(r.choice([0, 1, 3, 5]))]
+            types = [child] * r.choice([0, 1, 2, 4])
+            body = put_u(id) + put_u(r.choice(huge)) + put_z(-5) + put_z(9) + put_u(r.randrange(25))
+            body += put_u(len(ints)) + b"".join(map(put_z, ints)) + put_u(0)
+            rank.define(Def.DATATYPE, body + put_u(len(types)) + b"".join(map(put_u, types)))
+        elif r.random() < 0.4:
+            runs = [(r.choice([0, 0, 1, 0xFFFF]), r.choice([0, 1, 2**31]), r.choice([0, 1, -1]), r.choice([1, 2, *huge]))]
+            members = put_u(1) + b"".join(put_u(w) + put_u(f) + put_z(s) + put_u(n) for w, f, s, n in runs)
+            body = put_u(id) + put_u(r.choice([2, id, id - 1])) + put_u(112) + put_u(r.choice(huge)) + put_u(r.randrange(2))
+            rank.define(Def.COMM, body + put_z(0) + put_s("k") + members + members)
+        elif r.random() < 0.5:
+            rank.define(kind, r.randbytes(r.choice([0, 1, 5, 40])))
+        else:
+            rank.define(kind, put_u(id) + put_u(r.choice(huge)) + put_u(r.choice(huge)) + b"\xff" * r.randrange(12))
+        rank.send(1, datatype=id, comm=r.choice([2, id]))
+    if r.random() < 0.3:
+        rank.define(Def.ARGV, put_u(2**60))
+        rank._definitions += put_u(3) + put_u(2**50)
+    rank.state = State.RUNNING
+    _replace(run, b)
+
+
+def deep_types(run: Path, r: random.Random) -> None:
+    """Types that double (or multiply) at each of many levels."""
+    b = Builder(ranks=1, path=run / "other", functions=some_functions())
+    rank = b.ranks[0]
+    made: object = "MPI_INT"
+    mixed = r.random() < 0.5
+    for _ in range(r.choice([30, 150, 3000])):
+        if mixed:
+            made = rank.datatype("STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1)  # type: ignore[list-item]
+        else:
+            made = rank.datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
+    rank.send(0, datatype=made)  # type: ignore[arg-type]
+    _replace(run, b)
+
+
+def json_files(run: Path, r: random.Random) -> None:
+    """Damage the JSON files, by letter or by value."""
+    file = run / r.choice(["run.json", "functions.json", "sites.json"])
+    text = bytearray(file.read_bytes())
+    what = r.randrange(6)
+    if what == 0:
+        text = bytearray(b"[" * 200_000)
+    elif what == 1:
+        del text[r.randrange(len(text)) :]
+    elif what == 2:
+        text[r.randrange(len(text))] = r.randrange(256)
+    else:
+        value = json.loads(text)
+        wrong = r.choice([None, -1, 2**70, "x", [], {}, [None], 1e308, True, [[["a"]]], {"a": {"1": 2}}])
+        key = r.choice(list(value))
+        value[key] = wrong
+        if file.name == "functions.json" and what > 3:
+            value = json.loads(text)
+            entry = r.choice(value["functions"])
+            entry[r.choice(list(entry))] = wrong
+            if isinstance(entry.get("parameters"), list) and entry["parameters"]:
+                parameter = r.choice(entry["parameters"])
+                if isinstance(parameter, dict):
+                    parameter[r.choice(list(parameter))] = wrong
+        text = bytearray(json.dumps(value).encode())
+    file.write_bytes(text)
+
+
+def strangers(run: Path, r: random.Random) -> None:
+    """Links, pipes, directories, empty and foreign files where records should be."""
+    file = _some_rank(run, r)
+    what = r.randrange(8)
+    target = file.with_name("0-000777.weft")
+    if what == 0:
+        target.symlink_to("/etc/passwd")
+    elif what == 1:
+        os.mkfifo(target)
+    elif what == 2:
+        target.mkdir()
+    elif what == 3:
+        target.write_bytes(r.choice([b"", b"\0" * 5000, b"WEFTRANK", b"#!/bin/sh\n" * 1000]))
+    elif what == 4:
+        shutil.copy(file, target)
+    elif what == 5:
+        file.unlink()
+    elif what == 6:
+        shutil.rmtree(run / "ranks")
+        (run / "ranks").symlink_to(r.choice(["/etc", "/nowhere", "ranks"]))
+    else:
+        name = run / r.choice(["run.json", "functions.json", "sites.json"])
+        name.unlink()
+        name.symlink_to(r.choice(["/etc/passwd", "/dev/zero", name.name, "/proc/self/mem"]))
+
+
+DAMAGE: list[Callable[[Path, random.Random], None]] = [
+    truncate, flip_anywhere, flip_anywhere, garbage, header, chunks, chunks, slots, hostile_definitions,
+    hostile_definitions, deep_types, json_files, strangers,
+]  # fmt: skip
+
+
+# Reading
+
+
+def read_all(path: Path, view: int = 0) -> str:
+    """Look at everything, and print it in one of the four views; "error" for a RunError, else "partial" or "whole"."""
+    try:
+        trace = weft.open(path)
+        for comm in trace.communicators:
+            len(comm.members)
+        for rank in trace.ranks:
+            rank.enter_ns()
+            rank.exit_ns()
+            rank.comm_indices()
+            for event in itertools.islice(rank, 60):
+                _ = (event.args, event.status, event.site.text, event.comm, event.peer_index, event.ticket, event.received)
+                if event.datatype:
+                    event.datatype.signature()
+            for thread in rank.threads:
+                len(thread.order)
+        list(trace.select("tag:0 wait>1us comm:world site:step.py:9 is:error"))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            dump.run(arguments([str(path), "--limit", "100", *VIEWS[view % len(VIEWS)]]))
+    except WeftError as error:
+        if not str(error):
+            raise AssertionError("an error without a word") from error
+        return "error"
+    return "partial" if trace.problems else "whole"
+
+
+VIEWS = [[], ["--format", "json"], ["--definitions"], ["--definitions", "--format", "json"]]
+
+
+def arguments(argv: list[str]) -> object:
+    """Parsed arguments of `weft dump`."""
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    dump.register(parser.add_subparsers())
+    return parser.parse_args(["dump", *argv])
+
+
+def overdue(signum: int, frame: FrameType | None) -> None:
+    """The case takes too long."""
+    raise TimeoutError(f"a case took more than {CASE_SECONDS} s")
+
+
+def main(cases: int, seed: int) -> int:
+    """Run the cases; 0 when all ended well."""
+    signal.signal(signal.SIGALRM, overdue)
+    root = Path(tempfile.mkdtemp(prefix="weft-fuzz-"))
+    good = root / "good"
+    sample(good)
+    assert read_all(good) == "whole", weft.open(good).problems
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
+    outcomes: Counter[tuple[str, str]] = Counter()
+    bad = 0
+    slowest = 0.0
+    for case in range(seed, seed + cases):
+        r = random.Random(case)
+        run = root / "run"
+        shutil.copytree(good, run)
+        damage = DAMAGE[case % len(DAMAGE)]
+        damage(run, r)
+        # Only while reading: the writer of the damaged run reserves addresses as if they cost nothing.
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+        signal.setitimer(signal.ITIMER_REAL, CASE_SECONDS)
+        began = time.perf_counter()
+        try:
+            outcomes[damage.__name__, read_all(run, case // len(DAMAGE))] += 1
+        except BaseException:
+            bad += 1
+            print(f"case {case} ({damage.__name__}):\n{traceback.format_exc(limit=-6)}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            slowest = max(slowest, time.perf_counter() - began)
+        shutil.rmtree(run)
+        if bad >= 5:
+            break
+    shutil.rmtree(root)
+    for (name, outcome), count in sorted(outcomes.items()):
+        print(f"{name:22} {outcome:8} {count}")
+    print(f"slowest case {slowest:.2f} s, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
