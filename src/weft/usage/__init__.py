@@ -1,0 +1,1 @@
+"""How MPI was used: collectives, messages, requests, resources, arguments, one-sided. One module, one `find`, each."""

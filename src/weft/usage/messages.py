@@ -1,0 +1,261 @@
+"""Messages: sent and never received, waited for and never sent, of other types than expected, too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.columns import columns
+from weft.deadlock.describe import tag_argument, where
+from weft.findings import Finding, Severity
+from weft.match import NONE, Match, Post, Posts
+from weft.trace import Datatype, Event, Rank, Trace
+from weft.trace.datatypes import Signature
+from weft.trace.layout import COUNT_IN_TAIL
+from weft.usage.telling import MAX_OF_ONE_SITE, cause, ended, finding, said
+
+MAX_PAIRS = 20_000
+_UNTYPED = frozenset(("MPI_BYTE", "MPI_PACKED"))
+
+
+def find(trace: Trace, match: Match) -> list[Finding]:
+    """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
+    done = np.array([ended(rank) for rank in trace.ranks], np.bool_)
+    return [*_unmatched_sends(trace, match, done), *_unmatched_receives(trace, match, done), *_unfit(trace, match)]
+
+
+# Unmatched
+
+
+def _left(posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows without a partner that can get none any more: the other side has ended."""
+    skip = Post.CANCELLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
+    rows = np.flatnonzero((posts.partner == NONE) & ((posts.flags & skip) == 0))
+    peer = posts.peer[rows]
+    named = (peer >= 0) & done[np.maximum(peer, 0)]
+    anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.all())
+    left: NDArray[np.int64] = rows[named | anyone]
+    return left
+
+
+def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
+    for event, row in _first_of_sites(trace, match.sends, _left(match.sends, done)):
+        receiver = int(match.sends.peer[row])
+        near, other = _near(trace, match.recvs, receiver, match.sends, row)
+        told = f"{near}" if near else f"rank {receiver} never receives it"
+        yield finding(
+            "unmatched-send",
+            f"the message of rank {event.rank.index} to rank {receiver} in {said(event)} is never received: {told}",
+            [event, *other],
+            evidence={"dest": receiver, "tag": int(match.sends.tag[row])},
+            cause=cause(event),
+        )
+
+
+def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
+    rows = _left(match.recvs, done)
+    for event, row in _first_of_sites(trace, match.recvs, rows):
+        source = int(match.recvs.peer[row])
+        if event.open:
+            continue  # a rank that is blocked in it is a deadlock
+        who = f"rank {source}" if source >= 0 else "anybody"
+        near, other = _near(trace, match.sends, source, match.recvs, row)
+        told = (
+            near
+            or f"{'rank ' + str(source) if source >= 0 else 'nobody'} {'never sends' if source >= 0 else 'sends'} it"
+        )
+        yield finding(
+            "unmatched-receive",
+            f"rank {event.rank.index} waits in vain for a message of {who} in {said(event)}: {told}",
+            [event, *other],
+            evidence={"source": source, "tag": int(match.recvs.tag[row])},
+            cause=cause(event),
+        )
+
+
+def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Event, int]]:
+    """The events of the rows, of each call site of a rank at most some."""
+    seen: dict[tuple[int, int], int] = {}
+    ranks = posts.ranks()[rows]
+    for row, rank in zip(rows.tolist(), ranks.tolist(), strict=True):
+        event = trace.ranks[rank].event(int(posts.event[row]))
+        key = rank, event.site_id
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= MAX_OF_ONE_SITE:
+            yield event, row
+
+
+def _near(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
+    """The near miss: what the other side left over that differs in tag, communicator or partner only."""
+    if rank < 0:
+        return "", []
+    part = others.of_rank(rank)
+    left = np.flatnonzero((others.partner[part] == NONE) & ((others.flags[part] & Post.CANCELLED) == 0)) + part.start
+    me = mine.rank_of(row)
+    for same_peer in (True, False):
+        for candidate in left.tolist():
+            tag, comm = int(others.tag[candidate]), int(others.comm[candidate])
+            same_tag, same_comm = tag == int(mine.tag[row]), comm == int(mine.comm[row])
+            if (int(others.peer[candidate]) in (me, -1)) != same_peer or same_tag + same_comm + same_peer != 2:
+                continue
+            other = trace.ranks[rank].event(int(others.event[candidate]))
+            return _difference(others, candidate, other, mine, row), [other]
+    return "", []
+
+
+def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: int) -> str:
+    rank = other.rank.index
+    sent = mine.tag[row], others.tag[candidate]
+    names = other.rank.trace.communicators
+    verb = "waits for" if "recv" in other.function.name.lower() else "sent"
+    if others.comm[candidate] != mine.comm[row]:
+        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{where(other)}"
+    if sent[0] != sent[1]:
+        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]))}{where(other)}"
+    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{where(other)}"
+
+
+# Types and lengths
+
+
+def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Datatype ids and counts of the rows; a count of -1 where it is not in the slot."""
+    types = np.zeros(len(rows), np.int64)
+    counts = np.full(len(rows), -1, np.int64)
+    ranks = posts.ranks()[rows]
+    for rank in trace.ranks:
+        mine = np.flatnonzero(ranks == rank.index)
+        if not len(mine):
+            continue
+        args = posts.args[rows[mine]].astype(np.int64)
+        known = args != NONE
+        mine, args = mine[known], args[known]
+        types[mine] = rank.events["datatype"][args]
+        counts[mine] = rank.events["count"][args]
+        half = (posts.flags[rows[mine]] & Post.HALF) != 0
+        if receive and half.any():
+            _received_half(rank, mine[half], args[half], types, counts)
+    counts[counts == COUNT_IN_TAIL] = -1
+    return types, counts
+
+
+def _received_half(
+    rank: Rank, rows: NDArray[Any], events: NDArray[Any], types: NDArray[Any], counts: NDArray[Any]
+) -> None:
+    """The receiving half of MPI_Sendrecv has its own count and type in the tail; that of _replace shares them."""
+    order = np.argsort(events, kind="stable")
+    for found, values in columns(rank, events, frozenset(("recvcount", "recvtype"))):
+        at = rows[order[np.searchsorted(events[order], found)]]
+        if "recvcount" in values and "recvtype" in values:
+            counts[at], types[at] = values["recvcount"], values["recvtype"]
+
+
+def _unfit(trace: Trace, match: Match) -> Iterator[Finding]:
+    """Matched messages whose type signatures differ or that are longer than their receive."""
+    rows = np.flatnonzero((match.sends.partner != NONE) & ((match.sends.flags & Post.PARTITIONED) == 0))
+    if not len(rows):
+        return
+    partner = match.sends.partner[rows].astype(np.int64)
+    send_type, send_count = _columns(trace, match.sends, rows, False)
+    recv_type, recv_count = _columns(trace, match.recvs, partner, True)
+    # Predefined types have the same ids on all ranks: equal ones that are no longer than their receive fit.
+    plain = (send_type == recv_type) & (send_type < 256) & (send_count <= recv_count)
+    odd = np.flatnonzero(~plain & (send_count >= 0) & (recv_count >= 0) & (send_type > 1) & (recv_type > 1))
+    if not len(odd):
+        return
+    keys = np.stack(
+        [match.sends.ranks()[rows[odd]], send_type[odd], send_count[odd],
+         match.recvs.ranks()[partner[odd]], recv_type[odd], recv_count[odd]], axis=1,
+    ).astype(np.int64)  # fmt: skip
+    unique, first, times = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    for key, place, n in zip(unique[:MAX_PAIRS].tolist(), first.tolist(), times.tolist(), strict=False):
+        send = trace.event(*match.sends.id(int(rows[odd[place]])))
+        receive = trace.event(*match.recvs.id(int(partner[odd[place]])))
+        sent = trace.ranks[key[0]].datatype(key[1]), key[2]
+        wanted = trace.ranks[key[3]].datatype(key[4]), key[5]
+        yield from _compared(send, receive, sent, wanted, n)
+
+
+def _compared(
+    send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
+) -> Iterator[Finding]:
+    if sent[0] is None or wanted[0] is None or sent[0].size is None or wanted[0].size is None:
+        return
+    bytes_sent, bytes_wanted = sent[0].size * sent[1], wanted[0].size * wanted[1]
+    told = f"rank {send.rank.index} in {said(send)}", f"rank {receive.rank.index} in {said(receive)}"
+    evidence = {"sent": bytes_sent, "room": bytes_wanted, "messages": times}
+    if bytes_sent > bytes_wanted:
+        yield finding(
+            "truncation",
+            f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}",
+            [receive, send], evidence=evidence, cause=cause(receive, send),
+        )  # fmt: skip
+    severity = mismatch(sent[0].signature(), sent[1], wanted[0].signature(), wanted[1])
+    if severity is not None:
+        yield finding(
+            "type-mismatch",
+            f"{told[0]} sends {sent[1]} x {sent[0].name} where {told[1]} expects {wanted[1]} x {wanted[0].name}",
+            [receive, send], severity=severity, evidence=evidence, cause=cause(receive, send),
+        )  # fmt: skip
+
+
+def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
+    """Whether the types of a message and of its receive differ, as far as both go (MPI-4.1, 3.3.1).
+
+    A warning where one side says bytes: the standard forbids it and every library lets it pass.
+    """
+    if sent is None or wanted is None or count <= 0 or room <= 0:
+        return None
+    bytes_only = False
+    for (a, _), (b, _) in _side_by_side(sent, count, wanted, room):
+        if a == b or "MPI_PACKED" in (a, b) or kind_of(a) == kind_of(b):
+            continue
+        if a in _UNTYPED or b in _UNTYPED:
+            bytes_only = True
+            continue
+        return "error"
+    return "warning" if bytes_only else None
+
+
+def _side_by_side(
+    sent: Signature, count: int, wanted: Signature, room: int
+) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
+    """The runs of two repeated signatures next to each other, each pair of basic types that meets at least once."""
+    one, two = _elements(sent, count), _elements(wanted, room)
+    a, b = next(one, None), next(two, None)
+    steps = 0
+    while a is not None and b is not None and steps < 10_000:
+        steps += 1
+        yield a, b
+        length = min(a[1], b[1])
+        a = (a[0], a[1] - length) if a[1] > length else next(one, None)
+        b = (b[0], b[1] - length) if b[1] > length else next(two, None)
+
+
+def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
+    if len(signature) == 1:
+        yield signature[0][0], signature[0][1] * times
+        return
+    for _ in range(times):
+        yield from signature
+
+
+# Names of one machine type in C and Fortran: the standard tells them apart, a program that mixes them is portable to
+# every machine on which they have one size. x86-64 and AArch64 Linux.
+_KINDS = {
+    "i1": "CHAR SIGNED_CHAR INT8_T INTEGER1 CHARACTER", "u1": "UNSIGNED_CHAR UINT8_T C_BOOL CXX_BOOL LOGICAL1",
+    "i2": "SHORT INT16_T INTEGER2", "u2": "UNSIGNED_SHORT UINT16_T", "i4": "INT INT32_T INTEGER INTEGER4",
+    "u4": "UNSIGNED UINT32_T", "i8": "LONG LONG_LONG INT64_T INTEGER8 AINT OFFSET COUNT",
+    "u8": "UNSIGNED_LONG UNSIGNED_LONG_LONG UINT64_T", "f4": "FLOAT REAL REAL4", "f8": "DOUBLE DOUBLE_PRECISION REAL8",
+    "c8": "C_COMPLEX COMPLEX COMPLEX8 CXX_FLOAT_COMPLEX",
+    "c16": "C_DOUBLE_COMPLEX DOUBLE_COMPLEX COMPLEX16 CXX_DOUBLE_COMPLEX",
+}  # fmt: skip
+_KIND_OF = {f"MPI_{name}": kind for kind, names in _KINDS.items() for name in names.split()}
+
+
+def kind_of(name: str) -> str:
+    """What a basic type is to the machine."""
+    return _KIND_OF.get(name, name)

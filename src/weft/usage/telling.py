@@ -1,0 +1,59 @@
+"""Findings out of events, and which ranks came to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weft.deadlock import describe
+from weft.findings import KINDS, Certainty, Finding, Severity
+from weft.trace import Event, Rank
+
+MAX_OF_ONE_SITE = 50
+"""Findings of one kind and one call site of a rank that are told one by one; the rest is counted."""
+
+
+def finding(
+    kind: str, message: str, events: Iterable[Event], *, severity: Severity | None = None,
+    certainty: Certainty = "certain", evidence: Mapping[str, Any] | None = None, cause: str | None = None,
+) -> Finding:  # fmt: skip
+    """A finding about `events`, the one to look at first in front."""
+    found = list(events)
+    return Finding(
+        kind=kind,
+        severity=severity or KINDS[kind],
+        certainty=certainty,
+        message=message,
+        ranks=tuple(sorted({event.rank.index for event in found})),
+        sites=tuple(dict.fromkeys(describe.site(event) for event in found)),
+        events=tuple(dict.fromkeys(event.id for event in found)),
+        evidence=evidence or {},
+        cause=cause,
+    )
+
+
+def cause(*events: Event) -> str:
+    """What findings of the same lines have in common, whatever the rank."""
+    return "; ".join(f"{event.function.name}{describe.where(event)}" for event in events)
+
+
+def said(event: Event) -> str:
+    """`isend(dest=1, tag=3) at a.c:5`."""
+    return describe.call(event) + describe.where(event)
+
+
+def reached_finalize(rank: Rank) -> bool:
+    """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
+    if rank.missing:
+        return False
+    ids = rank.trace.functions.ids("MPI_Finalize", "MPI_Session_finalize")
+    events = rank.events
+    return rank.state == "finalized" or (len(events) > 0 and int(events["function"][-1]) in ids)
+
+
+def ended(rank: Rank) -> bool:
+    """Whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
+    if rank.missing:
+        return False
+    exited = rank.state == "exited" and len(rank) > 0 and not rank.event(len(rank) - 1).open
+    return exited or reached_finalize(rank)

@@ -1,0 +1,107 @@
+"""Messages in built traces: each wrong one and its corrected twin."""
+
+from __future__ import annotations
+
+from weft.findings import Finding
+from weft.match import match
+from weft.trace.builder import Builder
+from weft.usage.messages import find
+
+
+def found(b: Builder) -> list[Finding]:
+    for r in b.ranks:
+        r.finalize()
+    trace = b.open()
+    return find(trace, match(trace))
+
+
+def kinds(b: Builder) -> list[str]:
+    return [f.kind for f in found(b)]
+
+
+def at(line: int) -> tuple[str, int, str]:
+    return ("a.c", line, "main")
+
+
+def pair(send: dict[str, object], receive: dict[str, object]) -> Builder:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, site=at(3), **send)  # type: ignore[arg-type]
+    b.ranks[1].recv(0, site=at(7), **receive)  # type: ignore[arg-type]
+    return b
+
+
+def test_a_message_that_nobody_receives() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, tag=7, site=at(3))
+    [finding] = found(b)
+    assert finding.kind == "unmatched-send"
+    assert finding.message == (
+        "the message of rank 0 to rank 1 in send(dest=1, tag=7) at a.c:3 is never received: rank 1 never receives it"
+    )
+
+
+def test_the_near_miss_is_told_on_both_sides() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, tag=7, site=at(3))
+    b.ranks[1].irecv(0, tag=17, site=at(5))
+    send, receive = found(b)
+    assert (send.kind, receive.kind) == ("unmatched-send", "unmatched-receive")
+    assert send.message.endswith("rank 1 waits for tag 17 at a.c:5")
+    assert receive.message.endswith("rank 0 sent tag 7 at a.c:3")
+
+
+def test_a_matched_message_is_silent() -> None:
+    assert kinds(pair({"tag": 7}, {"tag": 7})) == []
+
+
+def test_a_message_on_its_way_in_a_run_that_was_killed_is_silent() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].send(1, tag=7)
+    b.ranks[1].open.barrier()
+    trace = b.open()
+    assert find(trace, match(trace)) == []
+
+
+def test_a_cancelled_receive_is_silent() -> None:
+    b = Builder(ranks=2)
+    request = b.ranks[1].irecv(0, tag=7, cancelled=True)
+    b.ranks[1].call("MPI_Cancel", request=request)
+    b.ranks[1].wait(request)
+    assert kinds(b) == []
+
+
+def test_other_types_are_a_mismatch_and_equal_ones_are_not() -> None:
+    assert kinds(pair({"datatype": "MPI_INT"}, {"datatype": "MPI_FLOAT"})) == ["type-mismatch"]
+    assert kinds(pair({"datatype": "MPI_INT"}, {"datatype": "MPI_INT", "count": 5})) == []
+    assert kinds(pair({"datatype": "MPI_LONG"}, {"datatype": "MPI_INT64_T"})) == []
+    assert kinds(pair({"datatype": "MPI_INT"}, {"datatype": "MPI_PACKED", "count": 4})) == []
+
+
+def test_bytes_for_a_type_are_a_warning() -> None:
+    [finding] = found(pair({"datatype": "MPI_INT"}, {"datatype": "MPI_BYTE", "count": 4}))
+    assert finding.severity == "warning"
+
+
+def test_a_message_longer_than_its_receive_is_truncated() -> None:
+    [finding] = found(pair({"count": 10}, {"count": 4}))
+    assert finding.kind == "truncation"
+    assert "sends 40 bytes where rank 1 in recv(source=0, tag=0) at a.c:7 has room for 16" in finding.message
+
+
+def test_a_derived_type_fits_its_elements() -> None:
+    def build(wanted: str) -> Builder:
+        b = Builder(ranks=2)
+        vector = b.ranks[0].type_vector(2, 3, 5, "MPI_INT")
+        b.ranks[0].send(1, datatype=vector)
+        b.ranks[1].recv(0, count=6 if wanted == "MPI_INT" else 3, datatype=wanted)
+        return b
+
+    assert kinds(build("MPI_INT")) == []
+    assert kinds(build("MPI_DOUBLE")) == ["type-mismatch"]
+
+
+def test_the_halves_of_a_sendrecv_have_their_own_types() -> None:
+    b = Builder(ranks=2)
+    for r in b.ranks:
+        r.sendrecv(1 - r.index, 1 - r.index, count=4, datatype="MPI_INT", recvcount=2)
+    assert kinds(b) == ["truncation", "truncation"]
