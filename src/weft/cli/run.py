@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 DEADLOCK_STATUS = 3
 FAILED_STATUS = 4
-SHOWN = 20
-"""Findings printed after a run; the rest is in the report."""
 
 
 def register(subparsers: Any) -> None:
@@ -130,7 +128,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
     for line in what_happened(ending, job):
         say(line)
-    tell_findings(job, args.report)
+    failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
@@ -210,31 +208,25 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
     )
 
 
-def tell_findings(job: Job, report: Path | None) -> None:
-    """Print a line a finding, worst first; notes are only counted."""
+def tell_findings(job: Job, report_file: Path | None) -> bool:
+    """Print a line a finding, worst first, and write the report; return whether Weft itself did all of it."""
     if job.run.facts["level"] == "order":
-        return
+        return True  # no events to analyse: such a run is for replay
+    import weft
+    from weft.report import examine, summary, to_json
+
     try:
-        import weft
-        import weft.report as reports
-    except ImportError:
-        for message in job.proof:
-            say(f"error: {message} [deadlock]")
-        return
-    try:
-        trace = weft.open(job.run.path)
-        findings = reports.analyse(trace)
-        if report is not None:
-            report.write_text(json.dumps(reports.to_json(trace, findings), indent=1) + "\n")
-    except (WeftError, OSError) as error:
+        trace = weft.open(shown_path(job.run.path))
+        report = examine(trace)
+        for line in summary(trace, report).splitlines():
+            say(line)
+        if report_file is not None:
+            document = to_json(trace, report.findings, report.failures)
+            report_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except WeftError as error:
         say(f"the run could not be analysed: {error}")
-        return
-    loud = [one for one in findings if one.severity != "note"]
-    for one in loud[:SHOWN]:
-        say(f"{one.severity}: {one.message}" + ("" if f"[{one.kind}]" in one.message else f" [{one.kind}]"))
-    place = shown_path(job.run.path)
-    if len(findings) > min(len(loud), SHOWN):
-        more = len(findings) - min(len(loud), SHOWN)
-        say(f"{more} more in the report: weft report {place}")
-    elif not findings:
-        say("no findings")
+        return False
+    except OSError as error:
+        say(f"the report could not be written: {error}")
+        return False
+    return not report.failures

@@ -1,0 +1,288 @@
+"""`weft run` on real programs: what it notices, what it ends, what it leaves alone, what it keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from tests_support import Installed, execute
+from weft.cli.main import main
+from weft.launch import plan
+from weft.launch.rankfile import read_header
+
+Weft = Callable[..., subprocess.CompletedProcess[str]]
+Program = Callable[[str], Path]
+
+
+def facts(run: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return loaded
+
+
+def own_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("weft: ")]
+
+
+def processes_of(path: Path) -> list[int]:
+    found = []
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        try:
+            if link.readlink() == path:
+                found.append(int(link.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_run_is_kept_under_the_programs_name(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    done = weft_command("run", "-n", "2", "--", program("matched"))
+    assert done.returncode == 0
+    run = tmp_path / "weft-runs" / "matched-1"
+    assert facts(run)["ended"] == "finished"
+    assert facts(run)["ranks"] == 2
+    assert facts(run)["exit_code"] == 0
+    assert facts(run)["finished"] is not None
+    assert json.loads((run / "functions.json").read_text())["schema"] == "weft-functions/1"
+    assert len(weft.open(run).ranks) == 2
+    assert own_lines(done)[0] == "weft: recorded 2 ranks in weft-runs/matched-1"
+
+
+def test_a_proven_deadlock_is_ended_in_seconds_and_kept(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done = weft_command("run", "-n", "2", "--out", "run", "--", program("deadlock"))
+    assert time.monotonic() - begun < 20
+    assert done.returncode == 3
+    assert facts(tmp_path / "run")["ended"] == "deadlock"
+    assert any("[deadlock]" in line and "tag" in line for line in own_lines(done))
+    assert not processes_of(program("deadlock"))
+    events = [rank.events for rank in weft.open(tmp_path / "run").ranks]
+    assert all(not events_of_rank[-1]["flags"] & 1 for events_of_rank in events)  # the receive is open for ever
+
+
+def test_a_rank_that_computes_for_long_is_never_ended(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    done = weft_command("run", "-n", "2", "--out", "run", "--hang-after", "1", "--", program("compute"), "5")
+    assert done.returncode == 0
+    assert done.stdout == "computed\n"
+    assert facts(tmp_path / "run")["ended"] == "finished"
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """A named pipe that nobody writes."""
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_a_standstill_without_proof_is_not_ended_by_itself(
+    weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
+) -> None:
+    done = weft_command("run", "--out", "run", "--", "timeout", "5", program("blocked"), pipe)
+    assert done.returncode == 124
+    assert facts(tmp_path / "run")["ended"] != "deadlock"
+
+
+def test_hang_after_ends_a_standstill_and_says_that_it_is_no_proof(
+    weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
+) -> None:
+    done = weft_command("run", "--out", "run", "--hang-after", "3", "--", program("blocked"), pipe)
+    assert done.returncode not in (0, 3)
+    assert facts(tmp_path / "run")["ended"] == "killed"
+    assert any("no proof" in line for line in own_lines(done))
+    assert not processes_of(program("blocked"))
+
+
+@pytest.mark.parametrize("how", ["segfault", "abort", "kill", "exit"])
+def test_a_crash_is_told_and_the_record_is_whole(
+    weft_command: Weft, program: Program, tmp_path: Path, how: str
+) -> None:
+    done = weft_command("run", "-n", "2", "--out", "run", "--", program("endings"), how)
+    assert done.returncode not in (0, 2, 3, 4)
+    assert facts(tmp_path / "run")["ended"] == "crashed"
+    assert any("crashed" in line for line in own_lines(done))
+    trace = weft.open(tmp_path / "run")
+    names = [event.function.name for event in trace.ranks[0]]
+    if how == "abort":
+        assert "MPI_Abort" in names  # MPICH's may return, and the program goes on for a moment
+    else:
+        assert names[-1] == "MPI_Bcast"
+
+
+def test_a_killed_ranks_file_is_cut_behind_its_last_byte(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    weft_command("run", "-n", "2", "--out", "run", "--", program("endings"), "kill")
+    for path in (tmp_path / "run" / "ranks").iterdir():
+        assert path.stat().st_size % 4096 == 0
+        assert path.stat().st_size <= 15 * 4096
+
+
+def test_both_open_mpi_and_mpmd_lines_work(weft_command: Weft, openmpi: Installed, tmp_path: Path) -> None:
+    target = tmp_path / "matched"
+    source = Path(__file__).parent / "programs" / "matched.c"
+    assert execute([openmpi.mpicc, "-g", "-o", target, source]).returncode == 0
+    command = [*openmpi.mpiexec, "-n", "1", target, ":", "-n", "1", target]
+    done = weft_command("run", "--out", "run", "--", *command, env=openmpi.environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert facts(tmp_path / "run")["ranks"] == 2
+    assert facts(tmp_path / "run")["mpi"]["abi"] == "openmpi"
+
+
+def test_n_starts_the_launcher_of_the_programs_own_mpi(weft_command: Weft, openmpi: Installed, tmp_path: Path) -> None:
+    target = tmp_path / "matched"
+    source = Path(__file__).parent / "programs" / "matched.c"
+    assert execute([openmpi.mpicc, "-g", "-o", target, source]).returncode == 0
+    done = weft_command("run", "-n", "2", "--out", "run", "--", target, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(weft.open(tmp_path / "run").ranks) == 2
+    assert facts(tmp_path / "run")["mpi"]["launcher"] == [openmpi.mpiexec[0]]
+
+
+def test_python_ranks_are_recorded_through_their_mpi4py(weft_command: Weft, mpich: Installed, tmp_path: Path) -> None:
+    script = tmp_path / "step.py"
+    script.write_text(
+        "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nn = world.allreduce(1)\nif world.rank == 0: print(n)\n"
+    )
+    done = weft_command("run", "-n", "2", "--", str(mpich.python), script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2\n"
+    assert (tmp_path / "weft-runs" / "step-1").is_dir()
+
+
+def test_the_report_is_written_where_it_was_asked_for(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    weft_command("run", "-n", "2", "--report", "report.json", "--", program("deadlock"))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["schema"] == "weft-report/1"
+    assert report["run"]["ended"] == "deadlock"
+    assert report["findings"][0]["kind"] == "deadlock"
+
+
+def test_the_corrected_twin_of_the_deadlock_has_no_finding(
+    weft_command: Weft, program: Program, tmp_path: Path
+) -> None:
+    weft_command("run", "-n", "2", "--report", "report.json", "--", program("matched"))
+    findings = json.loads((tmp_path / "report.json").read_text())["findings"]
+    assert [one for one in findings if one["severity"] == "error"] == []
+
+
+# --- wrong use, and a world that is not as it should be -------------------------------------------------------------
+
+
+def test_a_program_that_is_no_mpi_program_is_named_so(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    program("matched")
+    done = weft_command("run", "-n", "2", "--", "true")
+    assert done.returncode == 4
+    assert len(own_lines(done)) == 1
+    assert "nothing was recorded" in own_lines(done)[0]
+    assert "no MPI program" in own_lines(done)[0]
+    assert list((tmp_path / "weft-runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--"], "nothing to run"),
+        (["-n", "2", "--", "./nowhere"], "no program './nowhere'"),
+        (["--", "./nowhere"], "no program './nowhere'"),
+        (["-n", "2", "--", "mpiexec", "-n", "2", "true"], "-n starts mpiexec itself"),
+        (["-n", "2", "--", "step.py"], "run it as `python step.py`"),
+        (["--out", "full", "--", "true"], "is not empty"),
+        (["--level", "order", "--hang-after", "3", "--", "true"], "--hang-after needs --level trace"),
+        (["--report", "nowhere/x.json", "--", "true"], "cannot be written"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_2(
+    weft_command: Weft, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "step.py").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "data").touch()
+    done = weft_command("run", *arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert not (tmp_path / "weft-runs").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-n", "0"], ["-n", "two"], ["--hang-after", "-1"], ["--level", "all"], ["--nonsense"]]
+)
+def test_a_wrong_option_is_status_2(weft_command: Weft, arguments: list[str]) -> None:
+    assert weft_command("run", *arguments, "--", "true").returncode == 2
+
+
+def test_no_mpiexec_is_one_line_and_status_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plan, "launchers", lambda library: iter(()))
+    assert main(["run", "-n", "2", "--", "true"]) == 4
+    assert capsys.readouterr().err.startswith("weft: there is no mpiexec: install an MPI")
+
+
+def test_an_unwritable_place_is_one_line_and_status_4(weft_command: Weft, program: Program) -> None:
+    done = weft_command("run", "--out", "/proc/nowhere", "--", program("matched"))
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot write the run to /proc/nowhere" in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB (only root may mount one)."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = execute(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder])
+    if mounted.returncode:
+        pytest.skip(f"no small disk here: {mounted.stderr.strip()}")
+    yield folder
+    execute(["umount", "-l", folder])
+
+
+def test_a_full_disk_stops_the_recording_and_not_the_program(
+    weft_command: Weft, program: Program, small_disk: Path
+) -> None:
+    done = weft_command("run", "--out", small_disk / "run", "--", program("many"), "100000")
+    assert done.stdout == "done\n"
+    assert done.returncode == 4
+    assert any("recording stopped early on rank 0: the disk was full" in line for line in own_lines(done))
+    assert len(weft.open(small_disk / "run").ranks[0].events) > 1000
+
+
+def test_a_disk_without_any_room_is_one_line_and_status_4(
+    weft_command: Weft, program: Program, small_disk: Path
+) -> None:
+    filler = os.open(small_disk / "filler", os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while os.write(filler, b"x" * 4096):
+            pass
+    os.close(filler)
+    done = weft_command("run", "--out", small_disk / "run", "--", program("many"), "10")
+    assert done.returncode == 4
+    assert done.stdout == ""
+    assert len(own_lines(done)) == 1
+    assert "No space left on device" in own_lines(done)[0]
+
+
+def test_the_recorders_variables_do_not_reach_a_ranks_children(
+    weft_command: Weft, mpich: Installed, tmp_path: Path
+) -> None:
+    script = tmp_path / "children.py"
+    script.write_text(
+        "import os, subprocess\nfrom mpi4py import MPI\n"
+        "env = subprocess.run('env', capture_output=True, text=True).stdout\n"
+        "print(env.count('WEFT_RUN='), os.environ.get('LD_PRELOAD'))\n"
+    )
+    done = weft_command("run", "-n", "1", "--", str(mpich.python), script)
+    assert done.stdout == "0 None\n", done.stderr
+
+
+def test_a_record_says_whose_it_is(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    weft_command("run", "-n", "2", "--out", "run", "--", program("matched"))
+    headers = [read_header(path.read_bytes()[:4096]) for path in sorted((tmp_path / "run" / "ranks").iterdir())]
+    assert [(header.rank, header.world_size) for header in headers if header] == [(0, 2), (1, 2)]
