@@ -191,12 +191,14 @@ class _Extraction:
         for which, to in enumerate(posts):
             columns = (to.event, to.args, to.completion, to.decided, to.comm, to.peer, to.tag, to.flags)
             lib.weft_ops_posts(
-                self.handle, which, native.PostColumns(*map(native.address, columns)), int(to.first[rank])
+                self.handle, which, native.PostColumns(*(native.address(c) for c in columns)), int(to.first[rank])
             )
         of_colls = (
             colls.event, colls.completion, colls.comm, colls.parent, colls.ordinal, colls.function, colls.flags,
         )  # fmt: skip
-        lib.weft_ops_colls(self.handle, native.CollColumns(*map(native.address, of_colls)), int(colls.first[rank]))
+        lib.weft_ops_colls(
+            self.handle, native.CollColumns(*(native.address(c) for c in of_colls)), int(colls.first[rank])
+        )
         lib.weft_ops_free(self.handle)
         self.handle = None
         own = colls.parent[colls.of_rank(rank)]
@@ -236,5 +238,4 @@ def extract(trace: Trace) -> Operations:
         if max(map(len, [*posts, colls]), default=0) >= NONE:
             raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
         list(pool.map(lambda rank: parts[rank].copy(posts, colls, rank), range(len(parts))))
-    return Operations(*posts, colls)
-
+    return Operations(posts[0], posts[1], posts[2], colls)

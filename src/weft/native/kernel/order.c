@@ -43,9 +43,11 @@ struct weft_order_input {
     uint64_t sends;
     const uint64_t *send_of_process;
     const uint32_t *send_rows;
-    const uint32_t *send_event;
+    const uint32_t *send_event, *send_process;
     const int32_t *send_peer;
     const uint32_t *send_target; /* event of the peer whose end knows the message; NONE without */
+    uint32_t *send_known; /* out: the latest point of the receiving process that the start of the send knows; NONE where
+                             that process is one of several threads. NULL: not wanted */
 
     uint64_t generics;
     const uint64_t *generic_of_process;
@@ -252,6 +254,15 @@ static void arrive(struct weft_order *o, struct process *p, uint32_t row) {
     inst->waiters = NONE;
 }
 
+/* The latest point of the receiver that the sender knows when it sends. */
+static uint32_t known(const struct weft_order *o, uint32_t process, uint32_t row) {
+    int32_t peer = o->in.send_peer[row];
+    uint32_t receiver = peer < 0 ? NONE : o->in.process_of_rank[peer];
+    if (receiver == NONE) return NONE;
+    if (receiver == process) return START(o->in.send_event[row]);
+    return vector(&o->pool, o->procs[process].version)[receiver];
+}
+
 static void start_event(struct weft_order *o, uint32_t process, uint32_t event) {
     const struct weft_order_input *in = &o->in;
     struct process *p = &o->procs[process];
@@ -259,6 +270,7 @@ static void start_event(struct weft_order *o, uint32_t process, uint32_t event) 
         uint32_t row = in->send_rows ? in->send_rows[p->send] : (uint32_t)p->send;
         if (in->send_event[row] != event) break;
         if (in->send_target[row] != NONE) pass_edge(o, p, row);
+        if (in->send_known) in->send_known[row] = known(o, process, row);
     }
     for (; p->generic < in->generic_of_process[process + 1] && in->generic_event[p->generic] == event; p->generic++)
         pass_edge(o, p, in->sends + p->generic);
@@ -267,30 +279,6 @@ static void start_event(struct weft_order *o, uint32_t process, uint32_t event) 
         if (in->coll_event[row] != event) break;
         arrive(o, p, row);
     }
-}
-
-/* The process that sent a row of sends. */
-static uint32_t sender(const struct weft_order *o, uint32_t row) {
-    const struct weft_order_input *in = &o->in;
-    uint32_t low = 0, high = in->processes;
-    if (!in->send_rows) {
-        while (high - low > 1) {
-            uint32_t middle = low + (high - low) / 2;
-            if (in->send_of_process[middle] <= row) low = middle;
-            else high = middle;
-        }
-        return low;
-    }
-    for (uint32_t p = 0; p < in->processes; p++) /* threads: few and rare */
-        for (uint64_t lo = in->send_of_process[p], hi = in->send_of_process[p + 1]; lo < hi;) {
-            uint64_t middle = lo + (hi - lo) / 2;
-            uint32_t at = in->send_rows[middle];
-            if (at == row) return p;
-            if (in->send_event[at] < in->send_event[row] ||
-                (in->send_event[at] == in->send_event[row] && at < row)) lo = middle + 1;
-            else hi = middle;
-        }
-    return NONE;
 }
 
 static bool scan_ready(const struct weft_order *o, uint32_t row, bool inclusive, bool use, struct process *p) {
@@ -351,7 +339,7 @@ static bool take(struct weft_order *o, uint32_t process, uint32_t edge, bool for
     if (edge >= in->sends + in->generics) return leave(o, process, (uint32_t)(edge - in->sends - in->generics), force);
     if (o->edge_state[edge] == EDGE_PASSED) {
         bool generic = edge >= in->sends;
-        uint32_t source = generic ? in->generic_process[edge - in->sends] : sender(o, edge);
+        uint32_t source = generic ? in->generic_process[edge - in->sends] : in->send_process[edge];
         uint32_t event = generic ? in->generic_event[edge - in->sends] : in->send_event[edge];
         merge(o, p, o->edge_version[edge], source, START(event));
         release(o, o->edge_version[edge]);
@@ -614,7 +602,7 @@ static void walk_back(const struct weft_order *o, struct walk *w, uint32_t proce
             if (edge >= in->sends + in->generics) reach_sources(o, w, (uint32_t)(edge - in->sends - in->generics));
             else if (edge >= in->sends)
                 reach(w, in->generic_process[edge - in->sends], START(in->generic_event[edge - in->sends]));
-            else reach(w, sender(o, edge), START(in->send_event[edge]));
+            else reach(w, in->send_process[edge], START(in->send_event[edge]));
         }
     }
 }
@@ -714,13 +702,13 @@ static void walk_on(const struct weft_order *o, struct walk *w, uint32_t process
     }
 }
 
-/* Causal future: cut gets for each process the earliest point that happens after `point` of `process` (or is it), NONE
- * where there is none. */
-EXPORT int weft_order_future(const struct weft_order *o, uint32_t process, uint32_t point, uint32_t *cut);
-EXPORT int weft_order_future(const struct weft_order *o, uint32_t process, uint32_t point, uint32_t *cut) {
+/* Causal future of several points: seeds holds for each process one of its points or NONE; cut gets for each process the
+ * earliest point that happens after one of them (or is one), NONE where there is none. */
+EXPORT int weft_order_future(const struct weft_order *o, const uint32_t *seeds, uint32_t *cut);
+EXPORT int weft_order_future(const struct weft_order *o, const uint32_t *seeds, uint32_t *cut) {
     struct walk w;
     bool ready = walk_open(&w, o->in.processes, cut, 0xff);
-    if (ready) lower(&w, process, point);
+    for (uint32_t p = 0; ready && p < o->in.processes; p++) lower(&w, p, seeds[p]);
     while (ready && w.depth) {
         uint32_t p = w.stack[--w.depth];
         w.on_stack[p] = 0;

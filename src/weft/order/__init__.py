@@ -1,0 +1,228 @@
+"""Order: what had to happen before what (Lamport's happens-before), by vector time over a matched run.
+
+`order(trace, match)` sweeps the run once (native/kernel/order.c). Every event has two points, its start and its end.
+Edges: a message's send to the call at whose return its receive had it; the post of a receive to the end of a
+synchronous send; collectives by kind; probes; threads of a rank only where it must be so (edges.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match, Post
+from weft.match.native import address as at
+from weft.match.native import addresses
+from weft.order import native
+from weft.order.edges import U32, Processes, collective_edges, generic_edges, processes
+from weft.trace import Trace
+
+__all__ = ["Cut", "Order", "order"]
+
+EventId = tuple[int, int]
+
+MEMORY: Final = 512 << 20
+"""Bytes of vectors that are kept for questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A causal past or future: for each rank how far it reaches.
+
+    Of a past, `started[r]` and `ended[r]` count the events of rank r whose start, and whose end, belong to it. Of a
+    future they are the indices of the first event whose start, and whose end, belong to it (the number of events of
+    the rank where none does). Where a rank has several threads, see `points`: by process (thread of a rank), 2e + 1
+    for the start of event e, 2e + 2 for its end, 0 and NONE for nothing.
+    """
+
+    started: NDArray[np.int64]
+    ended: NDArray[np.int64]
+    points: U32
+
+
+class Order:
+    """Happens-before of one run. Events are named (rank index, event index)."""
+
+    def __init__(self, trace: Trace, match: Match, memory: int = MEMORY) -> None:
+        self.trace = trace
+        self.match = match
+        self.processes: Processes = processes(trace)
+        self.known, self.pairs = _decided(match)
+        """known: by receive, the event whose end proves that it was decided; pairs: (earlier, later) receives."""
+        self._edges = generic_edges(trace, match, self.processes, _synchronous_chains(match, self))
+        self._colls = collective_edges(trace, match)
+        self.send_known: U32 = np.empty(len(match.sends), np.uint32)
+        """By send: the latest point of the receiving rank that its start knows; NONE where the rank has threads."""
+        self._keep: list[Any] = []
+        forced = ctypes.c_uint64()
+        given = self._input(memory)
+        self._handle = native.kernel().weft_order_make(ctypes.byref(given), ctypes.byref(forced))
+        if not self._handle:
+            raise MemoryError("no memory to order the run")
+        self._finalizer = weakref.finalize(self, native.kernel().weft_order_free, self._handle)
+        self.left_out = int(forced.value)
+        """Edges that contradict the others: more than 0 only where a record is damaged or misread."""
+        self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
+
+    def _input(self, memory: int) -> native.OrderInput:
+        m, p, e, c = self.match, self.processes, self._edges, self._colls
+        first = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.uint64)
+        send_process = p.of_rows(m.sends.first, m.sends.event)
+        coll_process = p.of_rows(m.collectives.first, m.collectives.event)
+        completion_process = p.of_rows(m.collectives.first, m.collectives.completion)
+        send_of, send_rows = self._by_process(m.sends.first, m.sends.event, send_process)
+        coll_of, coll_rows = self._by_process(m.collectives.first, m.collectives.event, coll_process)
+        target = np.full(len(m.sends), NONE, np.uint32)
+        taken = m.sends.partner != NONE
+        target[taken] = self.known[m.sends.partner[taken]]
+        events = addresses([np.empty(0) if x is None else x for x in p.events])
+        events[[x is None for x in p.events]] = 0
+        threads = addresses([np.empty(0) if x is None else x for x in p.threads])
+        threads[[x is None for x in p.threads]] = 0
+        arrays = (
+            p.rank, first, p.counts, events, p.only, threads, p.first,
+            len(m.sends), send_of, send_rows, m.sends.event, send_process, m.sends.peer, target, self.send_known,
+            len(e.event), e.of_process, e.event, e.process, e.target, e.target_process,
+            len(m.collectives), coll_of, coll_rows, m.collectives.event, m.collectives.completion,
+            m.collectives.instance, coll_process, completion_process, c.place, c.role,
+            len(m.instances), c.kind, m.instances.first, m.instances.rows,
+        )  # fmt: skip
+        kept = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
+        self._keep = [kept, p.events, p.threads]
+        received = int(taken.sum()) + len(m.collectives) + len(e.event)
+        stride = max(1, -(-received * len(p.rank) * 4 // memory))
+        places = [at(a) if isinstance(a, np.ndarray) else a for a in kept]
+        return native.OrderInput(len(p.rank), *places, min(stride, NONE))
+
+    def _by_process(self, first: NDArray[np.uint64], event: U32, process: U32) -> tuple[NDArray[np.uint64], U32 | None]:
+        """Where each process's rows begin, and the rows sorted by process and event (None: they lie so)."""
+        p = self.processes
+        if len(p.rank) == len(first) - 1:
+            return first, None
+        rows = np.lexsort((event, process)).astype(np.uint32)
+        return np.searchsorted(process[rows], np.arange(len(p.rank) + 1)).astype(np.uint64), rows
+
+    # Questions
+
+    def _point(self, event: EventId, end: bool) -> tuple[int, int]:
+        rank, index = event
+        if not 0 <= index < len(self.trace.ranks[rank].events):
+            raise IndexError(f"rank {rank} has {len(self.trace.ranks[rank].events)} events, no event {index}")
+        return self.processes.of(rank, index), 2 * index + 1 + end
+
+    def past_points(self, process: int, point: int) -> U32:
+        """By process the latest point that happens before (or is) the point of a process."""
+        key = process, point
+        found = self._pasts.get(key)
+        if found is None:
+            found = np.empty(len(self.processes.rank), np.uint32)
+            if native.kernel().weft_order_past(self._handle, process, point, at(found)):
+                raise MemoryError("no memory for the past of an event")
+            self._pasts[key] = found
+            if len(self._pasts) > 4096:
+                self._pasts.popitem(last=False)
+        self._pasts.move_to_end(key)
+        return found
+
+    def reaches(self, a: EventId, b: EventId, *, a_end: bool = False, b_end: bool = True) -> bool:
+        """Whether a's start (with a_end: its end) happens before, or is, b's end (with b_end=False: its start)."""
+        process, point = self._point(a, a_end)
+        return int(self.past_points(*self._point(b, b_end))[process]) >= point
+
+    def before(self, a: EventId, b: EventId) -> bool:
+        """Whether b cannot end unless a has started, in this run's matching. Members of a barrier are so both ways."""
+        return a != b and self.reaches(a, b)
+
+    def concurrent(self, a: EventId, b: EventId) -> bool:
+        """Whether neither is before the other."""
+        return a != b and not self.before(a, b) and not self.before(b, a)
+
+    def past(self, event: EventId, *, end: bool = True) -> Cut:
+        """All that has to happen before the event ends (with end=False: starts), the event itself included: the
+        least consistent cut that holds it."""
+        points = self.past_points(*self._point(event, end))
+        ranks = len(self.trace.ranks)
+        started, ended = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
+        np.maximum.at(started, self.processes.rank, (points.astype(np.int64) + 1) // 2)
+        np.maximum.at(ended, self.processes.rank, points.astype(np.int64) // 2)
+        return Cut(started, ended, points)
+
+    def future_points(self, seeds: Mapping[int, int]) -> U32:
+        """By process the earliest point that happens after (or is) one of the seeds, a point a process; else NONE."""
+        given = np.full(len(self.processes.rank), NONE, np.uint32)
+        for process, point in seeds.items():
+            given[process] = point
+        points = np.empty(len(given), np.uint32)
+        if native.kernel().weft_order_future(self._handle, at(given), at(points)):
+            raise MemoryError("no memory for the future of an event")
+        return points
+
+    def future(self, event: EventId, *, end: bool = False) -> Cut:
+        """All that cannot happen unless the event starts (with end=True: ends), the event itself included."""
+        process, point = self._point(event, end)
+        points = self.future_points({process: point})
+        counts = np.array([len(r.events) for r in self.trace.ranks], np.int64)
+        wide = np.where(points == NONE, np.int64(1) << 40, points.astype(np.int64))
+        started, ended = counts.copy(), counts.copy()
+        np.minimum.at(started, self.processes.rank, wide // 2)
+        np.minimum.at(ended, self.processes.rank, (wide - 1) // 2)
+        return Cut(started, ended, points)
+
+
+def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
+    r, p = match.recvs, match.probes
+    known = np.empty(len(r), np.uint32)
+    columns = (
+        r.first, r.event, r.decided, r.partner, r.comm, r.peer, r.tag, r.flags,
+        p.first, p.event, p.decided, p.partner, p.comm, p.peer, p.tag,
+    )  # fmt: skip
+    lib = native.kernel()
+    given = native.DecidedInput(len(r.first) - 1, *(at(c) for c in columns))
+    pairs = lib.weft_decided(ctypes.byref(given), at(known))
+    if not pairs:
+        raise MemoryError("no memory to order the receives")
+    count = int(lib.weft_pairs_count(pairs))
+    earlier, later = np.empty(count, np.uint32), np.empty(count, np.uint32)
+    lib.weft_pairs_take(pairs, at(earlier), at(later))
+    return known, (earlier, later)
+
+
+def _synchronous_chains(match: Match, order: Order) -> list[tuple[Any, Any, Any, Any]]:
+    """Synchronous sends whose receive had to wait for an earlier, pending one: that one's message came first."""
+    earlier, later = order.pairs
+    sends, recvs = match.sends, match.recvs
+    if not len(later):
+        return []
+    sync = sends.flags & Post.SYNCHRONOUS != 0
+    if not (sync & (sends.partner != NONE)).any():
+        return []
+    before: dict[int, list[int]] = {}
+    for a, b in zip(earlier.tolist(), later.tolist(), strict=True):
+        before.setdefault(b, []).append(a)
+    process = order.processes.of_rows(sends.first, sends.event)
+    completion = order.processes.of_rows(sends.first, sends.completion)
+    found: list[tuple[Any, Any, Any, Any]] = []
+    for send in np.flatnonzero(sync & (sends.partner != NONE) & (sends.completion != NONE)).tolist():
+        seen, stack = set(), list(before.get(int(sends.partner[send]), ()))
+        while stack:
+            recv = stack.pop()
+            if recv in seen:
+                continue
+            seen.add(recv)
+            stack += before.get(recv, ())
+            first = int(recvs.partner[recv])
+            if first != NONE:
+                found.append((process[first], sends.event[first], completion[send], sends.completion[send]))
+    return found
+
+
+def order(trace: Trace, match: Match) -> Order:
+    """Order a matched run."""
+    return Order(trace, match)

@@ -1,0 +1,296 @@
+"""What orders events of different processes, as arrays that the kernel reads.
+
+A process is one thread of one rank. Points: the start of event e is 2e + 1, its end 2e + 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match, Post
+from weft.trace import Trace
+from weft.trace.layout import IN_PLACE, ROOT
+
+U32 = NDArray[np.uint32]
+
+SOURCE: Final = 1
+TARGET: Final = 2
+
+
+class Kind(IntEnum):
+    """How an instance orders: every target after all sources; or, for scans, after the sources below it."""
+
+    NO_EDGE = 0
+    GENERAL = 1
+    SCAN = 2
+    EXSCAN = 3
+
+
+class Shape(IntEnum):
+    """Who brings data to whom in a collective."""
+
+    NONE = 0
+    ALL = 1
+    FROM_ROOT = 2
+    TO_ROOT = 3
+    SCAN = 4
+    EXSCAN = 5
+    FENCE = 6
+
+
+_SHAPES: Final[dict[str, Shape]] = {
+    **dict.fromkeys(
+        ["barrier", "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "reduce_scatter",
+         "reduce_scatter_block"], Shape.ALL,
+    ),
+    # Making a communicator needs every member's part (MPI-4.1, 7.4.2); MPI_Dist_graph_create_adjacent may do without.
+    **dict.fromkeys(
+        ["comm_create", "comm_dup", "comm_dup_with_info", "comm_idup", "comm_idup_with_info", "comm_split",
+         "comm_split_type", "cart_create", "cart_sub", "graph_create", "dist_graph_create", "intercomm_create",
+         "intercomm_merge"], Shape.ALL,
+    ),
+    "win_free": Shape.ALL,  # "a process can return only after all have called" (12.2.5)
+    "win_fence": Shape.FENCE,
+    "bcast": Shape.FROM_ROOT, "scatter": Shape.FROM_ROOT, "scatterv": Shape.FROM_ROOT,
+    "reduce": Shape.TO_ROOT, "gather": Shape.TO_ROOT, "gatherv": Shape.TO_ROOT,
+    "scan": Shape.SCAN, "exscan": Shape.EXSCAN,
+}  # fmt: skip
+
+# Where the slot's count says how much this process brings: nothing waits for a process that brings nothing.
+_COUNTED: Final = {
+    "bcast", "scatter", "reduce", "gather", "gatherv", "allgather", "allgatherv", "allreduce", "alltoall", "scan",
+    "exscan", "reduce_scatter_block",
+}  # fmt: skip
+
+
+def _word(name: str) -> str:
+    word = name.removeprefix("MPI_").removesuffix("_c").lower().removesuffix("_init")
+    return word[1:] if word.startswith("i") and word[1:] in _SHAPES else word
+
+
+def shape_of(name: str) -> Shape:
+    """The shape of the collective of this name, nonblocking, persistent and large-count forms included."""
+    return _SHAPES.get(_word(name), Shape.NONE)
+
+
+class Processes(NamedTuple):
+    """The processes of a run: `first[r]` is that of rank r's first thread, `rank[p]` the rank of process p."""
+
+    first: U32
+    rank: U32
+    only: U32
+    threads: list[NDArray[np.int32] | None]
+    events: list[U32 | None]
+    counts: NDArray[np.uint64]
+
+    def of(self, rank: int, event: int) -> int:
+        """The process that made the event."""
+        threads = self.threads[rank]
+        return int(self.first[rank]) + (0 if threads is None else int(threads[event]))
+
+    def of_rows(self, first: NDArray[np.uint64], event: U32) -> U32:
+        """The process of each event of rows that lie rank by rank; 0 where the event is NONE."""
+        counts = np.diff(first).astype(np.int64)
+        found = np.repeat(self.first[:-1], counts)
+        for rank, threads in enumerate(self.threads):
+            if threads is not None:
+                part = slice(int(first[rank]), int(first[rank + 1]))
+                events = event[part]
+                known = events != NONE
+                found[part][known] += threads[events[known]].astype(np.uint32)
+        return found
+
+
+def processes(trace: Trace) -> Processes:
+    """One process for each thread of each rank that recorded something, at least one a rank."""
+    threads: list[NDArray[np.int32] | None] = []
+    events: list[U32 | None] = []
+    counts: list[int] = []
+    first = [0]
+    for rank in trace.ranks:
+        several = len(rank.threads) > 1
+        of_event = np.ascontiguousarray(rank.event_threads) if several else None
+        threads.append(of_event)
+        first.append(first[-1] + (len(rank.threads) if several else 1))
+        if of_event is None:
+            events.append(None)
+            counts.append(len(rank.events))
+        else:
+            own = [np.flatnonzero(of_event == t).astype(np.uint32) for t in range(len(rank.threads))]
+            events += own
+            counts += map(len, own)
+    sizes = np.diff(first)
+    rank_of = np.repeat(np.arange(len(trace.ranks), dtype=np.uint32), sizes)
+    only = np.where(sizes == 1, first[:-1], NONE).astype(np.uint32)
+    return Processes(np.array(first, np.uint32), rank_of, only, threads, events, np.array(counts, np.uint64))
+
+
+@dataclass(slots=True)
+class Edges:
+    """Edges between any two events: start of the source to end of the target. Sorted by source."""
+
+    process: U32
+    event: U32
+    target_process: U32
+    target: U32
+    of_process: NDArray[np.uint64]
+
+
+def _columns(parts: list[tuple[Any, Any, Any, Any]]) -> list[U32]:
+    empty = np.empty(0, np.uint32)
+    return [np.concatenate([empty, *(np.atleast_1d(p[i]).astype(np.uint32) for p in parts)]) for i in range(4)]
+
+
+def _probe_edges(match: Match, at: Processes) -> tuple[U32, U32, U32, U32]:
+    """A probe returns only when the message that it sees was sent."""
+    probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
+    sends = match.probes.partner[probes]
+    return (
+        at.of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
+        at.of_rows(match.probes.first, match.probes.event)[probes], match.probes.event[probes],
+    )  # fmt: skip
+
+
+def _synchronous_edges(match: Match, at: Processes) -> tuple[U32, U32, U32, U32]:
+    """A synchronous send completes only when its receive was posted (MPI-4.1, 3.4)."""
+    sends = match.sends
+    sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)
+    rows = np.flatnonzero(sync)
+    recvs = sends.partner[rows]
+    return (
+        at.of_rows(match.recvs.first, match.recvs.event)[recvs], match.recvs.event[recvs],
+        at.of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
+    )  # fmt: skip
+
+
+def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[tuple[Any, Any, Any, Any]]:
+    """Between threads only what must be so: MPI is initialised before other threads call it, a request is made
+    before it completes."""
+    found: list[tuple[Any, Any, Any, Any]] = []
+    initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
+    for rank, threads in enumerate(at.threads):
+        if threads is None:
+            continue
+        events = trace.ranks[rank].events
+        starts = np.flatnonzero(np.isin(events["function"], initialisers))
+        for process in range(int(at.first[rank]), int(at.first[rank + 1])):
+            own = at.events[process]
+            if len(starts) and own is not None and len(own) and at.of(rank, int(starts[0])) != process:
+                found.append((at.of(rank, int(starts[0])), int(starts[0]), process, int(own[0])))
+        for rows in (match.sends, match.recvs, match.collectives):
+            part = rows.of_rank(rank)
+            event, completion = rows.event[part], rows.completion[part]
+            done = completion != NONE
+            event, completion = event[done], completion[done]
+            across = threads[event] != threads[completion]
+            first = np.uint32(at.first[rank])
+            found.append((first + threads[event[across]].astype(np.uint32), event[across],
+                          first + threads[completion[across]].astype(np.uint32), completion[across]))  # fmt: skip
+    return found
+
+
+def generic_edges(trace: Trace, match: Match, at: Processes, more: list[tuple[Any, Any, Any, Any]]) -> Edges:
+    """All edges that are neither a message's nor a collective's."""
+    parts = [_probe_edges(match, at), _synchronous_edges(match, at), *_thread_edges(trace, match, at), *more]
+    process, event, target_process, target = _columns(parts)
+    order = np.lexsort((event, process))
+    process = process[order]
+    of_process = np.searchsorted(process, np.arange(len(at.rank) + 1)).astype(np.uint64)
+    return Edges(process, event[order], target_process[order], target[order], of_process)
+
+
+@dataclass(slots=True)
+class CollectiveEdges:
+    """For each part of a collective its role and its place in a scan, for each instance its kind."""
+
+    role: NDArray[np.uint8]
+    place: U32
+    kind: NDArray[np.uint8]
+
+
+def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
+    """The roles of all parts. An instance whose members called different functions orders nothing."""
+    colls, instances = match.collectives, match.instances
+    shapes = np.zeros(65536, np.uint8)
+    counted = np.zeros(65536, np.bool_)
+    for function in trace.functions:
+        shapes[function.id] = shape_of(function.name)
+        counted[function.id] = _word(function.name) in _COUNTED
+    shape = shapes[colls.function]
+    shape[colls.flags & Post.INIT != 0] = Shape.NONE
+    role = np.zeros(len(colls), np.uint8)
+    place = np.zeros(len(colls), np.uint32)
+    if len(colls):
+        for rank in range(len(trace.ranks)):
+            _roles(trace, match, rank, shape, counted, role, place)
+    return CollectiveEdges(role, place, _kinds(instances.first, instances.rows, shape, colls.function, role))
+
+
+def _kinds(
+    first: NDArray[np.uint64], rows: U32, shape: NDArray[np.uint8], function: NDArray[np.uint16],
+    role: NDArray[np.uint8],
+) -> NDArray[np.uint8]:  # fmt: skip
+    if not len(rows):
+        return np.zeros(len(first) - 1, np.uint8)
+    starts = first[:-1].astype(np.int64)  # no instance is empty
+    shapes = shape[rows]
+    same = np.minimum.reduceat(shapes, starts) == np.maximum.reduceat(shapes, starts)
+    of_instance = shapes[starts]
+    roots = np.add.reduceat((role[rows] & 4 != 0).astype(np.int64), starts)
+    rooted = (of_instance == Shape.FROM_ROOT) | (of_instance == Shape.TO_ROOT)
+    kind = np.full(len(starts), Kind.GENERAL, np.uint8)
+    kind[of_instance == Shape.SCAN] = Kind.SCAN
+    kind[of_instance == Shape.EXSCAN] = Kind.EXSCAN
+    kind[~same | (of_instance == Shape.NONE) | (rooted & (roots != 1))] = Kind.NO_EDGE
+    return kind
+
+
+def _roles(
+    trace: Trace, match: Match, rank: int, shapes: NDArray[np.uint8], counted: NDArray[np.bool_],
+    roles: NDArray[np.uint8], places: U32,
+) -> None:  # fmt: skip
+    """Fill in the roles of one rank's parts. Bit 4 marks the root."""
+    colls = match.collectives
+    part = colls.of_rank(rank)
+    if part.start == part.stop:
+        return
+    shape, function = shapes[part], colls.function[part]
+    # A started persistent collective was given its arguments by the ..._init.
+    event = colls.event[part].copy()
+    started = colls.flags[part] & Post.PERSISTENT != 0
+    event[started] = colls.event[colls.parent[part][started]]
+    events = trace.ranks[rank].events
+    peer, comm = events["peer"][event], colls.comm[part]
+    unique, inverse = np.unique(comm, return_inverse=True)
+    known = [trace.communicators[int(c)] for c in unique]
+    place = np.array([c.rank_of(rank) for c in known], np.int64)[inverse]
+    inter = np.array([c.inter for c in known])[inverse]
+    root = np.where(inter, peer == ROOT, peer == place)
+    takes_part = ~inter | (peer >= 0)
+    brings = ~counted[function] | (events["count"][event] != 0) | (events["buffer"][event] == IN_PLACE)
+    role = np.zeros(len(shape), np.uint8)
+    everybody = (shape == Shape.ALL) | (shape == Shape.SCAN) | (shape == Shape.EXSCAN)
+    barrier = np.isin(function, trace.functions.ids("MPI_Barrier", "MPI_Ibarrier", "MPI_Intercomm_merge"))
+    everybody &= ~inter | barrier
+    fence = shape == Shape.FENCE
+    if fence.any():
+        everybody[fence] = [_plain_fence(trace, rank, int(e)) for e in event[fence]]
+    role[everybody] = TARGET
+    role[everybody & brings] |= SOURCE
+    role[(shape == Shape.FROM_ROOT) & root & brings] = SOURCE
+    role[(shape == Shape.FROM_ROOT) & ~root & takes_part] = TARGET
+    role[(shape == Shape.TO_ROOT) & ~root & takes_part & brings] = SOURCE
+    role[(shape == Shape.TO_ROOT) & root] = TARGET
+    role[root & ((shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT))] |= 4
+    roles[part] = role
+    places[part] = np.maximum(place, 0)
+
+
+def _plain_fence(trace: Trace, rank: int, event: int) -> bool:
+    """Whether a fence made no assertion: only then it surely acts as a barrier (MPI-4.1, 12.5.1)."""
+    return bool(trace.ranks[rank].event(event).args.get("assert", 1) == 0)

@@ -1,0 +1,118 @@
+"""Message races: wildcard receives that could have taken another message.
+
+`detect` gives all of them as arrays; `find` says them as findings, those that no other race influences first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePath
+from typing import Any, Final
+
+import numpy as np
+
+from weft.findings import Finding, Site
+from weft.match import Match, Post, Posts
+from weft.order import Order
+from weft.races.detect import Races, detect
+from weft.trace import Event, Trace
+
+__all__ = ["Races", "detect", "find"]
+
+MOST_OF_A_SITE: Final = 200
+"""Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
+
+NAMED: Final = 3
+"""Racing messages that the sentence names."""
+
+
+def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
+    """Every message race: the receive, the message taken, the messages that could have come first."""
+    races = detect(match, order)
+    found: list[Finding] = []
+    seen: Counter[tuple[int, int]] = Counter()
+    keys, chosen = [], []
+    for k in np.argsort(races.influenced, kind="stable").tolist():
+        posts = _posts(match, races, k)
+        rank, event = posts.id(int(races.row[k]))
+        key = rank, int(trace.ranks[rank].events["site"][event])
+        seen[key] += 1
+        if seen[key] <= MOST_OF_A_SITE:
+            keys.append(key)
+            chosen.append(k)
+    last = {key: i for i, key in enumerate(keys)}
+    for i, (key, k) in enumerate(zip(keys, chosen, strict=True)):
+        beyond = seen[key] - MOST_OF_A_SITE if last[key] == i else 0
+        found.append(_finding(trace, match, races, k, max(0, beyond)))
+    return found
+
+
+def _posts(match: Match, races: Races, race: int) -> Posts:
+    return match.probes if races.probe[race] else match.recvs
+
+
+def _site(event: Event) -> Site:
+    site = event.site
+    return Site(event.rank.index, event.function.name, site.file or "", site.line or 0, site.function or "")
+
+
+def _place(site: Site) -> str:
+    """`pool.py:14`, else the function's name."""
+    return f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else f"an unknown line ({site.call})"
+
+
+def _tag_text(posts: Posts, row: int, tag: int) -> str:
+    return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
+
+
+def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> Finding:
+    posts, row = _posts(match, races, k), int(races.row[k])
+    sends = match.sends
+    receive = posts.id(row)
+    took = sends.id(int(posts.partner[row]))
+    others = [sends.id(int(s)) for s in races.others(k)]
+    events = [receive, took, *others]
+    sites = [_site(trace.event(*event)) for event in events]
+    comm = trace.communicators[int(posts.comm[row])]
+    tag = int(posts.tag[row])
+    evidence: dict[str, Any] = {
+        "communicator": comm.name,
+        "tag": None if posts.flags[row] & Post.ANY_TAG else tag,
+        "took": {"rank": took[0], "event": took[1]},
+        "others": [{"rank": rank, "event": event} for rank, event in others],
+        "alternatives": int(races.total[k]),
+        "influenced": bool(races.influenced[k]),
+    }
+    if beyond:
+        evidence["more_at_this_line"] = beyond
+    where = "" if comm.index == 0 else f" on {comm.name}"
+    probes = races.probe[k] or posts.flags[row] & Post.MATCHED_PROBE
+    verb = "saw" if races.probe[k] else "took"
+    message = (
+        f"rank {receive[0]} {'probes for' if probes else 'receives from'} any source at {_place(sites[0])}"
+        f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
+        f" (sent at {_place(sites[1])}); {_others_text(others, sites[2:], int(races.total[k]))} could have come first"
+    )
+    if races.influenced[k]:
+        message += ". An earlier race decides whether this one occurs: look at that first"
+    return Finding(
+        kind="message-race",
+        severity="warning",
+        certainty="certain",
+        message=message,
+        ranks=tuple(dict.fromkeys(event[0] for event in events)),
+        sites=tuple(sites),
+        events=tuple(events),
+        evidence=evidence,
+        cause=f"{sites[0].call} {sites[0].file}:{sites[0].line}" if sites[0].line else None,
+    )
+
+
+def _others_text(others: list[tuple[int, int]], sites: list[Site], total: int) -> str:
+    named = [f"rank {rank} ({_place(site)})" for (rank, _), site in zip(others[:NAMED], sites, strict=False)]
+    rest = total - len(named)
+    if rest:
+        named.append(f"{rest} other rank{'s' if rest > 1 else ''}")
+    if len(named) == 1:
+        return f"the message of {named[0]}"
+    return f"the messages of {', '.join(named[:-1])} and {named[-1]}"

@@ -1,0 +1,176 @@
+"""Which wildcard receives race, as arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match, Post, Posts
+from weft.match.native import address as at
+from weft.match.native import group
+from weft.order import Order
+from weft.races import native
+
+U32 = NDArray[np.uint32]
+
+MOST: Final = 32
+"""Racing messages that are listed for one receive. All are counted."""
+
+
+@dataclass(slots=True)
+class Races:
+    """The racing receives and probes of a run.
+
+    Race k is that of row `row[k]` of the match's receives, or of its probes where `probe[k]`. `messages[first[k]:
+    first[k + 1]]` are rows of the sends that could have been taken instead, by rank of the sender; `total[k]` counts
+    all of them, also those beyond MOST. `influenced[k]`: another race may have decided whether this one occurs.
+    """
+
+    row: U32
+    probe: NDArray[np.bool_]
+    total: U32
+    first: NDArray[np.uint64]
+    messages: U32
+    influenced: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def others(self, race: int) -> U32:
+        """The listed rows of sends that race k could have taken instead."""
+        return self.messages[int(self.first[race]) : int(self.first[race + 1])]
+
+
+def detect(match: Match, order: Order, most: int = MOST) -> Races:
+    """Find every message race of a run, by the definition in native/kernel/races.c."""
+    races = _candidates(match, order, most)
+    races = _without_ordered(match, order, races)
+    races.influenced = _influenced(match, order, races)
+    return races
+
+
+def _candidates(match: Match, order: Order, most: int) -> Races:
+    recvs, probes, sends = match.recvs, match.probes, match.sends
+    lib = native.kernel()
+    earlier, later = order.pairs
+    reach = np.empty(len(recvs), np.uint32)
+    lib.weft_reach(len(recvs), at(recvs.partner), at(order.send_known), len(later), at(earlier), at(later), at(reach))
+    to_first, to_rows = group(sends.peer.view(np.uint32), len(match.trace.ranks))
+    source = sends.ranks()
+    columns = (
+        recvs.first, recvs.event, recvs.decided, order.known, recvs.partner, reach, recvs.comm, recvs.peer, recvs.tag,
+        recvs.flags, probes.first, probes.event, probes.partner, probes.comm, probes.peer, probes.tag, probes.flags,
+        order.send_known, sends.comm, sends.tag, source, to_first, to_rows,
+    )  # fmt: skip
+    given = native.RacesInput(len(match.trace.ranks), *(at(c) for c in columns), most)
+    counts = (ctypes.c_uint64 * 2)()
+    found = lib.weft_races_find(ctypes.byref(given), len(sends), ctypes.byref(counts))
+    if not found:
+        raise MemoryError("no memory to look for races")
+    n = int(counts[0])
+    row, total = np.empty(n, np.uint32), np.empty(n, np.uint32)
+    probe, first = np.empty(n, np.bool_), np.empty(n + 1, np.uint64)
+    messages = np.empty(int(counts[1]), np.uint32)
+    lib.weft_races_take(found, at(row), at(probe), at(total), at(first), at(messages))
+    return Races(row, probe, total, first, messages, np.zeros(n, np.bool_))
+
+
+def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
+    """For receives whose decision another rank may know from a synchronous send: the rows of such sends."""
+    sends, recvs = match.sends, match.recvs
+    sync = np.flatnonzero((sends.flags & Post.SYNCHRONOUS != 0) & (sends.completion != NONE) & (sends.partner != NONE))
+    exits: dict[int, list[int]] = {int(sends.partner[s]): [int(s)] for s in sync}
+    if not exits:
+        return exits
+    earlier, later = order.pairs
+    for k in range(len(later) - 1, -1, -1):
+        found = exits.get(int(later[k]))
+        if found:
+            exits.setdefault(int(earlier[k]), []).extend(found)
+    wildcards = recvs.flags & Post.ANY_SOURCE != 0
+    return {row: found for row, found in exits.items() if wildcards[row]}
+
+
+def _without_ordered(match: Match, order: Order, races: Races) -> Races:
+    """Leave out messages whose sends come after the decision by a way that the kernel does not look at: through the
+    end of a synchronous send, or through one of several threads of the receiver."""
+    exits = _synchronous_exits(match, order)
+    threaded = order.processes.only == NONE
+    rank_of_row = (match.recvs.ranks(), match.probes.ranks())
+    ranks = np.where(races.probe, 0, 0).astype(np.int64)
+    ranks[races.probe] = rank_of_row[1][races.row[races.probe]]
+    ranks[~races.probe] = rank_of_row[0][races.row[~races.probe]]
+    ask = threaded[ranks] if len(races) else np.zeros(0, np.bool_)
+    if exits:
+        ask |= ~races.probe & np.isin(races.row, np.fromiter(exits, np.uint32))
+    if not ask.any():
+        return races
+    keep = np.ones(len(races.messages), np.bool_)
+    for k in np.flatnonzero(ask).tolist():
+        rank, row = int(ranks[k]), int(races.row[k])
+        probe = bool(races.probe[k])
+        points = [(rank, int(match.probes.event[row] if probe else order.known[row]))]
+        points += [(s_rank, int(match.sends.completion[s])) for s in ([] if probe else exits.get(row, []))
+                   for s_rank in [match.sends.rank_of(s)]]  # fmt: skip
+        for i in range(int(races.first[k]), int(races.first[k + 1])):
+            send = match.sends.id(int(races.messages[i]))
+            keep[i] = not any(order.reaches(point, send, a_end=True, b_end=False) for point in points)
+    return _kept(races, keep)
+
+
+def _kept(races: Races, keep: NDArray[np.bool_]) -> Races:
+    sums = np.concatenate([[0], np.cumsum(keep)])
+    lengths = sums[races.first[1:].astype(np.int64)] - sums[races.first[:-1].astype(np.int64)]
+    dropped = np.diff(races.first.astype(np.int64)) - lengths
+    stay = lengths > 0
+    return Races(
+        races.row[stay], races.probe[stay], (races.total - dropped)[stay].astype(np.uint32),
+        np.concatenate([[0], np.cumsum(lengths[stay])]).astype(np.uint64), races.messages[keep],
+        races.influenced[stay],
+    )  # fmt: skip
+
+
+def _of(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
+    """Rank and event of rows of posts."""
+    ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
+    return ranks, posts.event[rows]
+
+
+def _influenced(match: Match, order: Order, races: Races) -> NDArray[np.bool_]:
+    """Whether the receive, its message or a racing one comes after the decision of another racing receive: then that
+    race may have decided whether this one exists (Netzer, Brennan & Damodaran-Kamal 1996)."""
+    n = len(races)
+    if not n:
+        return np.zeros(0, np.bool_)
+    at_process = order.processes
+    rank, event = np.empty(n, np.int64), np.empty(n, np.uint32)
+    end, took = np.empty(n, np.uint32), np.empty(n, np.uint32)
+    for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
+        rows = races.row[mask]
+        rank[mask], event[mask] = _of(posts, rows)
+        end[mask] = order.known[rows] if posts is match.recvs else posts.event[rows]
+        took[mask] = posts.partner[rows]
+    seeds: dict[int, int] = {}
+    if (at_process.only != NONE).all():
+        earliest = np.full(len(at_process.rank), NONE, np.uint32)
+        np.minimum.at(earliest, rank, 2 * end + 2)
+        seeds = {int(p): int(earliest[p]) for p in np.flatnonzero(earliest != NONE)}
+    else:
+        for r, e in zip(rank.tolist(), end.tolist(), strict=True):
+            process = at_process.of(r, e)
+            seeds[process] = min(seeds.get(process, NONE), 2 * e + 2)
+    future = order.future_points(seeds)
+    # The future of a rank with threads: that of the first thread it reaches; a little too wide at worst.
+    tainted = np.full(len(match.trace.ranks), NONE, np.uint32)
+    np.minimum.at(tainted, at_process.rank, future)
+    late = 2 * event + 1 >= tainted[rank]
+    s_rank, s_event = _of(match.sends, took)
+    late |= 2 * s_event + 1 >= tainted[s_rank]
+    o_rank, o_event = _of(match.sends, races.messages)
+    others = 2 * o_event + 1 >= tainted[o_rank]
+    late |= np.logical_or.reduceat(others, races.first[:-1].astype(np.int64))
+    return late
