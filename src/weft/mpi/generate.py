@@ -254,7 +254,7 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
     if made:
         yield f"        pending.made = {made.name}; pending.parent = comm;"
     if _SENDS.fullmatch(f.name) and buffer:
-        yield f"        weft_watch(&pending, {buffer.name}, (int64_t)count, datatype);"
+        yield f"        weft_watch(&pending, event->site, {buffer.name}, (int64_t)count, datatype);"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 
@@ -510,6 +510,7 @@ def names_h(functions: list[Function], variables: list[str]) -> str:
     lines += ["enum {"]
     lines += [f"    K_{f.name} = {k}," for k, f in enumerate(functions)]
     lines += ["};", "enum {"] + [f"    F_{f.name} = {f.id}," for f in functions] + ["};"]
+    lines += [f"#define HAVE_{f.name} 1" for f in functions]
     return "\n".join(lines) + "\n"
 
 

@@ -193,7 +193,7 @@ def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Pa
 def _generate(library: Library, work: Path) -> None:
     functions = generate.recorded(set(library.exported))
     fortran = list(library.fortran)
-    order = set(re.findall(r"WEFT_ORDER_WRAPPER\((MPI_\w+)", (work / "shim" / "order.c").read_text()))
+    order = set(re.findall(r"(?:WEFT_ORDER_WRAPPER\(|double weft_o_)(MPI_\w+)", (work / "shim" / "order.c").read_text()))
     order &= {f.name for f in functions}
     shim = work / "shim"
     (shim / "names.h").write_text(generate.names_h(functions, list(library.variables)))

@@ -1,2 +1,579 @@
-/* Level order: see later. */
+/* Level order: only what another run could decide differently, a nibble or two an outcome (format.h, ORDER).
+ *
+ * A function that is not here costs one jump: its stub leads straight into MPI. Named receives, sends, collectives,
+ * Wait and Waitall on named operations write nothing.
+ */
 #include "wrap.h"
+
+/* ---- the nibble stream ---- */
+static inline void put_nibble(struct weft_thread *thread, unsigned value) {
+    struct weft_stream *s = &thread->order;
+    uint64_t nibbles = *s->used;
+    if (!(nibbles & 1)) {
+        if (!weft_stream_fits(s, 1)) {
+            weft_stop();
+            return;
+        }
+        if (s->next == s->chunk_start) nibbles = 0; /* a new chunk, maybe */
+        *s->next = (uint8_t)value;
+    } else *s->next++ |= (uint8_t)(value << 4);
+    __atomic_store_n(s->used, nibbles + 1, __ATOMIC_RELEASE);
+}
+
+static inline void put_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
+    if (UNLIKELY(thread->order_state.kind != kind)) {
+        put_nibble(thread, 15);
+        put_nibble(thread, kind);
+        thread->order_state.kind = kind;
+    }
+    if (LIKELY(value <= 13)) {
+        put_nibble(thread, (unsigned)value);
+        return;
+    }
+    put_nibble(thread, 14);
+    do {
+        put_nibble(thread, (unsigned)(value & 7) | (value >> 3 ? 8 : 0));
+        value >>= 3;
+    } while (value);
+}
+
+/* One outcome. With several threads, says first how many outcomes of others lie between. */
+static inline void put(struct weft_thread *thread, unsigned kind, uint64_t value) {
+    if (UNLIKELY(weft_threaded)) {
+        uint64_t ticket = __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL);
+        if (ticket != thread->order_state.seen_ticket) put_value(thread, WEFT_ORDER_THREAD, ticket - thread->order_state.seen_ticket);
+        thread->order_state.seen_ticket = ticket + 1;
+    }
+    put_value(thread, kind, value);
+}
+
+static inline void put_polls(struct weft_thread *thread, bool always) {
+    if (always || thread->order_state.polls) put(thread, WEFT_ORDER_POLLS, thread->order_state.polls);
+    thread->order_state.polls = 0;
+}
+
+/* ---- wildcard receives under way, oldest first ---- */
+struct wildcard { MPI_Request request; bool persistent, active; };
+static struct wildcard *wildcards;
+static int wildcard_count, wildcard_space;
+static volatile int wildcard_any; /* read without the lock: 0 spares the completions all work */
+static volatile char wildcard_busy;
+
+static void wildcards_lock(void) { while (__atomic_test_and_set(&wildcard_busy, __ATOMIC_ACQUIRE)) {} }
+static void wildcards_unlock(void) { __atomic_clear(&wildcard_busy, __ATOMIC_RELEASE); }
+
+static void wildcard_add(MPI_Request request, bool persistent) {
+    wildcards_lock();
+    if (wildcard_count == wildcard_space) {
+        int space = wildcard_space ? wildcard_space * 2 : 64;
+        struct wildcard *grown = realloc(wildcards, sizeof *grown * (size_t)space);
+        if (grown) {
+            wildcards = grown;
+            wildcard_space = space;
+        }
+    }
+    if (wildcard_count < wildcard_space)
+        wildcards[wildcard_count++] = (struct wildcard){.request = request, .persistent = persistent, .active = !persistent};
+    wildcard_any = wildcard_count;
+    wildcards_unlock();
+}
+
+/* A start moves a persistent wildcard to the end: it is the youngest now. */
+static void wildcard_start(MPI_Request request) {
+    wildcards_lock();
+    for (int i = 0; i < wildcard_count; i++)
+        if (wildcards[i].request == request && wildcards[i].persistent) {
+            memmove(&wildcards[i], &wildcards[i + 1], sizeof *wildcards * (size_t)(wildcard_count - i - 1));
+            wildcards[wildcard_count - 1] = (struct wildcard){.request = request, .persistent = true, .active = true};
+            break;
+        }
+    wildcards_unlock();
+}
+
+/* How many active wildcards are older than the request; -1 if it is none. Takes it out or makes it inactive. */
+static int wildcard_take(MPI_Request request, bool freed) {
+    int older = 0, found = -1;
+    wildcards_lock();
+    for (int i = 0; i < wildcard_count; i++) {
+        if (wildcards[i].request != request) {
+            older += wildcards[i].active;
+            continue;
+        }
+        if (!wildcards[i].active && !freed) break;
+        found = older;
+        if (wildcards[i].persistent && !freed) wildcards[i].active = false;
+        else memmove(&wildcards[i], &wildcards[i + 1], sizeof *wildcards * (size_t)(--wildcard_count - i));
+        break;
+    }
+    wildcard_any = wildcard_count;
+    wildcards_unlock();
+    return found;
+}
+
+static int wildcards_active(void) {
+    int active = 0;
+    if (!wildcard_any) return 0;
+    wildcards_lock();
+    for (int i = 0; i < wildcard_count; i++) active += wildcards[i].active;
+    wildcards_unlock();
+    return active;
+}
+
+static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
+    if (UNLIKELY(older > 0)) put(thread, WEFT_ORDER_LATE, (uint64_t)older);
+    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_ORDER_FLAG, 1);
+    else if (status->MPI_SOURCE >= 0) put(thread, WEFT_ORDER_SOURCE, (uint64_t)status->MPI_SOURCE);
+}
+
+static void completed(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
+    if (LIKELY(!wildcard_any)) return;
+    int older = wildcard_take(before, false);
+    if (older >= 0) put_source(thread, older, status);
+}
+
+#define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
+#define STATUS MPI_Status w_own, *w_status = status == MPI_STATUS_IGNORE ? &w_own : status
+#define WEFT_ORDER_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
+
+/* ---- blocking receives and probes ---- */
+#define RECEIVE(name, type)                                                                                                \
+    (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
+        if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(name)(buf, count, datatype, source, tag, comm, status);         \
+        ENTER;                                                                                                            \
+        if (!thread) return REAL(name)(buf, count, datatype, source, tag, comm, status);                                  \
+        STATUS;                                                                                                           \
+        int result = REAL(name)(buf, count, datatype, source, tag, comm, w_status);                                       \
+        if (result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                                      \
+        return result;                                                                                                    \
+    }
+WEFT_ORDER_WRAPPER(MPI_Recv) RECEIVE(MPI_Recv, int)
+#ifdef HAVE_MPI_Recv_c
+WEFT_ORDER_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
+#endif
+
+#define SENDRECV(name, type)                                                                                               \
+    (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
+     MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {                                 \
+        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        STATUS;                                                                                                           \
+        int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
+                                recvtag, comm, thread ? w_status : status);                                               \
+        if (thread && result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                            \
+        return result;                                                                                                    \
+    }
+WEFT_ORDER_WRAPPER(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int)
+#ifdef HAVE_MPI_Sendrecv_c
+WEFT_ORDER_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
+#endif
+
+#define REPLACE(name, type)                                                                                                \
+    (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
+     MPI_Status *status) {                                                                                                \
+        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        STATUS;                                                                                                           \
+        int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, thread ? w_status : status);  \
+        if (thread && result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                            \
+        return result;                                                                                                    \
+    }
+WEFT_ORDER_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
+#ifdef HAVE_MPI_Sendrecv_replace_c
+WEFT_ORDER_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_Count)
+#endif
+
+WEFT_ORDER_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    if (LIKELY(source != MPI_ANY_SOURCE && tag != MPI_ANY_TAG)) return REAL(MPI_Probe)(source, tag, comm, status);
+    ENTER;
+    if (!thread) return REAL(MPI_Probe)(source, tag, comm, status);
+    STATUS;
+    int result = REAL(MPI_Probe)(source, tag, comm, w_status);
+    if (result == MPI_SUCCESS) put_source(thread, 0, w_status);
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+    if (LIKELY(source != MPI_ANY_SOURCE && tag != MPI_ANY_TAG)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
+    ENTER;
+    if (!thread) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
+    STATUS;
+    int result = REAL(MPI_Mprobe)(source, tag, comm, message, w_status);
+    if (result == MPI_SUCCESS) put_source(thread, 0, w_status);
+    return result;
+}
+
+/* A poll: failures are counted, the first that does not fail writes their number and what it got. */
+WEFT_ORDER_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    ENTER;
+    if (!thread) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
+    STATUS;
+    int result = REAL(MPI_Iprobe)(source, tag, comm, flag, w_status);
+    if (result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else {
+        put_polls(thread, source != MPI_ANY_SOURCE);
+        if (source == MPI_ANY_SOURCE) put_source(thread, 0, w_status);
+    }
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+    ENTER;
+    if (!thread) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
+    STATUS;
+    int result = REAL(MPI_Improbe)(source, tag, comm, flag, message, w_status);
+    if (result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else {
+        put_polls(thread, source != MPI_ANY_SOURCE);
+        if (source == MPI_ANY_SOURCE) put_source(thread, 0, w_status);
+    }
+    return result;
+}
+
+/* ---- nonblocking and persistent wildcards ---- */
+#define IRECEIVE(name, type, persistent)                                                                                   \
+    (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {            \
+        if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(name)(buf, count, datatype, source, tag, comm, request);        \
+        ENTER;                                                                                                            \
+        int result = REAL(name)(buf, count, datatype, source, tag, comm, request);                                        \
+        if (thread && result == MPI_SUCCESS) wildcard_add(*request, persistent);                                          \
+        return result;                                                                                                    \
+    }
+WEFT_ORDER_WRAPPER(MPI_Irecv) IRECEIVE(MPI_Irecv, int, false)
+WEFT_ORDER_WRAPPER(MPI_Recv_init) IRECEIVE(MPI_Recv_init, int, true)
+#ifdef HAVE_MPI_Irecv_c
+WEFT_ORDER_WRAPPER(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count, false)
+WEFT_ORDER_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
+#endif
+
+#define ISENDRECV(name, type)                                                                                              \
+    (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
+     MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) {                               \
+        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
+                                recvtag, comm, request);                                                                  \
+        if (thread && result == MPI_SUCCESS) wildcard_add(*request, false);                                               \
+        return result;                                                                                                    \
+    }
+#ifdef HAVE_MPI_Isendrecv
+WEFT_ORDER_WRAPPER(MPI_Isendrecv) ISENDRECV(MPI_Isendrecv, int)
+#endif
+#ifdef HAVE_MPI_Isendrecv_c
+WEFT_ORDER_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
+#endif
+
+#define IREPLACE(name, type)                                                                                               \
+    (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
+     MPI_Request *request) {                                                                                              \
+        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);                     \
+        if (thread && result == MPI_SUCCESS) wildcard_add(*request, false);                                               \
+        return result;                                                                                                    \
+    }
+#ifdef HAVE_MPI_Isendrecv_replace
+WEFT_ORDER_WRAPPER(MPI_Isendrecv_replace) IREPLACE(MPI_Isendrecv_replace, int)
+#endif
+#ifdef HAVE_MPI_Isendrecv_replace_c
+WEFT_ORDER_WRAPPER(MPI_Isendrecv_replace_c) IREPLACE(MPI_Isendrecv_replace_c, MPI_Count)
+#endif
+
+WEFT_ORDER_WRAPPER(MPI_Start)(MPI_Request *request) {
+    if (wildcard_any) wildcard_start(*request);
+    return REAL(MPI_Start)(request);
+}
+
+WEFT_ORDER_WRAPPER(MPI_Startall)(int count, MPI_Request requests[]) {
+    for (int i = 0; wildcard_any && i < count; i++) wildcard_start(requests[i]);
+    return REAL(MPI_Startall)(count, requests);
+}
+
+WEFT_ORDER_WRAPPER(MPI_Request_free)(MPI_Request *request) {
+    if (wildcard_any) wildcard_take(*request, true);
+    return REAL(MPI_Request_free)(request);
+}
+
+/* ---- completions ---- */
+WEFT_ORDER_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
+    if (LIKELY(!wildcard_any)) return REAL(MPI_Wait)(request, status);
+    ENTER;
+    if (!thread) return REAL(MPI_Wait)(request, status);
+    STATUS;
+    MPI_Request before = *request;
+    int result = REAL(MPI_Wait)(request, w_status);
+    if (result == MPI_SUCCESS) completed(thread, before, w_status);
+    return result;
+}
+
+/* Copies of the handles and statuses of our own, in the thread's scratch. */
+static bool many(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **before, MPI_Status **statuses) {
+    size_t count = n > 0 ? (size_t)n : 0;
+    char *space = weft_thread_scratch_fast(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
+    if (!space) return false;
+    if (*statuses == MPI_STATUSES_IGNORE) *statuses = (MPI_Status *)space;
+    *before = (MPI_Request *)((MPI_Status *)space + count + 1);
+    if (count && requests) memcpy(*before, requests, count * sizeof **before);
+    return true;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
+    if (LIKELY(!wildcard_any)) return REAL(MPI_Waitall)(count, requests, given);
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *statuses = given;
+    if (!thread || !many(thread, count, requests, &before, &statuses)) return REAL(MPI_Waitall)(count, requests, given);
+    int result = REAL(MPI_Waitall)(count, requests, statuses);
+    for (int i = 0; result == MPI_SUCCESS && i < count; i++) completed(thread, before[i], &statuses[i]);
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *unused = MPI_STATUSES_IGNORE;
+    if (!thread || !many(thread, count, requests, &before, &unused)) return REAL(MPI_Waitany)(count, requests, index, status);
+    STATUS;
+    int result = REAL(MPI_Waitany)(count, requests, index, w_status);
+    if (result != MPI_SUCCESS) return result;
+    put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+    if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
+    return result;
+}
+
+static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
+    put(thread, WEFT_ORDER_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
+    for (int i = 0; i < count; i++) put(thread, WEFT_ORDER_INDEX, (uint64_t)indices[i] + 1);
+    for (int i = 0; i < count; i++)
+        if (indices[i] >= 0 && indices[i] < n) completed(thread, before[indices[i]], &statuses[i]);
+}
+
+WEFT_ORDER_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *statuses = given;
+    if (!thread || !many(thread, incount, requests, &before, &statuses))
+        return REAL(MPI_Waitsome)(incount, requests, outcount, indices, given);
+    int result = REAL(MPI_Waitsome)(incount, requests, outcount, indices, statuses);
+    if (result == MPI_SUCCESS) put_some(thread, incount, *outcount, indices, before, statuses);
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
+    ENTER;
+    if (!thread) return REAL(MPI_Test)(request, flag, status);
+    STATUS;
+    MPI_Request before = *request;
+    int result = REAL(MPI_Test)(request, flag, w_status);
+    if (result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else {
+        put_polls(thread, true);
+        completed(thread, before, w_status);
+    }
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status given[]) {
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *statuses = given;
+    if (!thread || !many(thread, count, requests, &before, &statuses)) return REAL(MPI_Testall)(count, requests, flag, given);
+    int result = REAL(MPI_Testall)(count, requests, flag, statuses);
+    if (result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else {
+        put_polls(thread, true);
+        for (int i = 0; i < count; i++) completed(thread, before[i], &statuses[i]);
+    }
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *unused = MPI_STATUSES_IGNORE;
+    if (!thread || !many(thread, count, requests, &before, &unused)) return REAL(MPI_Testany)(count, requests, index, flag, status);
+    STATUS;
+    int result = REAL(MPI_Testany)(count, requests, index, flag, w_status);
+    if (result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else {
+        put_polls(thread, false);
+        put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+        if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
+    }
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
+    ENTER;
+    MPI_Request *before;
+    MPI_Status *statuses = given;
+    if (!thread || !many(thread, incount, requests, &before, &statuses))
+        return REAL(MPI_Testsome)(incount, requests, outcount, indices, given);
+    int result = REAL(MPI_Testsome)(incount, requests, outcount, indices, statuses);
+    if (result != MPI_SUCCESS) return result;
+    if (*outcount == 0) thread->order_state.polls++;
+    else {
+        put_polls(thread, false);
+        put_some(thread, incount, *outcount, indices, before, statuses);
+    }
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
+    ENTER;
+    int result = REAL(MPI_Request_get_status)(request, flag, status);
+    if (!thread || result != MPI_SUCCESS) return result;
+    if (!*flag) thread->order_state.polls++;
+    else put_polls(thread, true);
+    return result;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Test_cancelled)(const MPI_Status *status, int *flag) {
+    ENTER;
+    int result = REAL(MPI_Test_cancelled)(status, flag);
+    if (thread && result == MPI_SUCCESS) put(thread, WEFT_ORDER_FLAG, *flag != 0);
+    return result;
+}
+
+/* ---- one-sided results: known at the next synchronisation, kept as a hash that a replay compares ---- */
+struct fetched { MPI_Win window; const void *result; uint64_t bytes; };
+static struct fetched *fetches;
+static int fetch_count, fetch_space;
+
+static void fetch_add(MPI_Win window, const void *result, int64_t count, MPI_Datatype type) {
+    int size = 0;
+    if (!result || count <= 0 || REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || size <= 0) return;
+    wildcards_lock();
+    if (fetch_count == fetch_space) {
+        int space = fetch_space ? fetch_space * 2 : 64;
+        struct fetched *grown = realloc(fetches, sizeof *grown * (size_t)space);
+        if (grown) {
+            fetches = grown;
+            fetch_space = space;
+        }
+    }
+    if (fetch_count < fetch_space) fetches[fetch_count++] = (struct fetched){window, result, (uint64_t)size * (uint64_t)count};
+    wildcards_unlock();
+}
+
+static void fetches_complete(struct weft_thread *thread, MPI_Win window) {
+    if (!fetch_count) return;
+    uint64_t hash = 0xcbf29ce484222325u;
+    bool any = false;
+    wildcards_lock();
+    int kept = 0;
+    for (int i = 0; i < fetch_count; i++) {
+        if (fetches[i].window != window) {
+            fetches[kept++] = fetches[i];
+            continue;
+        }
+        any = true;
+        for (uint64_t k = 0; k < fetches[i].bytes; k++) hash = (hash ^ ((const uint8_t *)fetches[i].result)[k]) * 0x100000001b3u;
+    }
+    fetch_count = kept;
+    wildcards_unlock();
+    if (any) put(thread, WEFT_ORDER_VALUE, (hash ^ hash >> 30) & 0x3fffffff);
+}
+
+WEFT_ORDER_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
+    ENTER;
+    int code = REAL(MPI_Fetch_and_op)(origin, result, type, rank, at, op, win);
+    if (thread && code == MPI_SUCCESS) fetch_add(win, result, 1, type);
+    return code;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
+    ENTER;
+    int code = REAL(MPI_Compare_and_swap)(origin, compare, result, type, rank, at, win);
+    if (thread && code == MPI_SUCCESS) fetch_add(win, result, 1, type);
+    return code;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Get_accumulate)(const void *origin, int n, MPI_Datatype type, void *result, int m, MPI_Datatype got, int rank,
+                                       MPI_Aint at, int k, MPI_Datatype target, MPI_Op op, MPI_Win win) {
+    ENTER;
+    int code = REAL(MPI_Get_accumulate)(origin, n, type, result, m, got, rank, at, k, target, op, win);
+    if (thread && code == MPI_SUCCESS) fetch_add(win, result, m, got);
+    return code;
+}
+
+#define SYNCHRONISES(name, parameters, arguments)                                                                          \
+    parameters {                                                                                                          \
+        ENTER;                                                                                                            \
+        int code = REAL(name) arguments;                                                                                  \
+        if (thread && code == MPI_SUCCESS) fetches_complete(thread, win);                                                 \
+        return code;                                                                                                      \
+    }
+WEFT_ORDER_WRAPPER(MPI_Win_flush) SYNCHRONISES(MPI_Win_flush, (int rank, MPI_Win win), (rank, win))
+WEFT_ORDER_WRAPPER(MPI_Win_flush_all) SYNCHRONISES(MPI_Win_flush_all, (MPI_Win win), (win))
+WEFT_ORDER_WRAPPER(MPI_Win_flush_local) SYNCHRONISES(MPI_Win_flush_local, (int rank, MPI_Win win), (rank, win))
+WEFT_ORDER_WRAPPER(MPI_Win_flush_local_all) SYNCHRONISES(MPI_Win_flush_local_all, (MPI_Win win), (win))
+WEFT_ORDER_WRAPPER(MPI_Win_unlock) SYNCHRONISES(MPI_Win_unlock, (int rank, MPI_Win win), (rank, win))
+WEFT_ORDER_WRAPPER(MPI_Win_unlock_all) SYNCHRONISES(MPI_Win_unlock_all, (MPI_Win win), (win))
+WEFT_ORDER_WRAPPER(MPI_Win_complete) SYNCHRONISES(MPI_Win_complete, (MPI_Win win), (win))
+WEFT_ORDER_WRAPPER(MPI_Win_fence) SYNCHRONISES(MPI_Win_fence, (int assertion, MPI_Win win), (assertion, win))
+
+/* ---- time ---- */
+WEFT_HIDDEN double weft_o_MPI_Wtime(void);
+double weft_o_MPI_Wtime(void) {
+    ENTER;
+    double now = REAL(MPI_Wtime)();
+    if (thread) {
+        double passed = now - thread->order_state.wtime;
+        put(thread, WEFT_ORDER_VALUE, thread->order_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
+        thread->order_state.wtime = now;
+    }
+    return now;
+}
+
+/* ---- birth and end of the record: as at level trace, but no events ---- */
+WEFT_ORDER_WRAPPER(MPI_Init)(int *argc, char ***argv) {
+    weft_start();
+    ENTER;
+    int code = REAL(MPI_Init)(argc, argv);
+    if (thread && code == MPI_SUCCESS) weft_started(true, MPI_THREAD_SINGLE);
+    return code;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
+    weft_start();
+    ENTER;
+    int code = REAL(MPI_Init_thread)(argc, argv, required, provided);
+    if (thread && code == MPI_SUCCESS) weft_started(true, provided ? *provided : MPI_THREAD_SINGLE);
+    return code;
+}
+
+#ifdef HAVE_MPI_Session_init
+WEFT_ORDER_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
+    weft_start();
+    ENTER;
+    int code = REAL(MPI_Session_init)(info, handler, session);
+    if (thread && code == MPI_SUCCESS) {
+        weft_started(false, MPI_THREAD_MULTIPLE);
+        weft_objects_session(*session);
+    }
+    return code;
+}
+WEFT_ORDER_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
+    ENTER;
+    int code = REAL(MPI_Session_finalize)(session);
+    if (thread && code == MPI_SUCCESS) weft_session_finalized();
+    return code;
+}
+#endif
+
+WEFT_ORDER_WRAPPER(MPI_Finalize)(void) {
+    ENTER;
+    int code = REAL(MPI_Finalize)();
+    if (thread && code == MPI_SUCCESS) weft_finalized();
+    return code;
+}
+
+WEFT_ORDER_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
+    weft_aborting();
+    return REAL(MPI_Abort)(comm, code);
+}

@@ -155,7 +155,7 @@ WEFT_HIDDEN void weft_request_started(MPI_Request request);
 /* After a completion call: true when a watched send buffer changed while it was pending. */
 WEFT_HIDDEN bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after);
 WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, bool *silent);
-WEFT_HIDDEN void weft_watch(struct weft_pending *pending, const void *buffer, int64_t count, MPI_Datatype type);
+WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 
 /* ---- the hot path ---- */
 static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
