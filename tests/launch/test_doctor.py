@@ -1,0 +1,67 @@
+"""`weft doctor` and `weft demo`, as people see them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests_support import Installed
+from weft.launch import checkup, plan
+
+Weft = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_doctor_finds_this_environments_mpi_and_that_it_fits(weft_command: Weft, mpich: Installed) -> None:
+    done = weft_command("doctor", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["schema"] == "weft-doctor/1"
+    assert told["healthy"]
+    assert done.returncode == 0
+    ours = next(one for one in told["installations"] if mpich.mpicc in one["compilers"])
+    assert ours["abi"] == "mpich"
+    assert mpich.mpiexec[0] in ours["launchers"]
+    assert ours["version"].startswith("MPICH Version: 5")
+    checks = {check["name"]: check for check in told["checks"]}
+    assert checks[f"mpi4py of {mpich.python}"]["status"] == "ok"
+
+
+def test_doctor_says_the_same_in_words(weft_command: Weft, mpich: Installed) -> None:
+    done = weft_command("doctor")
+    assert done.returncode == 0
+    assert mpich.mpicc in done.stdout
+    assert "failed" not in done.stdout
+    assert "\x1b" not in done.stdout  # colours only on a terminal
+
+
+def test_doctor_fails_and_says_what_to_do_without_any_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "installations", list)
+    monkeypatch.setattr(checkup, "pythons", list)
+    monkeypatch.setattr(checkup, "launchers", lambda library: iter(()))
+    monkeypatch.setattr(checkup.shutil, "which", lambda name: None)
+    found = checkup.examine()
+    assert not found.healthy
+    remedies = [check.remedy for check in found.checks if check.status == "failed"]
+    assert all("pip install mpich" in remedy for remedy in remedies)
+
+
+def test_doctor_notices_a_launcher_that_does_not_fit_mpi4py(
+    monkeypatch: pytest.MonkeyPatch, openmpi: Installed, mpich: Installed
+) -> None:
+    monkeypatch.setattr(plan, "launchers", lambda library: iter([mpich.mpiexec[0]]))
+    (check,) = checkup.check_mpi4py(Path(str(openmpi.python)))
+    assert check.status == "failed"
+    assert "another MPI's" in check.detail
+    assert check.remedy
+
+
+def test_demo_shows_a_diagnosis_and_a_clean_twin(weft_command: Weft, mpich: Installed) -> None:
+    done = weft_command("demo", timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("weft: ")]
+    assert any("error:" in line and "heat.py:" in line and "[deadlock]" in line for line in lines)
+    assert "hottest cell" in done.stdout
+    assert not any("error" in line for line in lines[lines.index("weft: nothing found") - 1 :])
