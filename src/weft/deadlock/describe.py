@@ -53,7 +53,9 @@ def _word(event: Event) -> str:
     if not (place.file or "").endswith(".py"):
         return name
     known = _names(event.rank.trace.functions)
-    methods: set[str] = {str(m).lower() for m in _METHOD.findall(linecache.getline(place.file or "", place.line))} & known
+    methods: set[str] = {
+        str(m).lower() for m in _METHOD.findall(linecache.getline(place.file or "", place.line))
+    } & known
     if len(methods) == 1 and name not in methods:
         return methods.pop()
     return "recv" if name == "mprobe" and not methods else name

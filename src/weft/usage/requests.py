@@ -1,0 +1,318 @@
+"""Requests: never completed, completed or started once too often, freed too early; buffers that pending ones share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.deadlock import calls
+from weft.deadlock.columns import Ints
+from weft.deadlock.describe import where
+from weft.deadlock.traffic import Traffic
+from weft.findings import Finding
+from weft.trace import Datatype, Event, Flag, Rank, Trace
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
+from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
+
+_FREES = frozenset(("Request_free",))
+_FIRED = calls.REQUEST_MAKERS - calls.PERSISTENT
+_SENDING = calls.ISENDS | calls.SEND_INITS
+_READS = calls.SENDS | _SENDING
+_WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
+
+
+def find(trace: Trace) -> list[Finding]:
+    """What is wrong with the requests and the pending buffers of each rank."""
+    found: list[Finding] = []
+    for rank in trace.ranks:
+        if len(rank):
+            found += _Requests(rank).find()
+            found += _changed(rank)
+            found += _overlaps(rank)
+    return found
+
+
+class _Requests:
+    """The life of every request of one rank, as columns."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.of = Traffic(rank)
+        self.masks = self.of.masks
+        events = rank.events
+        self.makers = self.masks.where(events, calls.REQUEST_MAKERS)
+        self.makers = self.makers[events["object"][self.makers] >= ID_DYNAMIC]
+        self.ids = events["object"][self.makers].astype(np.int64)
+        self.functions = events["function"][self.makers]
+        self.frees = self.masks.where(events, _FREES)
+        self.freed = events["object"][self.frees].astype(np.int64)
+        self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
+
+    def find(self) -> Iterator[Finding]:
+        """Leaks, and starts, waits and frees at the wrong time."""
+        if reached_finalize(self.rank):
+            yield from self._leaks()
+        yield from self._starts()
+        yield from self._frees_while_active()
+
+    def _events(self, indices: Ints) -> Iterator[Event]:
+        """Events of some indices, of each call site at most some."""
+        seen: dict[int, int] = defaultdict(int)
+        for index in indices.tolist():
+            event = self.rank.event(index)
+            seen[event.site_id] += 1
+            if seen[event.site_id] <= MAX_OF_ONE_SITE:
+                yield event
+
+    def _spare(self) -> int:
+        """Completions that belong to no request of the record.
+
+        MPICH gives one handle to all sends that were complete at once, so that the id of an earlier one is lost: its
+        completion shows as a second one of the last such request, or as one of an unknown request.
+        """
+        done = self.of.completions.request
+        fired = self.ids[~self.persistent]
+        known = np.isin(done, self.ids)
+        times = np.unique(done[np.isin(done, fired)], return_counts=True)[1]
+        return int(np.count_nonzero(~known) + (times - 1).sum())
+
+    def _leaks(self) -> Iterator[Finding]:
+        gone = np.union1d(self.of.completions.request, self.freed)
+        lost = ~np.isin(self.ids, gone)
+        active = lost & ~self.persistent
+        sends = active & self.masks.table(_SENDING)[self.functions]
+        if 0 < int(sends.sum()) <= self._spare():
+            active &= ~sends
+        for event in self._events(self.makers[active]):
+            yield finding(
+                "request-leak",
+                f"rank {self.rank.index} never completes the request of {said(event)}: no wait, test or free follows",
+                [event],
+                cause=cause(event),
+            )
+        unfreed = self.persistent & ~np.isin(self.ids, self.freed)
+        for event in self._events(self.makers[unfreed]):
+            yield finding(
+                "request-leak",
+                f"rank {self.rank.index} never frees the persistent request of {said(event)}",
+                [event],
+                severity="warning",
+                cause=f"unfreed {cause(event)}",
+            )
+
+    def _starts(self) -> Iterator[Finding]:
+        """Persistent requests that were started while active, or never."""
+        event, request, init = self.of.starts
+        for index in np.unique(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
+            start = self.rank.event(index)
+            made = self.makers[np.isin(self.ids, request[event == index])]
+            if len(made):
+                yield finding(
+                    "request-misuse",
+                    f"rank {self.rank.index} starts a request that is not persistent{where(start)}",
+                    [start, self.rank.event(int(made[0]))],
+                    cause=cause(start),
+                )
+        for id in np.unique(request[init >= 0]).tolist():
+            yield from self._started_twice(id, event[request == id])
+        never = self.persistent & ~np.isin(self.ids, request)
+        if reached_finalize(self.rank):
+            for maker in self._events(self.makers[never]):
+                yield finding(
+                    "request-misuse",
+                    f"rank {self.rank.index} never starts the persistent request of {said(maker)}",
+                    [maker],
+                    severity="warning",
+                    cause=f"never started {cause(maker)}",
+                )
+
+    def _started_twice(self, request: int, starts: Ints) -> Iterator[Finding]:
+        done = self.of.completions
+        completed = done.event[done.request == request]
+        # Before the n-th start, n - 1 completions must have been seen.
+        early = np.flatnonzero(np.searchsorted(completed, starts) < np.arange(len(starts)))
+        if len(early):
+            start = self.rank.event(int(starts[early[0]]))
+            before = self.rank.event(int(starts[early[0] - 1]))
+            yield finding(
+                "request-misuse",
+                f"rank {self.rank.index} starts a request{where(start)} that is still active from its start"
+                f"{where(before)}",
+                [start, before],
+                cause=cause(start, before),
+            )
+
+    def _frees_while_active(self) -> Iterator[Finding]:
+        """Freeing an active receive leaves nobody to tell when its buffer is filled (MPI-4.1, 3.7.3)."""
+        done = self.of.completions
+        starts_of, started, _ = self.of.starts
+        receives = self.masks.table(calls.IRECVS | calls.RECV_INITS)
+        order = np.argsort(self.ids, kind="stable")
+        for free, request in zip(self.frees.tolist(), self.freed.tolist(), strict=True):
+            place = int(np.searchsorted(self.ids[order], request))
+            if place == len(order) or self.ids[order][place] != request:
+                continue
+            made = int(self.makers[order[place]])
+            if not receives[self.rank.events["function"][made]]:
+                continue
+            maker = self.rank.event(made)
+            begun = int(np.count_nonzero((started == request) & (starts_of < free)))
+            begun += maker.function.name.startswith("MPI_Irecv")
+            if begun > np.count_nonzero((done.request == request) & (done.event < free)):
+                event = self.rank.event(free)
+                yield finding(
+                    "request-misuse",
+                    f"rank {self.rank.index} frees the active request of {said(maker)}{where(event)}: nothing tells "
+                    "when its message is there",
+                    [event, maker],
+                    cause=cause(event, maker),
+                )
+
+
+# Buffers
+
+
+def _changed(rank: Rank) -> Iterator[Finding]:
+    """Sends whose buffer was not at their completion what it was at their start: the recorder's checksum says so."""
+    flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
+    for index in flagged[:MAX_OF_ONE_SITE].tolist():
+        event = rank.event(index)
+        makers = _sends_completed(rank, event)
+        which = f" of {said(makers[0])}" if len(makers) == 1 else ""
+        yield finding(
+            "buffer-reuse",
+            f"rank {rank.index} changed the buffer of a pending send{which} before {said(event)} completed it",
+            [*(makers if len(makers) == 1 else []), event],
+            cause=cause(event),
+        )
+
+
+def _sends_completed(rank: Rank, event: Event) -> list[Event]:
+    """The sends among the requests of a completing call."""
+    args = event.args
+    requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
+    masks = Traffic(rank).masks
+    makers = masks.where(rank.events, _SENDING)
+    return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A pending operation on a buffer: from event `begin` until the return of event `end`, bytes low to high.
+
+    `args` is the event that names the buffer: `begin`, or the init of a persistent request.
+    """
+
+    begin: int
+    end: int
+    low: int
+    high: int
+    writes: bool
+    args: int
+
+
+def _overlaps(rank: Rank) -> Iterator[Finding]:
+    """Buffers of operations that are pending together, at least one of which is written."""
+    accesses = _accesses(rank)
+    told: set[tuple[int, int]] = set()
+    pending: list[_Access] = []
+    for access in accesses:
+        pending = [other for other in pending if other.end > access.begin]
+        for other in pending:
+            if _conflict(other, access):
+                first, second = rank.event(other.begin), rank.event(access.begin)
+                key = first.site_id, second.site_id
+                if key not in told:
+                    told.add(key)
+                    yield _overlap(first, second, other, access)
+        pending.append(access)
+
+
+def _conflict(one: _Access, two: _Access) -> bool:
+    # A persistent request that is started twice is told of as such.
+    return one.low < two.high and two.low < one.high and (one.writes or two.writes) and one.args != two.args
+
+
+def _overlap(first: Event, second: Event, one: _Access, two: _Access) -> Finding:
+    shared = min(one.high, two.high) - max(one.low, two.low)
+    verb = "receives into" if two.writes else "sends from"
+    held = "is received into" if one.writes else "is sent"
+    return finding(
+        "buffer-reuse",
+        f"rank {second.rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by the pending {said(first)}",
+        [second, first],
+        evidence={"bytes": shared},
+        cause=cause(second, first),
+    )
+
+
+def _accesses(rank: Rank) -> list[_Access]:
+    """Nonblocking operations from their start to their completion, and blocking ones, in the order of their start."""
+    of = Traffic(rank)
+    events = rank.events
+    if not len(of.masks.where(events, calls.IRECVS | calls.RECV_INITS)):
+        return []  # nobody writes into a pending buffer
+    last = len(events)
+    ends = _ends(of)
+    direct = of.masks.where(events, _READS | _WRITES)
+    direct = direct[~of.masks.table(calls.PERSISTENT)[events["function"][direct]]]
+    requests = of.masks.table(calls.ISENDS | calls.IRECVS)[events["function"][direct]]
+    sends = of.masks.table(calls.ISENDS)
+    rows = []
+    for index, asked in zip(direct.tolist(), requests.tolist(), strict=True):
+        # A send whose completion was not seen may have been complete at once (see _Requests._spare).
+        unseen = index if sends[events["function"][index]] else last
+        end = ends.get((int(events["object"][index]), 0), unseen) if asked else index
+        rows.append((index, index, end))
+    nth: dict[int, int] = defaultdict(int)
+    for event, request, init in zip(*(column.tolist() for column in of.starts), strict=True):
+        if init >= 0:
+            rows.append((event, init, ends.get((request, nth[request]), last)))
+            nth[request] += 1
+    writes = of.masks.table(_WRITES)
+    found = []
+    for begin, args, end in sorted(rows):
+        span = _span(rank, args)
+        if span is not None:
+            found.append(_Access(begin, end, *span, bool(writes[events["function"][args]]), args))
+    return found
+
+
+def _ends(of: Traffic) -> dict[tuple[int, int], int]:
+    """The completing event of the n-th use of each request; a freed one ends there as far as can be known."""
+    ends: dict[tuple[int, int], int] = {}
+    times: dict[int, int] = defaultdict(int)
+    done = of.completions
+    for request, event in zip(done.request.tolist(), done.event.tolist(), strict=True):
+        ends[request, times[request]] = event
+        times[request] += 1
+    frees = of.masks.where(of.events, _FREES)
+    for event in frees.tolist():
+        ends.setdefault((int(of.events["object"][event]), times[int(of.events["object"][event])]), event)
+    return ends
+
+
+def _span(rank: Rank, index: int) -> tuple[int, int] | None:
+    """The bytes of an operation's buffer, None for one with gaps, without an address, or to nobody."""
+    slot = rank.events[index]
+    address, count, datatype = int(slot["buffer"]), int(slot["count"]), int(slot["datatype"])
+    if (
+        address in (0, IN_PLACE)
+        or count <= 0
+        or count == COUNT_IN_TAIL
+        or int(slot["peer"]) == PROC_NULL
+        or slot["error"]
+    ):
+        return None
+    size = _solid(rank.datatype(datatype))
+    return (address, address + size * count) if size else None
+
+
+def _solid(datatype: Datatype | None) -> int:
+    """The size of a datatype without gaps, else 0: only of such a one every byte of its span is touched."""
+    if datatype is None or not datatype.size or datatype.size != datatype.extent or datatype.lb:
+        return 0
+    return datatype.size

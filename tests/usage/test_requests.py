@@ -1,0 +1,171 @@
+"""Requests and pending buffers in built traces: each wrong one and its corrected twin."""
+
+from __future__ import annotations
+
+from weft.findings import Finding
+from weft.trace.builder import Builder
+from weft.usage.requests import find
+
+
+def found(b: Builder) -> list[Finding]:
+    for r in b.ranks:
+        r.finalize()
+    return find(b.open())
+
+
+def kinds(b: Builder) -> list[str]:
+    return [f.kind for f in found(b)]
+
+
+def at(line: int) -> tuple[str, int, str]:
+    return ("a.c", line, "main")
+
+
+def test_a_request_that_nobody_completes_leaks() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].isend(1, tag=3, site=at(5))
+    [finding] = found(b)
+    assert finding.kind == "request-leak"
+    assert "never completes the request of isend(dest=1, tag=3) at a.c:5" in finding.message
+
+
+def test_completed_requests_are_silent_whichever_call_completes_them() -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    r0.wait(r0.isend(1, buffer=0x100))
+    r0.waitall([r0.isend(1, buffer=0x100), r0.isend(1, buffer=0x200)])
+    r1.test(r1.irecv(0, buffer=0x100), flag=False)
+    assert kinds(b) == ["request-leak"]
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    requests = [r0.irecv(1, buffer=0x100), r0.irecv(1, buffer=0x200)]
+    r0.waitany(requests, 1)
+    r0.test(requests[0])
+    assert kinds(b) == []
+
+
+def test_a_shared_handle_of_finished_sends_is_no_leak() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.isend(1, buffer=0x100)
+    last = r0.isend(1, buffer=0x100)
+    r0.waitall([last, last])
+    assert kinds(b) == []
+
+
+def test_a_persistent_request_is_started_completed_and_freed() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    request = r0.recv_init(1)
+    for _ in range(3):
+        r0.start(request)
+        r0.wait(request)
+    r0.call("MPI_Request_free", request=request)
+    assert kinds(b) == []
+
+
+def test_a_persistent_request_never_started_or_never_freed() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.recv_init(1)
+    assert sorted(kinds(b)) == ["request-leak", "request-misuse"]
+
+
+def test_a_start_of_an_active_request() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    request = r0.recv_init(1)
+    r0.start(request, site=at(4))
+    r0.start(request, site=at(5))
+    r0.wait(request)
+    r0.wait(request)
+    r0.call("MPI_Request_free", request=request)
+    [finding] = found(b)
+    assert finding.kind == "request-misuse"
+    assert "still active from its start at a.c:4" in finding.message
+
+
+def test_a_start_of_a_request_that_is_not_persistent() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    request = r0.irecv(1)
+    r0.start(request)
+    r0.wait(request)
+    assert kinds(b) == ["request-misuse"]
+
+
+def test_an_active_receive_that_is_freed() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.call("MPI_Request_free", request=r0.irecv(1))
+    assert kinds(b) == ["request-misuse"]
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.call("MPI_Request_free", request=r0.isend(1))
+    assert kinds(b) == []
+
+
+def test_two_pending_receives_into_one_buffer() -> None:
+    def build(apart: int, wait_between: bool = False) -> Builder:
+        b = Builder(ranks=2)
+        r0 = b.ranks[0]
+        first = r0.irecv(1, count=4, buffer=0x1000)
+        if wait_between:
+            r0.wait(first)
+        second = r0.irecv(1, count=4, buffer=0x1000 + apart)
+        if not wait_between:
+            r0.wait(first)
+        r0.wait(second)
+        return b
+
+    assert kinds(build(0)) == ["buffer-reuse"]
+    assert kinds(build(15)) == ["buffer-reuse"]
+    assert kinds(build(16)) == []
+    assert kinds(build(0, wait_between=True)) == []
+
+
+def test_a_blocking_send_from_a_pending_receive() -> None:
+    def build(buffer: int) -> Builder:
+        b = Builder(ranks=2)
+        r0 = b.ranks[0]
+        request = r0.irecv(1, count=4, buffer=0x1000)
+        r0.send(1, count=4, buffer=buffer)
+        r0.wait(request)
+        return b
+
+    assert kinds(build(0x1000)) == ["buffer-reuse"]
+    assert kinds(build(0x2000)) == []
+
+
+def test_two_sends_may_share_a_buffer() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.waitall([r0.isend(1, buffer=0x1000), r0.isend(1, buffer=0x1000)])
+    assert kinds(b) == []
+
+
+def test_columns_of_a_matrix_do_not_overlap() -> None:
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    column = r0.type_vector(3, 1, 4, "MPI_INT")
+    r0.type_commit(column)
+    requests = [r0.irecv(1, datatype=column, buffer=0x1000), r0.irecv(1, datatype=column, buffer=0x1004)]
+    r0.waitall(requests)
+    assert kinds(b) == []
+
+
+def test_a_send_buffer_that_changed() -> None:
+    from weft.trace import Flag
+
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.wait(r0.isend(1, site=at(3)), flags=Flag.BUFFER_CHANGED, site=at(5))
+    [finding] = found(b)
+    assert finding.message.startswith("rank 0 changed the buffer of a pending send of isend(dest=1, tag=0) at a.c:3")
+
+
+def test_a_rank_that_was_killed_leaks_nothing() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].isend(0)
+    b.ranks[0].open.barrier()
+    assert find(b.open()) == []
