@@ -200,9 +200,17 @@ def hostile_definitions(run: Path, r: random.Random) -> None:
             body += put_u(len(ints)) + b"".join(map(put_z, ints)) + put_u(0)
             rank.define(Def.DATATYPE, body + put_u(len(types)) + b"".join(map(put_u, types)))
         elif r.random() < 0.4:
-            runs = [(r.choice([0, 0, 1, 0xFFFF]), r.choice([0, 1, 2**31]), r.choice([0, 1, -1]), r.choice([1, 2, *huge]))]
+            runs = [
+                (r.choice([0, 0, 1, 0xFFFF]), r.choice([0, 1, 2**31]), r.choice([0, 1, -1]), r.choice([1, 2, *huge]))
+            ]
             members = put_u(1) + b"".join(put_u(w) + put_u(f) + put_z(s) + put_u(n) for w, f, s, n in runs)
-            body = put_u(id) + put_u(r.choice([2, id, id - 1])) + put_u(112) + put_u(r.choice(huge)) + put_u(r.randrange(2))
+            body = (
+                put_u(id)
+                + put_u(r.choice([2, id, id - 1]))
+                + put_u(112)
+                + put_u(r.choice(huge))
+                + put_u(r.randrange(2))
+            )
             rank.define(Def.COMM, body + put_z(0) + put_s("k") + members + members)
         elif r.random() < 0.5:
             rank.define(kind, r.randbytes(r.choice([0, 1, 5, 40])))
@@ -305,7 +313,15 @@ def read_all(path: Path, view: int = 0) -> str:
             rank.exit_ns()
             rank.comm_indices()
             for event in itertools.islice(rank, 60):
-                _ = (event.args, event.status, event.site.text, event.comm, event.peer_index, event.ticket, event.received)
+                _ = (
+                    event.args,
+                    event.status,
+                    event.site.text,
+                    event.comm,
+                    event.peer_index,
+                    event.ticket,
+                    event.received,
+                )
                 if event.datatype:
                     event.datatype.signature()
             for thread in rank.threads:

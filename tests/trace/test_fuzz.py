@@ -14,8 +14,6 @@ CASES = int(os.environ.get("WEFT_FUZZ_CASES", "390"))
 def test_a_damaged_run_ends_in_a_clear_error_or_a_stated_partial_read() -> None:
     seed = os.environ.get("WEFT_FUZZ_SEED", "0")
     program = Path(__file__).with_name("fuzz.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(CASES), seed], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, str(program), str(CASES), seed], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "truncate               partial" in done.stdout  # the cases do damage

@@ -71,7 +71,9 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         lines.append(f'printf("duration{ticks} %lld\\n", (long long)weft_duration_encode({ticks}ull));')
     folder = tmp_path_factory.mktemp("layout")
     source = folder / "facts.c"
-    source.write_text('#include <stdio.h>\n#include "format.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0; }\n")
+    source.write_text(
+        '#include <stdio.h>\n#include "format.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0; }\n"
+    )
     program = folder / "facts"
     subprocess.run([compiler, "-std=c11", f"-I{NATIVE}", str(source), "-o", str(program)], check=True)
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout

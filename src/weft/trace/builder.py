@@ -165,6 +165,7 @@ class RankBuilder:
         self._children: dict[int, int] = {}
         self._any_open = False
         self._order: dict[int, list[int]] = {}
+        self.worlds: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     # The record
 
@@ -782,7 +783,7 @@ class RankBuilder:
         payload = [put_u(v) for v in (id, parent_id, entry.id, self._children[parent_id] - 1, inter)]
         payload += [put_z(list(group).index(self.index)), put_s(key)]
         sides = (members, remote) if self.index in members else (remote, members)
-        payload += [self.builder.members(self.world, side) for side in sides]
+        payload += [self.builder.members(self, side) for side in sides]
         self.define(Def.COMM, b"".join(payload))
         if name:
             self.define(Def.NAME, put_u(1) + put_u(id) + put_s(name))
@@ -900,23 +901,22 @@ class Builder:
         self.clock = max(self.clock, start) + STEP_NS
         return start, end
 
-    def members(self, world: int, indices: Sequence[int]) -> bytes:
-        """MEMBERS of rank indices, as a process of `world` writes them."""
+    def members(self, writer: RankBuilder, indices: Sequence[int]) -> bytes:
+        """MEMBERS of rank indices, as the process `writer` writes them."""
         runs: list[list[int]] = []
         for index in indices:
             rank = self.ranks[index]
-            place = 0 if rank.world == world else self.other_world(world, rank.world)
+            place, number = 0, rank.rank
+            if rank.world != writer.world:
+                place, group = writer.worlds[rank.world]
+                number = group.index(index)
             last = runs[-1] if runs else None
-            if last and last[0] == place and (last[3] == 1 or rank.rank == last[1] + last[2] * last[3]):
-                last[2] = rank.rank - last[1] if last[3] == 1 else last[2]
+            if last and last[0] == place and (last[3] == 1 or number == last[1] + last[2] * last[3]):
+                last[2] = number - last[1] if last[3] == 1 else last[2]
                 last[3] += 1
             else:
-                runs.append([place, rank.rank, 1, 1])
+                runs.append([place, number, 0, 1])
         return put_u(len(runs)) + b"".join(put_u(w) + put_u(f) + put_z(s) + put_u(n) for w, f, s, n in runs)
-
-    def other_world(self, world: int, other: int) -> int:
-        """The number that processes of `world` have for `other`."""
-        return other if world == 0 else 1
 
     def comm(
         self, function: str, members: Sequence[int], parent: Comm | None = None, *, remote: Sequence[int] = (),
@@ -963,6 +963,44 @@ class Builder:
             rank.define(Def.WINDOW, b"".join(map(put_u, fields)))
             rank.call("MPI_Win_create", base=base, size=size, disp_unit=unit, info=1, comm=comm, win=id, **kw)
         return made
+
+    def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, **kw: Any) -> Comm:
+        """MPI_Comm_spawn by the ranks `parents` (all members of `comm`): a new world of `size` ranks behind all others.
+
+        Returns the intercommunicator; its `remote` are the new ranks.
+        """
+        world = 1 + max(rank.world for rank in self.ranks)
+        first = len(self.ranks)
+        children = tuple(range(first, first + size))
+        self.ranks += [RankBuilder(self, first + i, world, i, size) for i in range(size)]
+        self.world_start[world] = self.clock
+        ids: dict[int, int] = {}
+        for i in (*parents, *children):
+            rank = self.ranks[i]
+            others = children if i in parents else parents
+            number = rank.new_id("WORLD") - ID_DYNAMIC + 1
+            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + put_s("spawn" if i in parents else "parent"))
+            rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
+            if i in parents:
+                made = self.comm_of(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
+            else:
+                made = self.comm_of(rank, None, children, parents, parent=None, key="parent")
+            ids[i] = made
+        return Comm(ids, tuple(parents), children)
+
+    def comm_of(
+        self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
+        parent: Comm | None, key: str = "", **kw: Any,
+    ) -> int:  # fmt: skip
+        """One rank's part of an intercommunicator between worlds."""
+        id = rank.new_id("COMM")
+        parent_id = parent.ids[rank.index] if parent else 0
+        number = self.functions[function].id if function else 0
+        if function:
+            rank.call(function, comm=parent_id, intercomm=id, **kw)
+        payload = [put_u(v) for v in (id, parent_id, number, 0, 1)] + [put_z(list(local).index(rank.index)), put_s(key)]
+        rank.define(Def.COMM, b"".join([*payload, self.members(rank, local), self.members(rank, remote)]))
+        return id
 
     def write(self) -> Path:
         """Write the run; returns its directory."""
