@@ -228,6 +228,10 @@ class RankBuilder:
             even = nibbles + [0] * (len(nibbles) % 2)
             packed = bytes(low | high << 4 for low, high in zip(even[::2], even[1::2], strict=True))
             self._file().append(StreamKind.ORDER, thread, packed)
+        for thread in sorted({*self._streams, *self._order} or {0}):
+            self.define(
+                Def.THREAD, put_u(thread) + put_u(0) + put_u(1000 + self.index) + put_u(thread == 0) + put_s("prog")
+            )
         self._file().append(StreamKind.DEFINITIONS, 0, self._definitions)
         default = State.RUNNING if self._any_open else State.FINALIZED
         self._file().close(default if self.state is None else self.state)

@@ -1,0 +1,34 @@
+"""Makes the golden run of the present format version: `python make.py FOLDER`. Older ones are never made again."""
+
+import json
+import sys
+from pathlib import Path
+
+from weft.trace.builder import ANY, Builder, standard_functions
+
+NAMES = "MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe".split()
+
+
+def make(path: Path) -> None:
+    """A small run that uses every stream of level trace, and most definitions."""
+    functions = dict(standard_functions())
+    functions["functions"] = [f for f in functions["functions"] if f["name"] in NAMES]
+    b = Builder(ranks=2, path=path, functions=functions)
+    r0, r1 = b.ranks
+    r0.send(1, tag=7, site=("step.py", 9, "exchange"), count=2**33)
+    r1.recv(ANY, got=0, tag=7, count=2**33)
+    request = r1.irecv(ANY, got=0, tag=8)
+    vector = r0.type_vector(3, 2, 5, "MPI_INT")
+    r0.send(1, tag=8, datatype=vector, thread=1, ticket=3)
+    r1.iprobe(0, flag=False, polls=12)
+    r1.waitall([request])
+    pair = b.split([0, 0])
+    for rank in b.ranks:
+        rank.allreduce(comm=pair[0], op="MPI_MAX", error=rank.index)
+    r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
+    b.write()
+    (path / "run.json").write_text(json.dumps(json.loads((path / "run.json").read_text()), indent=1))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

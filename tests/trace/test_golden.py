@@ -1,0 +1,30 @@
+"""Runs of every version of the format so far read today as they read on the day they were made.
+
+A new version gets a new folder (golden/make.py); the old ones stay as they are.
+"""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import main
+from weft.trace import layout
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+@pytest.mark.parametrize("version", sorted(p.name for p in GOLDEN.iterdir() if p.is_dir() and p.name[0].isdigit()))
+def test_a_golden_run_reads_as_on_its_day(version: str) -> None:
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        assert main(["dump", str(GOLDEN / version), "--format", "json"]) == 0
+    expected = (GOLDEN / version / "expected.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in output.getvalue().splitlines()] == [json.loads(line) for line in expected]
+    assert errors.getvalue() == ""
+
+
+def test_the_present_version_has_a_golden_run() -> None:
+    assert (GOLDEN / f"{layout.FORMAT_MAJOR}.{layout.FORMAT_MINOR}" / "run.json").is_file()
