@@ -1,0 +1,375 @@
+"""Collectives: the same call by every member, in the same order, with arguments that fit together (MPI-4.1, 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock import calls, describe
+from weft.deadlock.calls import masks
+from weft.deadlock.columns import Ints, columns
+from weft.deadlock.words import listed, rank_words
+from weft.findings import Finding
+from weft.match import NONE, Match, Post
+from weft.trace import Event, Trace
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
+from weft.usage.messages import kind_of
+from weft.usage.telling import cause, ended, finding, said
+
+MAX_INSTANCES = 2000
+"""Instances of one function whose per-member counts are compared."""
+
+UNKNOWN = -1
+_SAME_COUNT = frozenset(("bcast", "reduce", "allreduce", "scan", "exscan", "reduce_scatter_block"))
+_ROOTED = frozenset(name.lower() for name in calls.FROM_ROOT | calls.TO_ROOT)
+_REDUCING = frozenset(name.lower() for name in calls.REDUCTIONS)
+_EXCHANGES = frozenset(("gather", "scatter", "allgather", "alltoall"))
+_BY_MEMBER = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv"))
+
+
+def find(trace: Trace, match: Match) -> list[Finding]:
+    """Collectives in which members made different calls, were absent, or gave arguments that do not fit."""
+    if not len(match.instances):
+        return []
+    table = _Table(trace, match)
+    wrong = table.differing(table.function)
+    told = list(_different(table, wrong))
+    told += _absent(table, wrong)
+    return told + list(_arguments(table, ~wrong))
+
+
+class _Table:
+    """The parts of all collectives, ordered by instance, with their arguments as columns."""
+
+    def __init__(self, trace: Trace, match: Match) -> None:
+        self.trace = trace
+        self.match = match
+        parts = match.collectives
+        self.rows = match.instances.rows.astype(np.int64)
+        self.first = match.instances.first.astype(np.int64)
+        self.rank = parts.ranks()[self.rows].astype(np.int64)
+        self.event = parts.event[self.rows].astype(np.int64)
+        self.flags = parts.flags[self.rows]
+        ids = parts.function[self.rows]
+        self.names, self.function = self._canonical(ids)
+        # Of a started persistent collective only its init has arguments, and that is a part of its own.
+        started = ((self.flags & Post.PERSISTENT) != 0) & ((self.flags & Post.INIT) == 0)
+        self.plain = (parts.parent[self.rows] == NONE) & ~started
+        inter = np.array([c.inter for c in trace.communicators], np.bool_)
+        self.inter = np.repeat(inter[match.instances.comm], np.diff(self.first))
+
+    def _canonical(self, ids: NDArray[Any]) -> tuple[list[str], Ints]:
+        """Function names without the large-count ending, and for each part the index of its own."""
+        unique, inverse = np.unique(ids, return_inverse=True)
+        bases = [masks(self.trace.functions).name(int(i)).lower() for i in unique]
+        names = sorted(set(bases))
+        index = np.array([names.index(base) for base in bases], np.int64)
+        return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
+
+    def column(self, name: str) -> Ints:
+        """A field of the events' slots."""
+        values = np.zeros(len(self.rows), np.int64)
+        for rank in self.trace.ranks:
+            mine = self.rank == rank.index
+            if mine.any():
+                values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
+        return values
+
+    def called(self, names: frozenset[str]) -> NDArray[np.bool_]:
+        """Parts that call one of `names`, blocking, nonblocking or persistent."""
+        wanted = [
+            n in names or n.removesuffix("_init") in names or (n[:1] == "i" and n[1:] in names) for n in self.names
+        ]
+        hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & self.plain
+        return hit
+
+    def differing(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Instances whose parts in `use` do not all have one value."""
+        low = values if use is None else np.where(use, values, np.iinfo(np.int64).max)
+        high = values if use is None else np.where(use, values, np.iinfo(np.int64).min)
+        least, most = np.minimum.reduceat(low, self.first[:-1]), np.maximum.reduceat(high, self.first[:-1])
+        result: NDArray[np.bool_] = least < most
+        return result
+
+    def parts(self, instance: int) -> range:
+        """The places of an instance's parts in the columns."""
+        return range(int(self.first[instance]), int(self.first[instance + 1]))
+
+    def at(self, place: int) -> Event:
+        """The event of a part."""
+        return self.trace.ranks[int(self.rank[place])].event(int(self.event[place]))
+
+    def comm(self, instance: int) -> Any:
+        """The communicator of an instance."""
+        return self.trace.communicators[int(self.match.instances.comm[instance])]
+
+    def first_of_comms(self, instances: NDArray[np.bool_]) -> Iterator[int]:
+        """Of the instances in a mask the first of each communicator: later ones only follow from it."""
+        seen: set[tuple[int, int]] = set()
+        of = self.match.instances
+        for instance in np.flatnonzero(instances).tolist():
+            key = int(of.comm[instance]), int(of.parent[instance])
+            if key not in seen:
+                seen.add(key)
+                yield instance
+
+    def groups(self, places: Sequence[int], values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
+        """The places by value, the rarest value first."""
+        found: dict[Any, list[int]] = {}
+        for place, value in zip(places, values, strict=True):
+            found.setdefault(value, []).append(place)
+        return sorted(found.items(), key=lambda item: (len(item[1]), item[1][0]))
+
+
+def _who(table: _Table, places: Sequence[int]) -> str:
+    return rank_words(int(table.rank[p]) for p in places)
+
+
+def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
+    for instance in table.first_of_comms(wrong):
+        places = table.parts(instance)
+        groups = table.groups(places, [int(table.function[p]) for p in places])
+        told = [f"{_who(table, found)} {_calls(found)} {said(table.at(found[0]))}" for _, found in groups[:4]]
+        events = [table.at(found[0]) for _, found in groups]
+        nth = int(table.match.instances.ordinal[instance]) + 1
+        yield finding(
+            "collective-mismatch",
+            f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
+            [*events, *(table.at(p) for p in list(places)[:64])],
+            evidence={"call": nth, "communicator": table.comm(instance).name},
+            cause=cause(*events),
+        )
+
+
+def _calls(places: Sequence[int]) -> str:
+    return "calls" if len(places) == 1 else "call"
+
+
+def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Members that reached their end without a call that others made."""
+    trace, of = table.trace, table.match.instances
+    sizes = np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
+    short = (np.diff(table.first) < sizes[of.comm]) & ~wrong
+    for instance in table.first_of_comms(short):
+        comm, places = table.comm(instance), table.parts(instance)
+        there = {int(table.rank[p]) for p in places}
+        missing = (set(comm.members) | set(comm.remote_members)) - there
+        event = table.at(places[0])
+        if -1 in missing or not all(ended(trace.ranks[i]) for i in missing) or event.function.name == "MPI_Comm_free":
+            continue
+        yield finding(
+            "collective-mismatch",
+            f"{rank_words(there)} {_calls(list(there))} {said(event)} and {rank_words(missing)} never "
+            f"{'does' if len(missing) == 1 else 'do'}",
+            [table.at(p) for p in list(places)[:64]],
+            evidence={"absent": sorted(missing)[:64], "communicator": comm.name},
+            cause=cause(event),
+        )
+
+
+# Arguments
+
+
+def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    peer = table.column("peer")
+    rooted = table.called(_ROOTED) & ~table.inter
+    yield from _unequal(table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}")
+    op = table.column("tag")
+    op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
+    reducing = table.called(_REDUCING) & (op != UNKNOWN)
+    yield from _unequal(table, right & table.differing(op, reducing), op, "op", _op_name)
+    size, kind = _types(table)
+    count = table.column("count")
+    total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
+    same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
+    differing = right & table.differing(total, same)
+    yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
+    typed = same & (kind != UNKNOWN)
+    yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
+    yield from _exchanged(table, right, total, peer)
+    yield from _by_member(table, right)
+
+
+def _op_name(event: Event, value: Any) -> str:
+    return str(event.rank.object_name("OP", int(value))).removeprefix("MPI_")
+
+
+def _type_name(event: Event, value: Any) -> str:
+    datatype = event.datatype
+    return datatype.name if datatype else "an unknown type"
+
+
+def _types(table: _Table) -> tuple[Ints, Ints]:
+    """Size in bytes of each part's datatype, and for predefined ones a number that equal machine types share."""
+    ids = table.column("datatype")
+    size = np.full(len(ids), UNKNOWN, np.int64)
+    kind = np.full(len(ids), UNKNOWN, np.int64)
+    kinds: dict[str, int] = {}
+    for rank in table.trace.ranks:
+        mine = np.flatnonzero(table.rank == rank.index)
+        for id in np.unique(ids[mine]).tolist():
+            datatype = rank.datatype(id) if id > 1 else None
+            if datatype is None or datatype.size is None:
+                continue
+            rows = mine[ids[mine] == id]
+            size[rows] = datatype.size
+            signature = datatype.signature()
+            if signature and len(signature) == 1 and signature[0][0] not in ("MPI_BYTE", "MPI_PACKED"):
+                kind[rows] = kinds.setdefault(kind_of(signature[0][0]), len(kinds))
+    return size, kind
+
+
+def _unequal(
+    table: _Table, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
+) -> Iterator[Finding]:  # fmt: skip
+    """Findings for the instances, of each combination of call sites one."""
+    seen: set[str] = set()
+    for instance in np.flatnonzero(instances).tolist():
+        places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
+        groups = table.groups(places, [int(values[p]) for p in places])
+        if len(groups) < 2:
+            continue
+        events = [table.at(found[0]) for _, found in groups]
+        key = what + cause(*events)
+        if key in seen:
+            continue
+        seen.add(key)
+        told = [
+            f"{_who(table, found)} {'gives' if len(found) == 1 else 'give'} {show(event, value)}{describe.where(event)}"
+            for (value, found), event in list(zip(groups, events, strict=True))[:4]
+        ]
+        name = calls.spoken(events[0].function.name)
+        yield finding(
+            "argument-mismatch",
+            f"in {name} on {table.comm(instance).name} {listed(told, 'but')}",
+            events,
+            evidence={"argument": what},
+            cause=key,
+        )
+
+
+def _exchanged(table: _Table, right: NDArray[np.bool_], sent: Ints, root: Ints) -> Iterator[Finding]:
+    """What each member sends to each must be what that one receives: gather, scatter, allgather, alltoall."""
+    use = table.called(_EXCHANGES) & ~table.inter
+    if not use.any():
+        return
+    received = _tail_bytes(table, np.flatnonzero(use))
+    in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
+    me = np.full(len(table.rows), -1, np.int64)
+    comm = np.repeat(table.match.instances.comm, np.diff(table.first))
+    for place in np.flatnonzero(use).tolist():
+        me[place] = table.trace.communicators[int(comm[place])].rank_of(int(table.rank[place]))
+    is_root = me == root
+    gather, scatter = table.called(frozenset(("gather",))), table.called(frozenset(("scatter",)))
+    # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
+    value = np.where(in_place, received, sent)
+    value = np.where(gather & is_root, received, value)
+    value = np.where(scatter & ~is_root, received, value)
+    value = np.where(use, value, UNKNOWN)
+    known = value != UNKNOWN
+    yield from _unequal(
+        table, right & table.differing(value, known), value, "count", lambda e, v: f"{v:,} bytes a member"
+    )
+
+
+def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
+    """recvcount x recvtype of the parts, UNKNOWN where they have none."""
+    found = np.full(len(table.rows), UNKNOWN, np.int64)
+    for rank in table.trace.ranks:
+        mine = places[table.rank[places] == rank.index]
+        order = np.argsort(table.event[mine], kind="stable")
+        for events, values in columns(rank, table.event[mine], frozenset(("recvcount", "recvtype"))):
+            if "recvcount" not in values or "recvtype" not in values:
+                continue
+            at = mine[order[np.searchsorted(table.event[mine][order], events)]]
+            counts, types = values["recvcount"], values["recvtype"]
+            assert isinstance(counts, np.ndarray) and isinstance(types, np.ndarray)
+            for id in np.unique(types).tolist():
+                datatype = rank.datatype(id) if id > 1 else None
+                if datatype is not None and datatype.size is not None:
+                    rows = types == id
+                    found[at[rows]] = counts[rows] * datatype.size
+    return found
+
+
+def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    """The v-collectives: what member i is said to give to member j, on both sides."""
+    use = table.called(_BY_MEMBER) & ~table.inter
+    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    seen: set[str] = set()
+    for instance in np.unique(of[use])[:MAX_INSTANCES].tolist():
+        if not right[instance]:
+            continue
+        places = list(table.parts(instance))
+        clash = _clash([table.at(p) for p in places])
+        if clash is None:
+            continue
+        sender, receiver, gives, takes = clash
+        key, name = cause(sender, receiver), calls.spoken(sender.function.name)
+        if key not in seen:
+            seen.add(key)
+            yield finding(
+                "argument-mismatch",
+                f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
+                f"{gives:,} bytes to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
+                f"expects {takes:,}{describe.where(receiver)}",
+                [sender, receiver],
+                evidence={"argument": "count"},
+                cause=key,
+            )
+
+
+def _clash(events: list[Event]) -> tuple[Event, Event, int, int] | None:
+    """The first pair of members of whom one sends other than the other expects."""
+    comm = events[0].comm
+    if comm is None:
+        return None
+    by_rank = {comm.rank_of(event.rank.index): event for event in events}
+    for i, sender in by_rank.items():
+        for j, receiver in by_rank.items():
+            gives, takes = _given(sender, i, j), _taken(receiver, i, j)
+            if gives is not None and takes is not None and gives != takes:
+                return sender, receiver, gives, takes
+    return None
+
+
+def _size(event: Event, datatype: int) -> int | None:
+    found = event.rank.datatype(datatype) if datatype > 1 else None
+    return found.size if found else None
+
+
+def _bytes(event: Event, counts: Any, index: int, datatype: int) -> int | None:
+    """counts[index], or the one count, times the type's size."""
+    size = _size(event, datatype)
+    if size is None or counts is None:
+        return None
+    if isinstance(counts, list):
+        return counts[index] * size if index < len(counts) else None
+    return int(counts) * size
+
+
+def _given(event: Event, me: int, to: int) -> int | None:
+    """Bytes that the member `me` sends to the member `to`, None where its arguments do not say."""
+    args = event.args
+    if args.get("sendbuf") == IN_PLACE:
+        return None
+    root = args.get("root")
+    name = calls.spoken(event.function.name)
+    if root is not None and (("gather" in name and to != root) or ("scatter" in name and me != root)):
+        return None
+    return _bytes(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
+
+
+def _taken(event: Event, of: int, me: int) -> int | None:
+    """Bytes that the member `me` expects of the member `of`."""
+    args = event.args
+    root = args.get("root")
+    name = calls.spoken(event.function.name)
+    if args.get("recvbuf") == IN_PLACE or (root is not None and "gather" in name and me != root):
+        return None
+    if root is not None and "scatter" in name and of != root:
+        return None
+    return _bytes(event, args.get("recvcounts", args.get("recvcount")), of, args.get("recvtype", 0))

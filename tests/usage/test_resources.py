@@ -1,0 +1,59 @@
+"""Leaked objects in built traces, and their freed twins."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.findings import Finding
+from weft.trace import State
+from weft.trace.builder import Builder
+from weft.usage.resources import CLASSES, find
+
+
+def found(b: Builder) -> list[Finding]:
+    for r in b.ranks:
+        r.finalize()
+    return find(b.open())
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.noun)
+def test_each_class_leaks_and_is_silent_when_freed(kind) -> None:  # type: ignore[no-untyped-def]
+    for maker in sorted(kind.makers):
+        for free in (*sorted(kind.frees), None):
+            b = Builder(ranks=1)
+            function = b.functions[f"MPI_{maker}"]
+            b.ranks[0].call(f"MPI_{maker}", site=("a.c", 4, "main"), **{function.slot["object"].name: 300})
+            if free:
+                freed = b.functions[f"MPI_{free}"].slot[kind.freed].name
+                b.ranks[0].call(f"MPI_{free}", **{freed: 300})
+            findings = found(b)
+            assert [f.kind for f in findings] == ([] if free else ["resource-leak"]), (maker, free)
+            if findings:
+                assert f"the {kind.noun} that MPI_{maker} made at a.c:4" in findings[0].message
+
+
+def test_a_null_communicator_is_no_leak() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].call("MPI_Comm_split", comm=2, color=-1, newcomm=1)
+    assert found(b) == []
+
+
+def test_a_rank_that_was_killed_leaks_nothing() -> None:
+    b = Builder(ranks=1)
+    b.dup()
+    b.ranks[0].open.barrier()
+    assert find(b.open()) == []
+
+
+def test_an_end_without_finalize() -> None:
+    def build(finalize: bool) -> Builder:
+        b = Builder(ranks=1)
+        b.ranks[0].init()
+        if finalize:
+            b.ranks[0].finalize()
+        b.ranks[0].state = State.EXITED
+        return b
+
+    [finding] = find(build(False).open())
+    assert (finding.kind, finding.severity) == ("resource-leak", "error")
+    assert find(build(True).open()) == []
