@@ -190,15 +190,6 @@ class Datatypes:
         return n
 
 
-def _product(numbers: Iterable[int]) -> int:
-    result = 1
-    for n in numbers:
-        result *= n
-        if not 0 < result <= MAX_COUNT:
-            return result if result == 0 else -1
-    return result
-
-
 def _first(i: tuple[int, ...]) -> int | None:
     return i[0] if i else None
 
@@ -211,12 +202,8 @@ def _sum(i: tuple[int, ...]) -> int | None:
     return sum(i[1 : 1 + i[0]]) if i and 0 <= i[0] < len(i) else None
 
 
-def _subarray(i: tuple[int, ...]) -> int | None:
-    return _product(i[1 + i[0] : 1 + 2 * i[0]]) if i and 0 < 2 * i[0] < len(i) else None
-
-
-# How many inner elements, out of the integers of MPI_Type_get_contents (MPI-4.1, 5.1.13). DARRAY's depend on the
-# rank's place in the process grid: its size tells.
+# How many inner elements, out of the integers (and large counts) of MPI_Type_get_contents (MPI-4.1, 5.1.13). SUBARRAY
+# and DARRAY are not here: their order differs between the forms, and their size tells as well.
 _COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
     "DUP": lambda i: 1,
     "RESIZED": lambda i: 1,
@@ -229,5 +216,4 @@ _COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
     "HINDEXED_INTEGER": _sum,
     "INDEXED_BLOCK": _blocks,
     "HINDEXED_BLOCK": _blocks,
-    "SUBARRAY": _subarray,
 }

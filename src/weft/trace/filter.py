@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError
+from weft.trace.functions import MAX_ID
 from weft.trace.layout import Events, Flag, decode_durations
 
 if TYPE_CHECKING:
@@ -197,9 +198,12 @@ class Filter:
 
 
 def _functions(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
-    ids = np.unique(events["function"])
-    wanted = [int(i) for i in ids if fits(rank.trace.functions[int(i)])]
-    return np.isin(events["function"], wanted)
+    column = np.ascontiguousarray(events["function"])
+    table = np.zeros(MAX_ID + 1, np.bool_)
+    for id in np.flatnonzero(np.bincount(column, minlength=MAX_ID + 1)):
+        table[id] = fits(rank.trace.functions[int(id)])
+    fitting: Mask = table[column]
+    return fitting
 
 
 def _fn(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
