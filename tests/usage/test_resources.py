@@ -18,18 +18,18 @@ def found(b: Builder) -> list[Finding]:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.noun)
 def test_each_class_leaks_and_is_silent_when_freed(kind) -> None:  # type: ignore[no-untyped-def]
-    for maker in sorted(kind.makers):
-        for free in (*sorted(kind.frees), None):
-            b = Builder(ranks=1)
+    for free in (*sorted(kind.frees), None):
+        b = Builder(ranks=1)
+        for number, maker in enumerate(sorted(kind.makers)):
             function = b.functions[f"MPI_{maker}"]
-            b.ranks[0].call(f"MPI_{maker}", site=("a.c", 4, "main"), **{function.slot["object"].name: 300})
+            b.ranks[0].call(f"MPI_{maker}", site=("a.c", number, "f"), **{function.slot["object"].name: 300 + number})
             if free:
                 freed = b.functions[f"MPI_{free}"].slot[kind.freed].name
-                b.ranks[0].call(f"MPI_{free}", **{freed: 300})
-            findings = found(b)
-            assert [f.kind for f in findings] == ([] if free else ["resource-leak"]), (maker, free)
-            if findings:
-                assert f"the {kind.noun} that MPI_{maker} made at a.c:4" in findings[0].message
+                b.ranks[0].call(f"MPI_{free}", **{freed: 300 + number})
+        findings = found(b)
+        assert [f.kind for f in findings] == ([] if free else ["resource-leak"] * len(kind.makers)), free
+        for finding, maker in zip(findings, sorted(kind.makers), strict=False):
+            assert f"the {kind.noun} that MPI_{maker} made at a.c" in finding.message
 
 
 def test_a_null_communicator_is_no_leak() -> None:

@@ -1,0 +1,357 @@
+"""Arguments that the standard forbids, in calls that returned and in the one inside which MPI ended the run.
+
+A call that never returned because MPI aborted inside it is in the record like any other: its arguments were written
+at its entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock import calls, describe
+from weft.deadlock.calls import masks, words
+from weft.deadlock.columns import Ints, Ragged, columns
+from weft.findings import Finding
+from weft.trace import Event, Function, Rank, Trace
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
+from weft.trace.layout import ROOT as ROOT_RANK
+from weft.usage.resources import CLASSES
+from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, said
+
+_SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
+_RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | words("Iprobe Improbe")
+_TYPED = (
+    _SENDING | calls.RECVS | calls.IRECVS | calls.RECV_INITS | words("Bcast Reduce Allreduce Ibcast Ireduce Iallreduce")
+)
+_MOVING = _TYPED | calls.DATA_COLLECTIVES | calls.ICOLLECTIVES | calls.RMA | calls.REQUEST_RMA
+_REDUCING = calls.REDUCTIONS | frozenset("I" + n.lower() for n in calls.REDUCTIONS)
+_ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
+_ALIASED = words(
+    "Allreduce Allgather Allgatherv Alltoall Alltoallv Scan Exscan Reduce_scatter Reduce_scatter_block Reduce Gather"
+)
+_UNDEFINED_COLOUR = -32766
+
+# Error classes by their number in the library (they are not normalised in the record), to the kind of parameter.
+_MPICH = "buf count type tag comm rank root group op topology dims arg . truncate . . . . request"
+_OPEN_MPI = "buf count type tag comm rank request root group op topology dims arg . truncate"
+_WORDS = {
+    "buf": "buffer", "count": "count", "type": "datatype", "tag": "tag", "comm": "communicator", "rank": "rank",
+    "root": "root", "group": "group", "op": "operation", "topology": "topology", "dims": "dimensions",
+    "arg": "argument", "request": "request",
+}  # fmt: skip
+
+
+def find(trace: Trace) -> list[Finding]:
+    """The forbidden arguments of every rank, and the calls that MPI refused for another reason."""
+    found: list[Finding] = []
+    for rank in trace.ranks:
+        if len(rank):
+            found += _Arguments(rank).find()
+    return found
+
+
+class _Arguments:
+    """The calls of one rank, looked at function by function."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.events = rank.events
+        self.masks = masks(rank.trace.functions)
+        self.told: set[int] = set()
+        self.sites: dict[tuple[int, str], int] = {}
+
+    def find(self) -> Iterator[Finding]:
+        """Every check; of one call site and parameter at most some findings."""
+        checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+            self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
+            self._negative_tails, self._aliases, self._colours, self._refused, self._aborted,
+        )  # fmt: skip
+        for check in checks:
+            yield from check()
+
+    def _where(self, names: frozenset[str]) -> Ints:
+        return self.masks.where(self.events, names)
+
+    def _tell(self, which: NDArray[Any], parameter: str, why: Callable[[Event], str]) -> Iterator[Finding]:
+        for index in which.tolist():
+            if index in self.told:
+                continue
+            event = self.rank.event(index)
+            key = event.site_id, parameter
+            self.sites[key] = self.sites.get(key, 0) + 1
+            if self.sites[key] > MAX_OF_ONE_SITE:
+                continue
+            self.told.add(index)
+            yield finding(
+                "invalid-argument",
+                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.where(event)}",
+                [event],
+                evidence={"parameter": parameter},
+                cause=f"{parameter} {cause(event)}",
+            )
+
+    def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
+        """The functions of the record that keep an argument in a field of the slot, and their events."""
+        for id in np.unique(self.events["function"]).tolist():
+            function = self.rank.trace.functions[id]
+            if place in function.slot and function.slot[place].direction != "out":
+                yield function, np.flatnonzero(self.events["function"] == id)
+
+    def _counts(self) -> Iterator[Finding]:
+        for function, which in self._each("count"):
+            bad = which[self.events["count"][which] < 0]
+            yield from self._tell(
+                bad, function.slot["count"].name, lambda e: f"a negative {_name(e, 'count')}, {e.count},"
+            )
+
+    def _ranks(self) -> Iterator[Finding]:
+        for function, which in self._each("peer"):
+            peer = self.events["peer"][which].astype(np.int64)
+            name = function.slot["peer"].name
+            low = -1 if name == "source" else 0
+            size = self._sizes(function, which)
+            allowed = (peer >= low) & (peer < size) | (size < 0)
+            if name != "root":
+                allowed |= peer == PROC_NULL
+            else:
+                inter = self._inter(which)
+                allowed |= inter & ((peer == PROC_NULL) | (peer == ROOT_RANK))
+            # A failed poll and a wait keep what they were given or told: only a probe's source was given.
+            yield from self._tell(which[~allowed], name, self._rank_words)
+        yield from self._receive_halves()
+
+    def _rank_words(self, event: Event) -> str:
+        name = _name(event, "peer")
+        size = int(self._sizes(_function(event), np.array([event.index]))[0])
+        given = "MPI_ANY_SOURCE" if event.peer == ANY_SOURCE and name != "source" else str(event.peer)
+        return f"the {name} {given} in a communicator of {size}"
+
+    def _sizes(self, function: Function, which: Ints) -> Ints:
+        """The number of peers of each event's communicator, -1 where it is not known."""
+        sizes = np.full(len(which), -1, np.int64)
+        ids = self.events["comm"][which].astype(np.int64)
+        if "comm" not in function.slot:
+            ids = np.array([self._window_comm(int(i)) for i in self.events["object"][which]], np.int64)
+        for id in np.unique(ids).tolist():
+            comm = self.rank.comm(id)
+            if comm is not None:
+                sizes[ids == id] = len(comm.peers(self.rank.index))
+        return sizes
+
+    def _window_comm(self, window: int) -> int:
+        definition = self.rank.definitions.window(window)
+        return definition.comm if definition else 0
+
+    def _inter(self, which: Ints) -> NDArray[np.bool_]:
+        return np.array(
+            [bool(c and c.inter) for c in map(self.rank.comm, self.events["comm"][which].tolist())], np.bool_
+        )
+
+    def _receive_halves(self) -> Iterator[Finding]:
+        which = self._where(calls.SENDRECVS | calls.ISENDRECVS)
+        for events, found in columns(self.rank, which, frozenset(("source", "recvtag"))):
+            source, tag = found.get("source"), found.get("recvtag")
+            if not isinstance(source, np.ndarray) or not isinstance(tag, np.ndarray):
+                continue
+            size = self._sizes(self.rank.trace.functions[int(self.events["function"][events[0]])], events)
+            source = np.where(source < RANK_INVALID_BASE, source - RANK_INVALID_BASE, source)
+            good = (source >= PROC_NULL) & (source < size) | (size < 0)
+            yield from self._tell(
+                events[~good], "source", lambda e: f"the source {e.args['source']}, which is no rank,"
+            )
+            bad = (tag < ANY_TAG) & (source != PROC_NULL)
+            yield from self._tell(events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}")
+
+    def _tags(self) -> Iterator[Finding]:
+        sends = self._where(_SENDING)
+        tag, peer = self.events["tag"][sends], self.events["peer"][sends]
+        yield from self._tell(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._tag_words)
+        receives = self._where(_RECEIVING)
+        tag, peer = self.events["tag"][receives], self.events["peer"][receives]
+        yield from self._tell(receives[(tag < ANY_TAG) & (peer != PROC_NULL)], "tag", self._tag_words)
+
+    def _tag_words(self, event: Event) -> str:
+        if event.tag == ANY_TAG:
+            return "MPI_ANY_TAG to send with"
+        return f"the negative {_name(event, 'tag')} {event.tag}"
+
+    def _null_handles(self) -> Iterator[Finding]:
+        for function, which in self._each("comm"):
+            bad = which[self.events["comm"][which] == ID_NULL]
+            yield from self._tell(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
+        typed = self._where(_TYPED)
+        bad = typed[self.events["datatype"][typed] == ID_NULL]
+        yield from self._tell(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
+        freed = self._where(words("Type_free Type_commit"))
+        yield from self._tell(
+            freed[self.events["datatype"][freed] == ID_NULL], "datatype", lambda e: "MPI_DATATYPE_NULL"
+        )
+        reducing = self._where(_REDUCING)
+        yield from self._tell(reducing[self.events["tag"][reducing] == ID_NULL], "op", lambda e: "MPI_OP_NULL")
+        windows = self._where(_ON_WINDOWS)
+        yield from self._tell(windows[self.events["object"][windows] == ID_NULL], "win", lambda e: "MPI_WIN_NULL")
+        request = self._where(words("Start Cancel Request_free"))
+        yield from self._tell(
+            request[self.events["object"][request] == ID_NULL], "request", lambda e: "MPI_REQUEST_NULL"
+        )
+
+    def _uncommitted(self) -> Iterator[Finding]:
+        """Derived types that this rank made and had not committed when it communicated with them."""
+        makers = self._where(CLASSES[1].makers - {"Type_dup"})
+        moving = self._where(_MOVING)
+        used = self.events["datatype"][moving].astype(np.int64)
+        made = np.unique(self.events["object"][makers].astype(np.int64))
+        suspects = np.isin(used, made) & (used >= ID_DYNAMIC)
+        if not suspects.any():
+            return
+        commits = self._where(words("Type_commit"))
+        first: dict[int, int] = {}
+        for index, id in zip(commits.tolist(), self.events["datatype"][commits].tolist(), strict=True):
+            first.setdefault(id, index)
+        rows = [
+            i for i, t in zip(moving[suspects].tolist(), used[suspects].tolist(), strict=True) if first.get(t, i) >= i
+        ]
+        yield from self._tell(np.array(rows, np.int64), "datatype", lambda e: "a datatype that was not committed")
+
+    def _operations(self) -> Iterator[Finding]:
+        """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4)."""
+        which = self._where(_REDUCING)
+        op, datatype = self.events["tag"][which], self.events["datatype"][which]
+        pairs = {
+            (o, t)
+            for o, t in np.unique(np.stack([op, datatype], 1).astype(np.int64), axis=0).tolist()
+            if o < ID_DYNAMIC
+        }
+        for o, t in sorted(pairs):
+            found = self.rank.datatype(t)
+            name = self.rank.object_name("OP", o).removeprefix("MPI_")
+            if found is not None and found.predefined and not _defined(name, found.name):
+                bad = which[(op == o) & (datatype == t)]
+                yield from self._tell(bad, "op", _always(f"the operation MPI_{name} on {found.name}"))
+
+    def _negative_tails(self) -> Iterator[Finding]:
+        """Arguments in the tail that must not be negative."""
+        for id in np.unique(self.events["function"]).tolist():
+            function = self.rank.trace.functions[id]
+            names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
+            if not names:
+                continue
+            which = np.flatnonzero(self.events["function"] == id)
+            for events, found in columns(self.rank, which, frozenset(names)):
+                for name, values in found.items():
+                    if isinstance(values, Ragged):
+                        bad = np.unique(values.owners[values.values < 0])
+                    elif isinstance(values, np.ndarray):
+                        bad = np.flatnonzero(values < 0)
+                    else:
+                        continue
+                    yield from self._tell(events[bad], name, _negative(name))
+
+    def _aliases(self) -> Iterator[Finding]:
+        """The same memory as send and receive buffer where MPI_IN_PLACE is not given (MPI-4.1, 6.1)."""
+        which = self._where(_ALIASED | words("Sendrecv"))
+        slot = self.events[which]
+        which = which[(slot["buffer"] != IN_PLACE) & (slot["buffer"] != 0) & (slot["count"] > 0)]
+        for events, found in columns(self.rank, which, frozenset(("recvbuf",))):
+            target = found.get("recvbuf")
+            if not isinstance(target, np.ndarray):
+                continue
+            same = target == self.events["buffer"][events].astype(np.int64)
+            same &= self._significant(events)
+            yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
+
+    def _significant(self, events: Ints) -> NDArray[np.bool_]:
+        """Where the receive buffer counts: at the root alone, and not for nobody."""
+        result = np.ones(len(events), np.bool_)
+        name = self.masks.name(int(self.events["function"][events[0]])) if len(events) else ""
+        for row, index in enumerate(events.tolist()):
+            if name in ("Reduce", "Gather"):
+                comm = self.rank.comm(int(self.events["comm"][index]))
+                result[row] = comm is not None and comm.rank_of(self.rank.index) == self.events["peer"][index]
+            elif name == "Sendrecv":
+                args = self.rank.event(index).args
+                result[row] = args.get("recvcount", 0) > 0 and PROC_NULL not in (args.get("dest"), args.get("source"))
+        return result
+
+    def _colours(self) -> Iterator[Finding]:
+        for events, found in columns(self.rank, self._where(words("Comm_split")), frozenset(("color",))):
+            colour = found.get("color")
+            if isinstance(colour, np.ndarray):
+                bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
+                yield from self._tell(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
+
+    def _refused(self) -> Iterator[Finding]:
+        """Calls that returned an error class which names a sort of argument."""
+        which = np.flatnonzero(self.events["error"] != 0)
+        library = str(self.rank.trace.run.get("mpi") or "").lower()
+        table = (_OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH).split()
+        for index in which.tolist():
+            error = int(self.events["error"][index])
+            word = table[error - 1] if error <= len(table) else "."
+            if word in _WORDS:
+                noun = _WORDS[word]
+                yield from self._tell(
+                    np.array([index]), noun, _always(f"a wrong {noun}: it returned an error of class {noun},")
+                )
+
+    def _aborted(self) -> Iterator[Finding]:
+        """The call inside which MPI ended the process: no other reason may be known."""
+        last = len(self.events) - 1
+        if self.rank.state != "exited" or last in self.told:
+            return
+        event = self.rank.event(last)
+        name = calls.base(event.function.name)
+        if not event.open or name in calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}:
+            return
+        yield finding(
+            "invalid-argument",
+            f"MPI ended rank {self.rank.index} inside {said(event)}: an argument or the state of its object was wrong",
+            [event],
+            certainty="possible",
+            cause=cause(event),
+        )
+
+
+def _function(event: Event) -> Function:
+    return event.function
+
+
+def _always(text: str) -> Callable[[Event], str]:
+    return lambda event: text
+
+
+def _negative(name: str) -> Callable[[Event], str]:
+    return lambda event: f"a negative {name}, {event.args.get(name)},"
+
+
+def _name(event: Event, place: str) -> str:
+    parameter = event.function.slot.get(place)
+    return parameter.name if parameter else place
+
+
+_LOGICALS = frozenset("MPI_LOGICAL MPI_C_BOOL MPI_CXX_BOOL MPI_LOGICAL1 MPI_LOGICAL2 MPI_LOGICAL4 MPI_LOGICAL8".split())
+_PAIRS = frozenset(
+    "MPI_FLOAT_INT MPI_DOUBLE_INT MPI_LONG_INT MPI_2INT MPI_SHORT_INT MPI_LONG_DOUBLE_INT MPI_2REAL"
+    " MPI_2DOUBLE_PRECISION MPI_2INTEGER".split()
+)
+_FLOATS = frozenset("MPI_FLOAT MPI_DOUBLE MPI_LONG_DOUBLE MPI_REAL MPI_DOUBLE_PRECISION MPI_REAL4 MPI_REAL8".split())
+
+
+def _defined(op: str, datatype: str) -> bool:
+    """Whether the standard defines a predefined operation on a predefined type; what is unclear counts as defined."""
+    complex_ = "COMPLEX" in datatype
+    if op in ("MINLOC", "MAXLOC"):
+        return datatype in _PAIRS
+    if datatype in _PAIRS:
+        return op in ("REPLACE", "NO_OP")
+    if op in ("MAX", "MIN"):
+        return not complex_ and datatype not in _LOGICALS and datatype not in ("MPI_CHAR", "MPI_CHARACTER", "MPI_WCHAR")
+    if op in ("BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR"):
+        return not complex_ and datatype not in _FLOATS
+    if op in ("SUM", "PROD"):
+        return datatype not in ("MPI_BYTE", "MPI_CHARACTER", "MPI_WCHAR", "MPI_LOGICAL")
+    return True
