@@ -1,0 +1,150 @@
+"""One-sided epochs and races in built traces: each wrong one and its corrected twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from weft.findings import Finding
+from weft.match import match
+from weft.order import order
+from weft.trace.builder import Builder
+from weft.usage.onesided import find
+
+SHARED, EXCLUSIVE = 235, 234
+
+
+class Run:
+    """Three ranks with one window of 4096 bytes."""
+
+    def __init__(self) -> None:
+        self.b = Builder(ranks=3)
+        self.wins = self.b.window()
+
+    def call(self, me: int, name: str, **kw: Any) -> None:
+        self.b.ranks[me].call(f"MPI_{name}", win=self.wins[me], site=("a.c", self.b.clock // 1000, "f"), **kw)
+
+    def fence(self) -> None:
+        for r in range(3):
+            self.call(r, "Win_fence")
+
+    def op(self, rank: int, name: str = "Put", target: int = 2, disp: int = 0, count: int = 1, **kw: Any) -> None:
+        self.call(
+            rank, name, origin_addr=0x10, origin_count=count, origin_datatype="MPI_INT", target_rank=target,
+            target_disp=disp, target_count=count, target_datatype="MPI_INT", **kw,
+        )  # fmt: skip
+
+    def find(self) -> list[Finding]:
+        for r in range(3):
+            self.call(r, "Win_free")
+            self.b.ranks[r].finalize()
+        trace = self.b.open()
+        return find(trace, order(trace, match(trace)))
+
+
+def kinds(*steps: Callable[[Run], Any]) -> list[str]:
+    run = Run()
+    for step in steps:
+        step(run)
+    return [f.kind for f in run.find()]
+
+
+def fence(run: Run) -> None:
+    run.fence()
+
+
+def lock(rank: int, target: int = 2, how: int = SHARED) -> Callable[[Run], None]:
+    return lambda run: run.call(rank, "Win_lock", rank=target, lock_type=how)
+
+
+def unlock(rank: int, target: int = 2) -> Callable[[Run], None]:
+    return lambda run: run.call(rank, "Win_unlock", rank=target)
+
+
+def put(rank: int, **kw: Any) -> Callable[[Run], None]:
+    return lambda run: run.op(rank, **kw)
+
+
+def call(me: int, name: str, **kw: Any) -> Callable[[Run], None]:
+    return lambda run: run.call(me, name, **kw)
+
+
+MISUSE = {
+    "outside": (put(0),),
+    "other target locked": (lock(0, 1), put(0, target=2), unlock(0, 1)),
+    "unlock without lock": (unlock(0),),
+    "locked twice": (lock(0), lock(0), unlock(0)),
+    "never unlocked": (lock(0), put(0)),
+    "complete without start": (call(0, "Win_complete"),),
+    "start twice": (call(0, "Win_start"), call(0, "Win_start"), call(0, "Win_complete")),
+    "wait without post": (call(0, "Win_wait"),),
+    "post never waited for": (call(0, "Win_post"),),
+    "flush outside": (call(0, "Win_flush", rank=1),),
+    "fence never closed": (fence, put(0)),
+    "fence in a lock": (lock(0), fence, unlock(0)),
+    "lock in a fence": (fence, put(0, target=1), lock(0), unlock(0), fence),
+    "unlock_all without lock_all": (call(0, "Win_unlock_all"),),
+    "lock_all never unlocked": (call(0, "Win_lock_all"),),
+}
+GOOD = {
+    "fence": (fence, put(0), fence),
+    "lock": (lock(0), put(0), call(0, "Win_flush", rank=2), unlock(0)),
+    "lock_all": (call(0, "Win_lock_all"), put(0), call(0, "Win_flush_all"), call(0, "Win_unlock_all")),
+    "start": (call(0, "Win_start"), put(0), call(0, "Win_complete"), call(2, "Win_post"), call(2, "Win_wait")),
+    "lock behind a closed fence": (fence, put(0), fence, lock(0), put(0), unlock(0)),
+}
+RACES = {
+    "two puts": (fence, put(0), put(1), fence),
+    "put and get": (fence, put(0), put(1, name="Get"), fence),
+    "put and accumulate": (fence, put(0), put(1, name="Accumulate", op="MPI_SUM"), fence),
+    "other operations": (
+        fence,
+        put(0, name="Accumulate", op="MPI_SUM"),
+        put(1, name="Accumulate", op="MPI_MAX"),
+        fence,
+    ),
+    "part of it": (fence, put(0, count=4), put(1, disp=12), fence),
+    "one origin": (fence, put(0), put(0), fence),
+    "shared locks": (lock(0), lock(1), put(0), put(1), unlock(0), unlock(1)),
+}
+NO_RACES = {
+    "two gets": (fence, put(0, name="Get"), put(1, name="Get"), fence),
+    "equal updates": (fence, put(0, name="Accumulate", op="MPI_SUM"), put(1, name="Accumulate", op="MPI_SUM"), fence),
+    "other bytes": (fence, put(0, count=4), put(1, disp=16), fence),
+    "other targets": (fence, put(0, target=1), put(1, target=2), fence),
+    "other fences": (fence, put(0), fence, put(1), fence),
+    "exclusive locks": (
+        lock(0, how=EXCLUSIVE), put(0), unlock(0), lock(1, how=EXCLUSIVE), put(1), unlock(1),
+    ),
+    "a flush between": (lock(0), put(0), call(0, "Win_flush", rank=2), put(0), unlock(0)),
+    "a barrier between": (
+        lock(0), put(0), unlock(0), lambda run: [r.barrier() for r in run.b.ranks], lock(1), put(1), unlock(1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSE)
+def test_a_misused_epoch(name: str) -> None:
+    assert "epoch-misuse" in kinds(*MISUSE[name])
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_right_epoch_is_silent(name: str) -> None:
+    assert kinds(*GOOD[name]) == []
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_race(name: str) -> None:
+    assert kinds(*RACES[name]) == ["rma-race"]
+
+
+@pytest.mark.parametrize("name", NO_RACES)
+def test_no_race(name: str) -> None:
+    assert kinds(*NO_RACES[name]) == []
+
+
+def test_an_access_behind_the_window_is_an_invalid_argument() -> None:
+    assert kinds(fence, put(0, disp=4096), fence) == ["invalid-argument"]
+    assert kinds(fence, put(0, disp=4092), fence) == []
