@@ -35,41 +35,42 @@ def shown(found: list[Finding]) -> list[tuple[int, list[int]]]:
     return [(f.sites[0].line, [s.line for s in f.sites[2:]]) for f in found]
 
 
-# One receive of rank 0, in all its forms. A form gets what the wildcard asks for and what it got, and may return a
-# request that is waited for at the end.
-Form = Callable[[RankBuilder, int, int, int, int, int], Request | None]
+# One receive of rank 0, in all its forms. A form gets the source and tag that the receive asks for and those that it
+# got, and may return a request that is waited for at the end.
+Pair = tuple[int, int]
+Form = Callable[[RankBuilder, Pair, Pair, int], Request | None]
 
 
-def recv(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
-    r.recv(source, tag, got=got, got_tag=got_tag, site=at(line))
+def recv(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
+    r.recv(*ask, got=got[0], got_tag=got[1], site=at(line))
 
 
-def irecv(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> Request:
-    return r.irecv(source, tag, got=got, got_tag=got_tag, site=at(line))
+def irecv(r: RankBuilder, ask: Pair, got: Pair, line: int) -> Request:
+    return r.irecv(*ask, got=got[0], got_tag=got[1], site=at(line))
 
 
-def irecv_wait(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
-    r.wait(irecv(r, source, tag, got, got_tag, line))
+def irecv_wait(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
+    r.wait(irecv(r, ask, got, line))
 
 
-def sendrecv(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
-    r.sendrecv(3, source, sendtag=99, recvtag=tag, got=got, got_tag=got_tag, site=at(line))
+def sendrecv(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
+    r.sendrecv(3, ask[0], sendtag=99, recvtag=ask[1], got=got[0], got_tag=got[1], site=at(line))
 
 
-def sendrecv_replace(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
+def sendrecv_replace(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
     r.call(
-        "MPI_Sendrecv_replace", buf=0x1000, count=1, datatype="MPI_INT", dest=3, sendtag=99, source=source,
-        recvtag=tag, comm="MPI_COMM_WORLD", status=Status(got, got_tag, 4), site=at(line),
+        "MPI_Sendrecv_replace", buf=0x1000, count=1, datatype="MPI_INT", dest=3, sendtag=99, source=ask[0],
+        recvtag=ask[1], comm="MPI_COMM_WORLD", status=Status(*got, 4), site=at(line),
     )  # fmt: skip
 
 
-def probe_recv(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
-    r.probe(source, tag, got=got, got_tag=got_tag, site=at(line))
-    r.recv(got, got_tag, site=at(line + 1000))
+def probe_recv(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
+    r.probe(*ask, got=got[0], got_tag=got[1], site=at(line))
+    r.recv(*got, site=at(line + 1000))
 
 
-def mprobe_mrecv(r: RankBuilder, source: int, tag: int, got: int, got_tag: int, line: int) -> None:
-    r.mrecv(r.mprobe(source, tag, got=got, got_tag=got_tag, site=at(line)))
+def mprobe_mrecv(r: RankBuilder, ask: Pair, got: Pair, line: int) -> None:
+    r.mrecv(r.mprobe(*ask, got=got[0], got_tag=got[1], site=at(line)))
 
 
 FORMS: dict[str, Form] = {
@@ -88,7 +89,7 @@ def two_receives(
         b.ranks[rank].send(0, tag, site=at(100 + 10 * rank + number))
     pending = []
     for form, line, ask, outcome in zip((first, second), (10, 20), asks, got, strict=True):
-        request = form(r0, *ask, *outcome, line)
+        request = form(r0, ask, outcome, line)
         if request:
             pending.append(request)
     if pending:

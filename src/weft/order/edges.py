@@ -213,82 +213,86 @@ class CollectiveEdges:
     kind: NDArray[np.uint8]
 
 
+ROOT_BIT: Final = 4
+
+
+class _Tables:
+    """What the functions of a run mean here, by function id."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.shape = np.zeros(65536, np.uint8)
+        self.word = np.zeros(65536, np.uint16)
+        self.counted = np.zeros(65536, np.bool_)
+        self.barrier = np.zeros(65536, np.bool_)
+        words: dict[str, int] = {}
+        for function in trace.functions:
+            word = _word(function.name)
+            self.shape[function.id] = shape_of(function.name)
+            self.word[function.id] = words.setdefault(word, len(words) + 1)
+            self.counted[function.id] = word in _COUNTED
+            self.barrier[function.id] = word in ("barrier", "intercomm_merge")
+
+
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
     """The roles of all parts. An instance whose members called different functions orders nothing."""
     colls, instances = match.collectives, match.instances
-    shapes = np.zeros(65536, np.uint8)
-    counted = np.zeros(65536, np.bool_)
-    for function in trace.functions:
-        shapes[function.id] = shape_of(function.name)
-        counted[function.id] = _word(function.name) in _COUNTED
-    shape = shapes[colls.function]
-    shape[colls.flags & Post.INIT != 0] = Shape.NONE
+    tables = _Tables(trace)
     role = np.zeros(len(colls), np.uint8)
     place = np.zeros(len(colls), np.uint32)
-    if len(colls):
-        for rank in range(len(trace.ranks)):
-            _roles(trace, match, rank, shape, counted, role, place)
-    return CollectiveEdges(role, place, _kinds(instances.first, instances.rows, shape, colls.function, role))
+    for rank in range(len(trace.ranks)) if len(colls) else ():
+        part = colls.of_rank(rank)
+        if part.start < part.stop:
+            role[part], place[part] = _roles(trace, match, rank, tables)
+    return CollectiveEdges(role, place, _kinds(match, tables, role) if len(instances) else np.zeros(0, np.uint8))
 
 
-def _kinds(
-    first: NDArray[np.uint64], rows: U32, shape: NDArray[np.uint8], function: NDArray[np.uint16],
-    role: NDArray[np.uint8],
-) -> NDArray[np.uint8]:  # fmt: skip
-    if not len(rows):
-        return np.zeros(len(first) - 1, np.uint8)
-    starts = first[:-1].astype(np.int64)  # no instance is empty
-    shapes = shape[rows]
-    same = np.minimum.reduceat(shapes, starts) == np.maximum.reduceat(shapes, starts)
-    of_instance = shapes[starts]
-    roots = np.add.reduceat((role[rows] & 4 != 0).astype(np.int64), starts)
-    rooted = (of_instance == Shape.FROM_ROOT) | (of_instance == Shape.TO_ROOT)
+def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The kind of each instance."""
+    colls, rows = match.collectives, match.instances.rows
+    starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
+    words = tables.word[colls.function[rows]]
+    same = np.minimum.reduceat(words, starts) == np.maximum.reduceat(words, starts)
+    shape = tables.shape[colls.function[rows[starts]]]
+    init = colls.flags[rows[starts]] & Post.INIT != 0
+    roots = np.add.reduceat((role[rows] & ROOT_BIT != 0).astype(np.int64), starts)
+    rooted = (shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT)
     kind = np.full(len(starts), Kind.GENERAL, np.uint8)
-    kind[of_instance == Shape.SCAN] = Kind.SCAN
-    kind[of_instance == Shape.EXSCAN] = Kind.EXSCAN
-    kind[~same | (of_instance == Shape.NONE) | (rooted & (roots != 1))] = Kind.NO_EDGE
+    kind[shape == Shape.SCAN] = Kind.SCAN
+    kind[shape == Shape.EXSCAN] = Kind.EXSCAN
+    kind[~same | init | (shape == Shape.NONE) | (rooted & (roots != 1))] = Kind.NO_EDGE
     return kind
 
 
-def _roles(
-    trace: Trace, match: Match, rank: int, shapes: NDArray[np.uint8], counted: NDArray[np.bool_],
-    roles: NDArray[np.uint8], places: U32,
-) -> None:  # fmt: skip
-    """Fill in the roles of one rank's parts. Bit 4 marks the root."""
-    colls = match.collectives
-    part = colls.of_rank(rank)
-    if part.start == part.stop:
-        return
-    shape, function = shapes[part], colls.function[part]
+def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Role and place in the communicator of each of one rank's parts. ROOT_BIT marks the root."""
+    colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
+    function = colls.function[part]
+    shape = tables.shape[function]
     # A started persistent collective was given its arguments by the ..._init.
     event = colls.event[part].copy()
     started = colls.flags[part] & Post.PERSISTENT != 0
     event[started] = colls.event[colls.parent[part][started]]
-    events = trace.ranks[rank].events
-    peer, comm = events["peer"][event], colls.comm[part]
-    unique, inverse = np.unique(comm, return_inverse=True)
+    peer = events["peer"][event]
+    unique, inverse = np.unique(colls.comm[part], return_inverse=True)
     known = [trace.communicators[int(c)] for c in unique]
     place = np.array([c.rank_of(rank) for c in known], np.int64)[inverse]
     inter = np.array([c.inter for c in known])[inverse]
     root = np.where(inter, peer == ROOT, peer == place)
     takes_part = ~inter | (peer >= 0)
-    brings = ~counted[function] | (events["count"][event] != 0) | (events["buffer"][event] == IN_PLACE)
-    role = np.zeros(len(shape), np.uint8)
+    brings = ~tables.counted[function] | (events["count"][event] != 0) | (events["buffer"][event] == IN_PLACE)
     everybody = (shape == Shape.ALL) | (shape == Shape.SCAN) | (shape == Shape.EXSCAN)
-    barrier = np.isin(function, trace.functions.ids("MPI_Barrier", "MPI_Ibarrier", "MPI_Intercomm_merge"))
-    everybody &= ~inter | barrier
+    everybody &= ~inter | tables.barrier[function]
     fence = shape == Shape.FENCE
-    if fence.any():
-        everybody[fence] = [_plain_fence(trace, rank, int(e)) for e in event[fence]]
+    everybody[fence] = [_plain_fence(trace, rank, int(e)) for e in event[fence]]
+    role = np.zeros(len(shape), np.uint8)
     role[everybody] = TARGET
     role[everybody & brings] |= SOURCE
     role[(shape == Shape.FROM_ROOT) & root & brings] = SOURCE
     role[(shape == Shape.FROM_ROOT) & ~root & takes_part] = TARGET
     role[(shape == Shape.TO_ROOT) & ~root & takes_part & brings] = SOURCE
     role[(shape == Shape.TO_ROOT) & root] = TARGET
-    role[root & ((shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT))] |= 4
-    roles[part] = role
-    places[part] = np.maximum(place, 0)
+    role[root & ((shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT))] |= ROOT_BIT
+    return role, np.maximum(place, 0)
 
 
 def _plain_fence(trace: Trace, rank: int, event: int) -> bool:

@@ -320,7 +320,7 @@ static bool leave(struct weft_order *o, uint32_t process, uint32_t row, bool for
         o->forced++;
         return true;
     }
-    if (in->coll_completion[row] == in->coll_event[row] && in->coll_role[row] & COLL_SOURCE) {
+    if (in->coll_completion[row] == in->coll_event[row] && in->coll_role[row] & COLL_SOURCE && !p->changed) {
         release(o, p->version); /* blocking: the joint vector holds all that the process knew */
         p->version = inst->joined;
         o->pool.refs[inst->joined]++;
