@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -109,13 +110,13 @@ def test_ctrl_z_stops_the_whole_job_and_fg_goes_on_with_it(terminal: Open, progr
     shell.type("ps -o stat=,comm= --ppid $(jobs -p) | cat; fg\n")
     shell.expect(r"T\S* +signals")
     shell.expect("run -- ")
+    job = int(Path(f"/proc/{shell.process.pid}/task/{shell.process.pid}/children").read_text().split()[0])
+    deadline = time.monotonic() + 30
+    while os.tcgetpgrp(shell.master) != job and time.monotonic() < deadline:
+        time.sleep(0.01)  # `fg` prints the command before it hands the terminal over
     shell.type("\x03")
-    shell.type("\x1c")  # whatever it takes, the job is in the foreground again and gets its keys
-    shell.process.send_signal(signal.SIGCONT)
-    children = subprocess.run(
-        ["pgrep", "-P", str(shell.process.pid)], capture_output=True, text=True, timeout=20, check=True
-    )
-    os.kill(int(children.stdout.split()[0]), signal.SIGTERM)
+    shell.expect(r"\^C")
+    os.kill(job, signal.SIGTERM)
     shell.expect(rf"signal {int(signal.SIGINT)}: 1\r")
     shell.expect("weft: recorded 1 rank")
 

@@ -41,13 +41,12 @@ class Watch:
 
     def look(self) -> float:
         """Look once; return the seconds to wait before the next look."""
-        begun = time.monotonic()
+        begun, spent = time.monotonic(), time.thread_time()
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
         self._looked = begun
         self.still_for = self.still_for + gap if self._nothing_moved() else 0.0
-        cost = time.monotonic() - begun
-        self.pause = max(INTERVAL, cost / SHARE)
+        self.pause = max(INTERVAL, (time.thread_time() - spent) / SHARE)
         return self.pause
 
     def _nothing_moved(self) -> bool:
