@@ -143,12 +143,12 @@ class Communicators:
         for rank in ranks:
             self._by_rank[rank.index][ID_WORLD] = self.all[rank.world]
             self.all[rank.world].local_ids[rank.index] = ID_WORLD
-        for rank in ranks:
-            self._define(rank)
-        for rank in ranks:
+        for rank in ranks:  # before what is made from it
             own = self._add(f"self[{rank.index}]", (rank.index,))
             self._by_rank[rank.index][ID_SELF] = own
             own.local_ids[rank.index] = ID_SELF
+        for rank in ranks:
+            self._define(rank)
 
     def of(self, rank: int, id: int) -> Communicator | None:
         """The communicator that the rank with this index knows by `id`."""
