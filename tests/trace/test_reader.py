@@ -297,3 +297,16 @@ def test_an_unknown_function_has_a_number_for_a_name() -> None:
     event = b.open().event(0, 0)
     assert event.function.name == "function 9999"
     assert event.args == {}
+
+
+def test_a_record_that_was_given_up_says_why(tmp_path: Path) -> None:
+    b = Builder(ranks=1, path=tmp_path)
+    b.ranks[0].send(0)
+    b.ranks[0].state = layout.State.STOPPED
+    file = b.write() / "ranks" / "0-000000.weft"
+    data = bytearray(file.read_bytes())
+    np.frombuffer(data, layout.HEADER, count=1)["stop_reason"] = layout.StopReason.DISK_FULL
+    file.write_bytes(data)
+    (problem,) = weft.open(tmp_path).problems
+    assert "disk was full" in problem
+    assert "0-000000.weft" in problem

@@ -10,7 +10,7 @@ from typing import Any, Final
 from weft.trace.layout import Def
 from weft.trace.varint import Cursor, Damaged
 
-MAX_RECORDS: Final = 2_000_000
+MAX_RECORDS: Final = 1_000_000
 """More definitions of one process are not read: each costs a dictionary entry."""
 
 
@@ -251,23 +251,25 @@ class Definitions:
         """The decoded definition, None where there is none."""
         key = int(kind), id
         if key not in self._cache:
-            at = self._at[kind].get(id)
-            if at is None:
+            if id not in self._at[kind]:
                 return None
-            try:
-                self._cache[key] = _DECODERS[kind](Cursor(self._data, *at), id)
-            except Damaged as error:
-                self._say(f"{kind.name.lower()} {id} is damaged and was left out: {error}")
-                self._cache[key] = None
+            self._cache[key] = self._decode(kind, id)
         return self._cache[key]
+
+    def _decode(self, kind: Def, id: int) -> Any | None:
+        try:
+            return _DECODERS[kind](Cursor(self._data, *self._at[kind][id]), id)
+        except Damaged as error:
+            self._say(f"{kind.name.lower()} {id} is damaged and was left out: {error}")
+            return None
 
     def ids(self, kind: Def) -> list[int]:
         """Ids of the definitions of a kind, in the order in which they were made."""
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """The readable definitions of a kind, in the order in which they were made."""
-        return (value for value in (self.get(kind, id) for id in self._at[kind]) if value is not None)
+        """The readable definitions of a kind, in the order in which they were made. They are not kept in memory."""
+        return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 
     def comm(self, id: int) -> CommDefinition | None:
         """The communicator of an id."""

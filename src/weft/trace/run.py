@@ -21,12 +21,19 @@ from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
-from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, StreamKind
+from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, State, StopReason, StreamKind
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import Site, Sites
 from weft.trace.worlds import World, kin
 
 MAX_PROBLEMS: Final = 200
+
+_STOPS: Final = {
+    StopReason.DISK_FULL: "as the disk was full (give the run another place with --out)",
+    StopReason.NO_ADDRESS_SPACE: "as no address space was left (raise ulimit -v)",
+    StopReason.IO_ERROR: "after an error of the file system",
+    StopReason.OVERFLOW: "as a part of the record had grown beyond what the format can count",
+}
 
 
 class Thread:
@@ -103,7 +110,7 @@ class Rank:
         """What the ids in the events mean."""
         data = self.file.stream(StreamKind.DEFINITIONS).tobytes() if self.file else b""
         definitions = Definitions(data)
-        self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems))
+        self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
 
     # Events
@@ -242,6 +249,9 @@ class Trace:
         self.ranks: list[Rank] = []
         for file in files:
             self._say(*file.problems)
+            if file.header.state == State.STOPPED:
+                reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
+                self._say(f"{file.path.name}: Weft gave up recording {reason}; later calls of this rank are missing")
         self._place(files)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from weft.trace.definitions import CommDefinition, Members
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from weft.trace.run import Rank, Trace
 
 MAX_GROUP: Final = 2**20
+MAX_WORLDS: Final = 256
+"""Other worlds of one process that are looked at (the recorder names 64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def kin(trace: Trace) -> dict[int, dict[int, tuple[int, ...]]]:
             if ranks is not None:
                 known[rank.index][number] = ranks
     for rank in trace.ranks:
-        for definition in rank.definitions.all(Def.WORLD):
+        for definition in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS):
             if definition.origin == "parent" and rank.world in parents:
                 known[rank.index][definition.index] = parents[rank.world]
     return dict(known)
@@ -57,21 +60,22 @@ def kin(trace: Trace) -> dict[int, dict[int, tuple[int, ...]]]:
 def _spawns(trace: Trace, rank: Rank) -> list[tuple[int, int, tuple[int, ...]]]:
     """(own number of the new world, its size, rank indices of the spawning group) of each spawn of a rank."""
     found = []
-    for definition in rank.definitions.all(Def.WORLD):
-        if definition.origin.startswith("spawn"):
-            comm = _over(rank, definition.index)
+    worlds = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
+    for definition, comm in zip(worlds, _over(rank, [d.index for d in worlds]), strict=True):
+        if definition.size <= MAX_GROUP:
             group = _expand(trace.worlds[rank.world].ranks, comm.local) if comm else ()
             found.append((definition.index, definition.size, group))
     return found
 
 
-def _over(rank: Rank, number: int) -> CommDefinition | None:
-    """The intercommunicator whose remote group is the world that the process calls `number`."""
-    for comm in rank.definitions.all(Def.COMM):
-        if comm.inter and comm.remote and all(run.world == number for run in comm.remote):
-            found: CommDefinition = comm
-            return found
-    return None
+def _over(rank: Rank, numbers: list[int]) -> list[CommDefinition | None]:
+    """The intercommunicators whose remote groups are the worlds that the process gave these numbers."""
+    found: dict[int, CommDefinition] = {}
+    for comm in rank.definitions.all(Def.COMM) if numbers else ():
+        worlds = {run.world for run in comm.remote} if comm.inter else set()
+        if len(worlds) == 1:
+            found.setdefault(worlds.pop(), comm)
+    return [found.get(number) for number in numbers]
 
 
 def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
@@ -92,7 +96,7 @@ def _child(trace: Trace, parent: int, size: int, group: int, taken: dict[int, tu
 def _parent_size(trace: Trace, world: World) -> int | None:
     """What the first readable rank of a spawned world says of its parents' number."""
     for index in world.ranks:
-        for definition in trace.ranks[index].definitions.all(Def.WORLD) if index >= 0 else ():
+        for definition in islice(trace.ranks[index].definitions.all(Def.WORLD), MAX_WORLDS) if index >= 0 else ():
             if definition.origin == "parent":
                 return int(definition.size)
     return None
