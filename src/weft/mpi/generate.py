@@ -442,7 +442,11 @@ def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, po
         silent = " && !completion.silent[chosen]" if completion else ""
         yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = weft_status_slot(event, w_status);"
         if completion:
-            yield "    else event->peer = event->tag = -1;"
+            flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
+            yield "    else {"
+            yield "        event->peer = event->tag = -1;"
+            yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
+            yield "    }"
         yield "    if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;"
         yield "    else {"
     elif leaving:

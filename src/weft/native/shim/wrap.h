@@ -149,7 +149,9 @@ static inline void weft_text_statuses(struct weft_text *text, const MPI_Status *
     weft_text_u(text, (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t request = c->indices ? c->indices[i] : i;
-        weft_text_status(text, &statuses[i], request >= 0 && request < c->n && !c->silent[request]);
+        /* The status of a send says nothing but whether it was cancelled. */
+        bool known = request >= 0 && request < c->n;
+        weft_text_status(text, &statuses[i], known && (!c->silent[request] || weft_status_cancelled(&statuses[i])));
     }
 }
 
