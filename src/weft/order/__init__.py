@@ -28,7 +28,7 @@ __all__ = ["Cut", "Order", "order"]
 
 EventId = tuple[int, int]
 
-MEMORY: Final = 512 << 20
+MEMORY: Final = 256 << 20
 """Bytes of vectors that are kept for questions."""
 
 

@@ -18,7 +18,7 @@ from weft.races import native
 U32 = NDArray[np.uint32]
 
 MOST: Final = 32
-"""Racing messages that are listed for one receive. All are counted."""
+"""Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Races:
 
     Race k is that of row `row[k]` of the match's receives, or of its probes where `probe[k]`. `messages[first[k]:
     first[k + 1]]` are rows of the sends that could have been taken instead, by rank of the sender; `total[k]` counts
-    all of them, also those beyond MOST. `influenced[k]`: another race may have decided whether this one occurs.
+    all of them, also those that are not listed. `influenced[k]`: another race may have decided whether this one occurs.
     """
 
     row: U32

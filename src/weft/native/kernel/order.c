@@ -168,6 +168,13 @@ static void raise_all(uint32_t *restrict to, const uint32_t *restrict from, uint
     for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+static void higher_of(uint32_t *restrict to, const uint32_t *restrict a, const uint32_t *restrict b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
+}
+
 /* The process's vector, made its own. */
 static uint32_t *own(struct weft_order *o, struct process *p) {
     if (o->pool.refs[p->version] > 1) {
@@ -184,9 +191,20 @@ static uint32_t *own(struct weft_order *o, struct process *p) {
 static void merge(struct weft_order *o, struct process *p, uint32_t version, uint32_t source, uint32_t point) {
     const uint32_t *mine = vector(&o->pool, p->version);
     if (version == p->version && mine[source] >= point) return;
-    uint32_t *to = own(o, p);
-    if (!to) return;
-    if (version != p->version) raise_all(to, vector(&o->pool, version), o->pool.width);
+    uint32_t *to;
+    if (version != p->version && o->pool.refs[p->version] > 1) { /* copy and merge in one pass */
+        uint32_t fresh = new_version(o);
+        if (fresh == NO_VERSION) return;
+        to = vector(&o->pool, fresh);
+        higher_of(to, vector(&o->pool, p->version), vector(&o->pool, version), o->pool.width);
+        release(o, p->version);
+        p->version = fresh;
+        p->changed = true;
+    } else {
+        to = own(o, p);
+        if (!to) return;
+        if (version != p->version) raise_all(to, vector(&o->pool, version), o->pool.width);
+    }
     if (to[source] < point) to[source] = point;
 }
 
