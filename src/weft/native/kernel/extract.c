@@ -438,7 +438,12 @@ static void complete(struct weft_ops *ops, uint64_t id, uint64_t event, struct s
 
 static void peek(struct weft_ops *ops, uint64_t id, uint64_t event, struct status status) {
     struct request *r = request_of(ops, id);
-    if (!r || r->recv == NONE) return;
+    if (!r) return;
+    if (status.cancelled) { /* known from here on, whatever becomes of the request */
+        if (r->send != NONE) ops->sends[r->send].flags |= WEFT_POST_CANCELLED;
+        if (r->recv != NONE) ops->recvs[r->recv].flags |= WEFT_POST_CANCELLED;
+    }
+    if (r->recv == NONE) return;
     struct weft_post *recv = &ops->recvs[r->recv];
     if (recv->decided == NONE) recv->decided = (uint32_t)event;
     resolve(ops, recv, status);
