@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -40,12 +41,33 @@ def test_doctor_says_the_same_in_words(weft_command: Weft, mpich: Installed) -> 
 def test_doctor_fails_and_says_what_to_do_without_any_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "installations", list)
     monkeypatch.setattr(checkup, "pythons", list)
+    monkeypatch.setattr(checkup, "compilers", lambda: iter(()))
     monkeypatch.setattr(checkup, "launchers", lambda library: iter(()))
     monkeypatch.setattr(checkup.shutil, "which", lambda name: None)
     found = checkup.examine()
     assert not found.healthy
-    remedies = [check.remedy for check in found.checks if check.status == "failed"]
-    assert all("pip install mpich" in remedy for remedy in remedies)
+    remedies = {check.name: check.remedy for check in found.checks if check.status == "failed"}
+    assert "pip install mpich" in remedies["MPI"]
+    assert "pip install mpich" in remedies["mpiexec"]
+
+
+def test_without_a_c_compiler_doctor_and_run_say_that_and_not_that_there_is_no_mpi(
+    tmp_path: Path, weft_command: Weft, mpich: Installed
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("ldd", "bash", "sh", "dirname", "env", "true", "grep", "sed", "cat"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    done = weft_command("doctor", "--format", "json", env={"PATH": str(tools)})
+    assert done.returncode == 1
+    failed = {check["name"]: check for check in json.loads(done.stdout)["checks"] if check["status"] == "failed"}
+    assert "apt install gcc" in failed["C compiler"]["remedy"]
+    assert mpich.mpicc in failed["MPI"]["detail"]
+    done = weft_command("run", "-n", "2", "--", str(mpich.python), "-c", "pass", env={"PATH": str(tools)})
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1].endswith(
+        "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
+    )
 
 
 def test_doctor_notices_a_launcher_that_does_not_fit_mpi4py(

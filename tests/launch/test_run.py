@@ -171,6 +171,24 @@ def test_the_corrected_twin_of_the_deadlock_has_no_finding(
     assert [one for one in findings if one["severity"] == "error"] == []
 
 
+def test_an_unknown_launcher_is_started_with_the_recorder_and_a_note_says_so(
+    weft_command: Weft, program: Program, tmp_path: Path
+) -> None:
+    launcher = tmp_path / "aprun"
+    launcher.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    launcher.chmod(0o755)
+    done = weft_command("run", "--", str(launcher), "-n", "1", program("many"), "3")
+    assert done.returncode == 0, done.stderr
+    assert any("not a launcher that Weft knows" in line for line in own_lines(done))
+    assert "weft: recorded 1 rank in weft-runs/many-1" in own_lines(done)
+
+
+def test_a_launcher_of_another_mpi_is_named(weft_command: Weft, program: Program, openmpi: Installed) -> None:
+    command = [*openmpi.mpiexec, "-n", "2", program("many"), "3"]
+    done = weft_command("run", "--", *command, env=openmpi.environment)
+    assert any("belongs to Open MPI but the program loads" in line for line in own_lines(done))
+
+
 # --- wrong use, and a world that is not as it should be -------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from weft.launch.compiler import candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
-from weft.launch.plan import find_launcher, launchers
+from weft.launch.plan import c_compiler, find_launcher, launchers
 from weft.mpi.shim import cache_folder
 
 Status = Literal["ok", "warning", "failed"]
@@ -82,7 +82,7 @@ class Checkup:
 def examine() -> Checkup:
     """Look at this machine."""
     found = installations()
-    checks = [check_python(), check_kernel(), check_mpi(found)]
+    checks = [check_python(), check_kernel(), check_compiler(), check_mpi(found)]
     checks += [check for python in pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
     checks += [check_tool("gdb", "stepping through native ranks", "gdb"), check_clock()]
@@ -161,10 +161,21 @@ def check_kernel() -> Check:
         return Check("native kernels", "failed", str(error), "reinstall weft where there is a C compiler")
 
 
+def check_compiler() -> Check:
+    """The C compiler that builds recorders."""
+    found = c_compiler()
+    if found:
+        return Check("C compiler", "ok", found)
+    return Check("C compiler", "failed", "none found: no recorder can be built", "Debian: apt install gcc libc6-dev")
+
+
 def check_mpi(found: list[Installation]) -> Check:
     """Whether there is any MPI."""
     if found:
         return Check("MPI", "ok", f"{len(found)} found")
+    if wrappers := [str(path) for path in dict.fromkeys(compilers())]:
+        detail = f"none that compiles: {', '.join(wrappers)} cannot build a small library"
+        return Check("MPI", "failed", detail, f"see what `{wrappers[0]} -show` names: it has to exist")
     return Check("MPI", "failed", "none found", "pip install mpich mpi4py (no system package is needed)")
 
 

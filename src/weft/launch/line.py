@@ -5,6 +5,7 @@ Variables must reach the ranks only, never the launcher: with LD_PRELOAD set, mp
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,20 @@ class Line:
         for index, context in enumerate(self.contexts):
             words += [":"] * (index > 0) + [*context.options, *context.program]
         return words
+
+
+NAMED = {
+    "hydra": Family.HYDRA,
+    "gforker": Family.HYDRA,
+    "mpich": Family.HYDRA,
+    "openmpi": Family.OPENMPI,
+    "orterun": Family.OPENMPI,
+    "prte": Family.OPENMPI,
+    "prterun": Family.OPENMPI,
+    "prun": Family.OPENMPI,
+    "srun": Family.SRUN,
+}
+"""Words in a launcher's file name that say whose it is."""
 
 
 def is_launcher(word: str) -> bool:
@@ -110,18 +125,9 @@ def arity(family: Family, words: Sequence[str], index: int) -> int:
 @cache
 def family_of(launcher: str) -> Family:
     """Tell which launcher a path is: by its name where that says it, else by asking it for its version."""
-    name = Path(launcher).resolve().name
-    for word, family in (
-        ("hydra", Family.HYDRA),
-        ("gforker", Family.HYDRA),
-        ("mpich", Family.HYDRA),
-        ("orterun", Family.OPENMPI),
-        ("prte", Family.OPENMPI),
-        ("prun", Family.OPENMPI),
-        ("openmpi", Family.OPENMPI),
-        ("srun", Family.SRUN),
-    ):
-        if word in name:
+    words = re.split(r"[.\-_]", Path(launcher).resolve().name)
+    for word, family in NAMED.items():
+        if word in words:
             return family
     return family_of_version(version_of(launcher))
 

@@ -16,6 +16,7 @@ from weft.launch.library import Library
 from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
 
+NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -86,14 +87,15 @@ def require_program(program: Sequence[str]) -> None:
 
 
 def find_launcher(library: Library | None) -> str:
-    """Return the mpiexec to use: the first that can start programs with this library."""
+    """Return the mpiexec to use: the library's own, else the first that can start programs with it."""
     found = list(dict.fromkeys(launchers(library)))
     if not found:
         raise WeftError("there is no mpiexec: install an MPI (`pip install mpich mpi4py`), or see `weft doctor`")
-    for launcher in found:
-        if library is None or library.family in (family_of(launcher), Family.OTHER):
-            return launcher
-    return found[0]
+    if library is None:
+        return found[0]
+    alike = [one for one in found if library.family in (family_of(one), Family.OTHER)]
+    own = (one for one in alike if (its := libraries.beside(one)) is not None and its.real == library.real)
+    return next(own, (alike or found)[0])
 
 
 def launchers(library: Library | None) -> Iterator[str]:
@@ -127,7 +129,7 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
     if mpicc is None:
         raise WeftError(
             f"no mpicc on this machine builds for {library.path}, so the recorder cannot be built: "
-            "install that MPI's development files (`weft doctor` lists what was found)"
+            + (NO_COMPILER if not c_compiler() else "install that MPI's development files (see `weft doctor`)")
         )
     if launcher and line.family is not library.family and Family.OTHER not in (line.family, library.family):
         notes.append(
@@ -154,4 +156,11 @@ def default_library(launcher: str | None) -> Library:
     for mpicc in [beside_python, *candidates()]:
         if mpicc.exists() and (library := linked_by(mpicc)) is not None:
             return library
+    if not c_compiler():
+        raise WeftError(f"the recorder cannot be built: {NO_COMPILER}")
     raise WeftError("no MPI was found: install one (`pip install mpich mpi4py`), or see `weft doctor`")
+
+
+def c_compiler() -> str | None:
+    """Return the C compiler that every mpicc stands on, None where there is none."""
+    return shutil.which("cc") or shutil.which("gcc")
