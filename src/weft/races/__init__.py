@@ -14,7 +14,7 @@ import numpy as np
 from weft.findings import Finding, Site
 from weft.match import Match, Post, Posts
 from weft.order import Order
-from weft.races.detect import Races, detect
+from weft.races.search import Races, detect
 from weft.trace import Event, Trace
 
 __all__ = ["Races", "detect", "find"]
@@ -86,10 +86,10 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     if beyond:
         evidence["more_at_this_line"] = beyond
     where = "" if comm.index == 0 else f" on {comm.name}"
-    probes = races.probe[k] or posts.flags[row] & Post.MATCHED_PROBE
+    # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[k] else "took"
     message = (
-        f"rank {receive[0]} {'probes for' if probes else 'receives from'} any source at {_place(sites[0])}"
+        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_place(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
         f" (sent at {_place(sites[1])}); {_others_text(others, sites[2:], int(races.total[k]))} could have come first"
     )
