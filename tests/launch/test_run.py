@@ -189,6 +189,16 @@ def test_a_launcher_of_another_mpi_is_named(weft_command: Weft, program: Program
     assert any("belongs to Open MPI but the program loads" in line for line in own_lines(done))
 
 
+def test_only_the_first_use_of_an_mpi_says_that_it_builds(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    told = [
+        weft_command("run", "--", program("many"), "3", env={"WEFT_CACHE": str(tmp_path / "cache")}, timeout=110).stderr
+        for _ in range(2)
+    ]
+    assert told[0].startswith("weft: building the recorder for ")
+    assert told[0].count("weft: building") == 1
+    assert "weft: building" not in told[1]
+
+
 # --- wrong use, and a world that is not as it should be -------------------------------------------------------------
 
 

@@ -24,19 +24,22 @@ def build(plan: Plan) -> Shim:
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
     # Only the first use takes long enough for this line; nothing of ours may stand among the program's output else.
-    slow = threading.Timer(1.0, announce, [plan])
-    slow.start()
+    done = threading.Event()
+    threading.Thread(target=announce, args=(plan, shim.cache_folder(), done), daemon=True).start()
     try:
         return shim.build(str(plan.mpicc), None)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
     finally:
-        slow.cancel()
+        done.set()
 
 
-def announce(plan: Plan) -> None:
-    """Say what the user waits for."""
-    print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
+def announce(plan: Plan, cache: Path, done: threading.Event) -> None:
+    """Say what the user waits for, once a recorder is really being compiled: that shows in the cache's folder."""
+    while not done.wait(0.5):
+        if any(cache.glob("shim/build-*")):
+            print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
+            return
 
 
 def variables(shim: Shim, run: RunDirectory, level: str) -> dict[str, str]:
