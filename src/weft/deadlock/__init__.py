@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
 
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.telling import tell
 from weft.deadlock.waitfor import components
 from weft.findings import Finding
-from weft.trace import Trace
+from weft.trace import Event, Trace
 
 __all__ = ["find"]
+
+STOOD_NS = 1e9
+"""A standard send that is open for this long at the end of a run that was killed waits for its receive."""
 
 
 def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
@@ -20,6 +25,29 @@ def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
     `gone` names ranks, by index, whose process is known to have ended though their record does not tell.
     """
     standstill = Standstill(trace, gone)
-    if not standstill.open_calls:
+    if not standstill.open_calls or not standstill.stuck:
         return []
-    return [tell(standstill, part) for part in components(standstill.stuck, standstill.needs)]
+    proven = standstill.stuck if _stood_still(standstill) else Standstill(trace, gone, buffering=True).stuck
+    found = [(part, tell(standstill, part)) for part in components(standstill.stuck, standstill.needs)]
+    return [told if part <= proven else replace(told, certainty="possible") for part, told in found]
+
+
+def _stood_still(standstill: Standstill) -> bool:
+    """Whether sends that are open are known to wait: the launcher saw them stand, or they stood till the run's end."""
+    trace = standstill.trace
+    ended = trace.run.get("ended")
+    if ended in ("running", "deadlock", None):
+        return True
+    try:
+        finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9
+    except ValueError:
+        return False
+    return all(finished - _realtime(event) > STOOD_NS for events in standstill.open_calls.values() for event in events)
+
+
+def _realtime(event: Event) -> float:
+    """The wall-clock time of a call's entry, ns since 1970."""
+    header = event.rank.header
+    if header is None:
+        return 0.0
+    return header.start.realtime_ns + event.enter_ns - event.rank.axis.ns(header.start.ticks)

@@ -70,11 +70,13 @@ class _Ask:
 class Standstill:
     """A run as it stands: who is blocked in what, and who can never go on.
 
-    `gone` names ranks (by index) whose process is known to have ended, though their record does not say so.
+    `gone` names ranks (by index) whose process is known to have ended, though their record does not say so. With
+    `buffering` no standard send is believed to wait: a run that was killed may have been inside one that would return.
     """
 
-    def __init__(self, trace: Trace, gone: Collection[int] = ()) -> None:
+    def __init__(self, trace: Trace, gone: Collection[int] = (), *, buffering: bool = False) -> None:
         self.trace = trace
+        self._buffering = buffering
         self.gone = frozenset(gone) | {r.index for r in trace.ranks if _ended(r)}
         self.gatherings = Gatherings(trace)
         self.traffic = [Traffic(r) for r in trace.ranks]
@@ -234,7 +236,9 @@ class Standstill:
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
     def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
-        if ask.peer < 0:
+        name = calls.base(ask.event.function.name)
+        standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
+        if ask.peer < 0 or (self._buffering and standard):
             return NOW
         mine = self.traffic[ask.event.rank.index].sends
         later = (mine.comm == ask.comm.index) & (mine.peer == ask.peer) & (mine.tag == ask.tag)

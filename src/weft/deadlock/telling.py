@@ -127,6 +127,12 @@ class _Telling:
     def _why(self, group: Group, reason: Reason) -> str:
         if reason.what == "message":
             return self._no_message(group, reason)
+        if reason.what == "receive" and reason.peer in group.ranks:
+            return (
+                "it cannot receive that message itself meanwhile"
+                if len(group.ranks) == 1
+                else ("each receives only after its own send has returned")
+            )
         if reason.what == "receive":
             return (
                 f"{_name(reason.peer)} never receives it: {self._place(reason.peer, group)}{self._tags_differ(reason)}"

@@ -287,7 +287,7 @@ class _Arguments:
     def _refused(self) -> Iterator[Finding]:
         """Calls that returned an error class which names a sort of argument."""
         which = np.flatnonzero(self.events["error"] != 0)
-        library = str(self.rank.trace.run.get("mpi") or "").lower()
+        library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
         table = (_OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH).split()
         for index in which.tolist():
             error = int(self.events["error"][index])

@@ -16,7 +16,7 @@ from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.trace import Event, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
-from weft.usage.messages import kind_of
+from weft.usage.sizes import kind_of, size_of
 from weft.usage.telling import cause, ended, finding, said
 
 MAX_INSTANCES = 2000
@@ -212,10 +212,11 @@ def _types(table: _Table) -> tuple[Ints, Ints]:
         mine = np.flatnonzero(table.rank == rank.index)
         for id in np.unique(ids[mine]).tolist():
             datatype = rank.datatype(id) if id > 1 else None
-            if datatype is None or datatype.size is None:
+            known = size_of(datatype)
+            if datatype is None or known is None:
                 continue
             rows = mine[ids[mine] == id]
-            size[rows] = datatype.size
+            size[rows] = known
             signature = datatype.signature()
             if signature and len(signature) == 1 and signature[0][0] not in ("MPI_BYTE", "MPI_PACKED"):
                 kind[rows] = kinds.setdefault(kind_of(signature[0][0]), len(kinds))
@@ -288,10 +289,10 @@ def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
             counts, types = values["recvcount"], values["recvtype"]
             assert isinstance(counts, np.ndarray) and isinstance(types, np.ndarray)
             for id in np.unique(types).tolist():
-                datatype = rank.datatype(id) if id > 1 else None
-                if datatype is not None and datatype.size is not None:
+                known = size_of(rank.datatype(id)) if id > 1 else None
+                if known is not None:
                     rows = types == id
-                    found[at[rows]] = counts[rows] * datatype.size
+                    found[at[rows]] = counts[rows] * known
     return found
 
 
@@ -337,8 +338,7 @@ def _clash(events: list[Event]) -> tuple[Event, Event, int, int] | None:
 
 
 def _size(event: Event, datatype: int) -> int | None:
-    found = event.rank.datatype(datatype) if datatype > 1 else None
-    return found.size if found else None
+    return size_of(event.rank.datatype(datatype)) if datatype > 1 else None
 
 
 def _bytes(event: Event, counts: Any, index: int, datatype: int) -> int | None:

@@ -8,23 +8,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.deadlock import calls
+from weft.deadlock.calls import masks
 from weft.deadlock.columns import columns
 from weft.deadlock.describe import tag_argument, where
 from weft.findings import Finding, Severity
 from weft.match import NONE, Match, Post, Posts
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
-from weft.trace.layout import COUNT_IN_TAIL
+from weft.trace.layout import ANY_TAG, COUNT_IN_TAIL
+from weft.usage.sizes import kind_of, size_of
 from weft.usage.telling import MAX_OF_ONE_SITE, cause, ended, finding, said
 
 MAX_PAIRS = 20_000
+_RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
 _UNTYPED = frozenset(("MPI_BYTE", "MPI_PACKED"))
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
     done = np.array([ended(rank) for rank in trace.ranks], np.bool_)
-    return [*_unmatched_sends(trace, match, done), *_unmatched_receives(trace, match, done), *_unfit(trace, match)]
+    refused = list(_refused(trace))
+    short = {(event.rank.index, event.tag) for event in refused}
+    sends = [f for f in _unmatched_sends(trace, match, done) if not _taken_short(f, short)]
+    told = [_too_long(event) for event in refused]
+    return [*told, *sends, *_unmatched_receives(trace, match, done), *_unfit(trace, match)]
+
+
+def _refused(trace: Trace) -> Iterator[Event]:
+    """Receives that returned the error class of a message that is too long."""
+    library = str(trace.functions.mpi or trace.run.get("mpi") or "").lower()
+    truncate = 15 if "open mpi" in library or "openmpi" in library else 14
+    table = masks(trace.functions)
+    for rank in trace.ranks:
+        which = table.where(rank.events, _RECEIVING)
+        for index in which[rank.events["error"][which] == truncate][:MAX_OF_ONE_SITE].tolist():
+            yield rank.event(index)
+
+
+def _taken_short(sent: Finding, short: set[tuple[int, int]]) -> bool:
+    """Whether an unmatched message is the one that such a receive refused: it came to a receive all the same."""
+    dest, tag = sent.evidence["dest"], sent.evidence["tag"]
+    return (dest, tag) in short or (dest, ANY_TAG) in short
+
+
+def _too_long(event: Event) -> Finding:
+    return finding(
+        "truncation",
+        f"rank {event.rank.index} got a message in {said(event)} that is longer than the room for it",
+        [event],
+        cause=cause(event),
+    )
 
 
 # Unmatched
@@ -182,9 +216,10 @@ def _unfit(trace: Trace, match: Match) -> Iterator[Finding]:
 def _compared(
     send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
 ) -> Iterator[Finding]:
-    if sent[0] is None or wanted[0] is None or sent[0].size is None or wanted[0].size is None:
+    sizes = size_of(sent[0]), size_of(wanted[0])
+    if sent[0] is None or wanted[0] is None or sizes[0] is None or sizes[1] is None:
         return
-    bytes_sent, bytes_wanted = sent[0].size * sent[1], wanted[0].size * wanted[1]
+    bytes_sent, bytes_wanted = sizes[0] * sent[1], sizes[1] * wanted[1]
     told = f"rank {send.rank.index} in {said(send)}", f"rank {receive.rank.index} in {said(receive)}"
     evidence = {"sent": bytes_sent, "room": bytes_wanted, "messages": times}
     if bytes_sent > bytes_wanted:
@@ -241,21 +276,3 @@ def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
         return
     for _ in range(times):
         yield from signature
-
-
-# Names of one machine type in C and Fortran: the standard tells them apart, a program that mixes them is portable to
-# every machine on which they have one size. x86-64 and AArch64 Linux.
-_KINDS = {
-    "i1": "CHAR SIGNED_CHAR INT8_T INTEGER1 CHARACTER", "u1": "UNSIGNED_CHAR UINT8_T C_BOOL CXX_BOOL LOGICAL1",
-    "i2": "SHORT INT16_T INTEGER2", "u2": "UNSIGNED_SHORT UINT16_T", "i4": "INT INT32_T INTEGER INTEGER4",
-    "u4": "UNSIGNED UINT32_T", "i8": "LONG LONG_LONG INT64_T INTEGER8 AINT OFFSET COUNT",
-    "u8": "UNSIGNED_LONG UNSIGNED_LONG_LONG UINT64_T", "f4": "FLOAT REAL REAL4", "f8": "DOUBLE DOUBLE_PRECISION REAL8",
-    "c8": "C_COMPLEX COMPLEX COMPLEX8 CXX_FLOAT_COMPLEX",
-    "c16": "C_DOUBLE_COMPLEX DOUBLE_COMPLEX COMPLEX16 CXX_DOUBLE_COMPLEX",
-}  # fmt: skip
-_KIND_OF = {f"MPI_{name}": kind for kind, names in _KINDS.items() for name in names.split()}
-
-
-def kind_of(name: str) -> str:
-    """What a basic type is to the machine."""
-    return _KIND_OF.get(name, name)

@@ -18,7 +18,7 @@ from weft.findings import Finding
 from weft.order import Order
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
-from weft.usage.messages import kind_of
+from weft.usage.sizes import kind_of, solid
 from weft.usage.telling import cause, finding, reached_finalize, said
 
 MAX_PAIRS = 200_000
@@ -314,12 +314,13 @@ class _Walk:
         id = self.gatherings.window_ids(owner).get(window)
         definition = owner.definitions.window(id) if id else None
         datatype = self.rank.datatype(args.get("target_datatype", args.get("datatype", 0)))
-        if definition is None or datatype is None or not datatype.size or datatype.size != datatype.extent:
+        width = solid(datatype)
+        if definition is None or not width:
             return None
         unit = 1 if definition.flavor == _DYNAMIC else definition.unit
         low = args["target_disp"] * unit
         size = None if definition.flavor == _DYNAMIC else definition.size
-        return low, low + datatype.size * args.get("target_count", 1), size
+        return low, low + width * args.get("target_count", 1), size
 
 
 def _operation(event: Event) -> tuple[int, str] | None:

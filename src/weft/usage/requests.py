@@ -13,8 +13,9 @@ from weft.deadlock.columns import Ints
 from weft.deadlock.describe import where
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
-from weft.trace import Datatype, Event, Flag, Rank, Trace
+from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
+from weft.usage.sizes import solid
 from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
 
 _FREES = frozenset(("Request_free",))
@@ -307,12 +308,5 @@ def _span(rank: Rank, index: int) -> tuple[int, int] | None:
         or slot["error"]
     ):
         return None
-    size = _solid(rank.datatype(datatype))
+    size = solid(rank.datatype(datatype))
     return (address, address + size * count) if size else None
-
-
-def _solid(datatype: Datatype | None) -> int:
-    """The size of a datatype without gaps, else 0: only of such a one every byte of its span is touched."""
-    if datatype is None or not datatype.size or datatype.size != datatype.extent or datatype.lb:
-        return 0
-    return datatype.size

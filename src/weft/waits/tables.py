@@ -11,6 +11,7 @@ from weft.deadlock.describe import where
 from weft.match import Match
 from weft.trace import Trace
 from weft.trace.layout import COUNT_IN_TAIL
+from weft.usage.sizes import size_of
 
 
 class Row(NamedTuple):
@@ -56,8 +57,7 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
         types, counts = rank.events["datatype"][args], rank.events["count"][args].astype(np.int64)
         size = np.zeros(len(args), np.int64)
         for id in np.unique(types).tolist():
-            datatype = rank.datatype(id)
-            size[types == id] = datatype.size if datatype and datatype.size else 0
+            size[types == id] = size_of(rank.datatype(id)) or 0
         counts[(counts < 0) | (counts == COUNT_IN_TAIL)] = 0
         np.add.at(messages[rank.index], peer, 1)
         np.add.at(sizes[rank.index], peer, size * counts)

@@ -1,0 +1,533 @@
+"""Small real programs, each with one bug, and their corrected twins, made from templates.
+
+    python tests/usage/programs.py [--only TEXT] [--jobs N] [--venv .venv]
+
+runs them all under `weft run` and prints a table: every bug must be found, with its kind and its line, and every twin
+must be silent. `<<bug||right>>` in a template is what the two differ in; a line with the comment BUG is one that a
+finding must name. Each template runs on MPI_COMM_WORLD and on a duplicate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 240
+"""Seconds for one program; the first run with an MPI builds its recorder."""
+
+PYTHON = """\
+from mpi4py import MPI
+import numpy as np
+import time
+{setup}
+me, n = comm.rank, comm.size
+right, left = (me + 1) % n, (me - 1) % n
+a, b, d = np.full(4, me, "i"), np.zeros(4, "i"), np.zeros(8, "d")
+big, big2 = np.zeros(1 << 20, "i"), np.zeros(1 << 20, "i")
+{body}
+{teardown}
+"""
+
+C = """\
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int big[1 << 20], big2[1 << 20];
+int main(int argc, char **argv) {{
+  int me, n, a[8] = {{0}}, b[8] = {{0}};
+  double d[8] = {{0}};
+  MPI_Request r, q, rs[4];
+  MPI_Comm comm;
+  MPI_Init(&argc, &argv);
+  {setup}
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &n);
+  int right = (me + 1) % n, left = (me + n - 1) % n;
+  (void)right, (void)left, (void)r, (void)q, (void)rs, (void)d, (void)b, (void)a, (void)big, (void)big2;
+{body}
+  {teardown}
+  MPI_Finalize();
+  return 0;
+}}
+"""
+
+SETUPS = {
+    "py": {"world": ("comm = MPI.COMM_WORLD", ""), "dup": ("comm = MPI.COMM_WORLD.Dup()", "comm.Free()")},
+    "c": {
+        "world": ("comm = MPI_COMM_WORLD;", ""),
+        "dup": ("MPI_Comm_dup(MPI_COMM_WORLD, &comm);", "MPI_Comm_free(&comm);"),
+    },
+}
+
+# kind, name, ranks, body
+PY_TEMPLATES = [
+    ("deadlock", "recv_first", 2, """
+if me == 0: comm.<<Recv||Isend>>(<<b||a>>, right, 1)<<||.Wait()>>  # BUG
+else: pass
+if me == 1: comm.<<Recv||Recv>>(b, left, 1)  # BUG
+<<||>>"""),
+    ("deadlock", "wrong_tag", 2, """
+if me == 0: comm.send("x", dest=1, tag=<<7||17>>)
+else: comm.recv(source=0, tag=17)  # BUG
+comm.barrier()"""),
+    ("deadlock", "ring_ssend", 3, """
+comm.<<Ssend||Sendrecv>>(a, right<<||, 0, b, left, 0>>)  # BUG
+<<comm.Recv(b, left)||pass>>"""),
+    ("deadlock", "big_sends", 2, """
+<<comm.Send(big, right)||q = comm.Isend(big, right)>>  # BUG
+comm.Recv(big2, left)
+<<||q.Wait()>>"""),
+    ("deadlock", "barrier_missing", 3, """
+if <<me != 0||True>>: comm.Barrier()  # BUG
+if me == 0: <<comm.Recv(b, source=1, tag=5)||pass>>"""),
+    ("deadlock", "wildcard_nobody", 3, """
+if me == 0:
+    for i in range(<<n||n - 1>>):
+        comm.Recv(b, source=<<MPI.ANY_SOURCE||i + 1>>, tag=3)  # BUG
+else: comm.Send(a, 0, tag=3)
+comm.Barrier()"""),
+    ("deadlock", "wait_irecv", 2, """
+if me == 0: comm.Irecv(b, source=1, tag=<<4||3>>).Wait()  # BUG
+else: comm.Send(a, 0, tag=3)
+comm.Barrier()"""),
+    ("deadlock", "waitall", 2, """
+q = [comm.Irecv(b, source=left, tag=1), comm.Isend(a, dest=right, tag=<<2||1>>)]
+MPI.Request.Waitall(q)  # BUG"""),
+    ("deadlock", "probe", 2, """
+if me == 0:
+    comm.Probe(source=1, tag=<<9||3>>)  # BUG
+    comm.Recv(b, source=1, tag=3)
+else: comm.Send(a, 0, tag=3)
+comm.Barrier()"""),
+    ("deadlock", "ibarrier", 2, """
+if me == 0 <<||or True>>: comm.Ibarrier().Wait()  # BUG
+if me == 1: <<comm.Recv(b, source=0, tag=8)||pass>>"""),
+    ("deadlock", "crossed_comms", 2, """
+x, y = comm.Dup(), comm.Dup()
+if me == 0: x.Barrier(); y.Barrier()  # BUG
+else: <<y.Barrier(); x.Barrier()||x.Barrier(); y.Barrier()>>
+x.Free(); y.Free()"""),
+    ("deadlock", "ssend_self", 1, """
+<<comm.Ssend(a, 0)||q = comm.Isend(a, 0)>>  # BUG
+comm.Recv(b, 0)
+<<||q.Wait()>>"""),
+    ("potential-deadlock", "send_send", 2, """
+<<comm.Send(a, right)||q = comm.Isend(a, right)>>  # BUG
+comm.Recv(b, left)
+<<||q.Wait()>>"""),
+    ("potential-deadlock", "object_sends", 3, """
+<<comm.send(me, dest=right)||q = comm.isend(me, dest=right)>>  # BUG
+comm.recv(source=left)
+<<||q.wait()>>"""),
+    ("potential-deadlock", "send_over_barrier", 2, """
+if me == 0: comm.Send(a, 1)  # BUG
+<<comm.Barrier()||pass>>
+if me == 1: comm.Recv(b, 0)
+<<||comm.Barrier()>>"""),
+    ("collective-mismatch", "order", 2, """
+x = np.zeros(1, "i"); y = np.zeros(1, "i")
+if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
+else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>  # BUG"""),
+    ("collective-mismatch", "reduce_allreduce", 2, """
+if me == 0: comm.<<Reduce||Allreduce>>(a, b)  # BUG
+else: comm.Allreduce(a, b)"""),
+    ("argument-mismatch", "bcast_root", 2, """
+comm.Bcast(a, root=<<me||0>>)  # BUG"""),
+    ("argument-mismatch", "allreduce_op", 2, """
+comm.Allreduce(a, b, op=<<MPI.SUM if me else MPI.MAX||MPI.SUM>>)  # BUG"""),
+    ("argument-mismatch", "bcast_count", 2, """
+comm.Bcast([a, <<2 if me == 0 else 4||4>>, MPI.INT], root=0)  # BUG"""),
+    ("type-mismatch", "int_float", 2, """
+if me == 0: comm.Send([a, 4, MPI.INT], 1)  # BUG
+else: comm.Recv([b, 4, MPI.<<FLOAT||INT>>], 0)"""),
+    ("type-mismatch", "double_long", 2, """
+if me == 0: comm.Isend([d, 4, MPI.<<DOUBLE||LONG>>], 1).Wait()  # BUG
+else: comm.Irecv([d, 4, MPI.LONG], 0).Wait()"""),
+    ("truncation", "short_receive", 2, """
+try:
+    if me == 0: comm.Send([a, 4, MPI.INT], 1)
+    else: comm.Recv([b, <<2||4>>, MPI.INT], 0)  # BUG
+except MPI.Exception: pass"""),
+    ("unmatched-send", "nobody", 2, """
+if me == 0: comm.Send(a, 1, tag=3)  # BUG
+if me == 1: <<pass||comm.Recv(b, 0, tag=3)>>"""),
+    ("unmatched-send", "one_too_many", 2, """
+for i in range(3):
+    if me == 0: comm.send(i, dest=1, tag=3)  # BUG
+for i in range(<<2||3>>):
+    if me == 1: comm.recv(source=0, tag=3)"""),
+    ("unmatched-receive", "cancelled_never", 2, """
+if me == 0:
+    q = comm.Irecv(b, source=1, tag=3)  # BUG
+    if <<False||True>>: q.Cancel(); q.Wait()
+    else: q.Free()
+comm.Barrier()"""),
+    ("request-leak", "isend", 2, """
+if me == 0:
+    q = comm.Isend(a, 1)  # BUG
+    <<pass||q.Wait()>>
+else: comm.Recv(b, 0)
+comm.Barrier()"""),
+    ("request-leak", "irecv", 2, """
+if me == 0: comm.Send(a, 1)
+else:
+    q = comm.Irecv(b, 0)  # BUG
+    <<pass||q.Wait()>>
+comm.Barrier()"""),
+    ("request-leak", "persistent", 2, """
+q = comm.Send_init(a, right) if me == 0 else comm.Recv_init(b, left)  # BUG
+q.Start(); q.Wait()
+<<pass||q.Free()>>
+comm.Barrier()"""),
+    ("request-misuse", "never_started", 2, """
+q = comm.Recv_init(b, left)  # BUG
+<<pass||s = comm.Isend(a, right); q.Start(); q.Wait(); s.Wait()>>
+q.Free()
+comm.Barrier()"""),
+    ("request-misuse", "freed_active", 2, """
+if me == 0: comm.Send(a, 1)
+else:
+    q = comm.Irecv(b, 0)
+    q.<<Free||Wait>>()  # BUG
+comm.Barrier()"""),
+    ("buffer-reuse", "two_receives", 2, """
+if me == 0: comm.Send(a, 1, 1); comm.Send(a, 1, 2)
+else: MPI.Request.Waitall([comm.Irecv(b, 0, 1), comm.Irecv(<<b||np.zeros(4, "i")>>, 0, 2)])  # BUG"""),
+    ("buffer-reuse", "changed", 2, """
+if me == 0:
+    q = comm.Issend(a, 1)
+    <<a[0] = 77||pass>>
+    q.Wait()  # BUG
+else: time.sleep(0.1); comm.Recv(b, 0)"""),
+    ("buffer-reuse", "send_from_receive", 2, """
+if me == 0: comm.Send(a, 1, 1); comm.Recv(b, 1, 2)
+else:
+    q = comm.Irecv(b, 0, 1)
+    comm.Send(<<b||a>>, 0, 2)  # BUG
+    q.Wait()"""),
+    ("resource-leak", "comm", 2, """
+x = comm.Split(me % 2, me)  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "type", 2, """
+x = MPI.INT.Create_vector(2, 1, 2).Commit()  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "group", 2, """
+x = comm.Get_group()  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "op", 2, """
+x = MPI.Op.Create(lambda p, q, t: None)  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "info", 2, """
+x = MPI.Info.Create()  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "window", 2, """
+x = MPI.Win.Create(a, comm=comm)  # BUG
+<<pass||x.Free()>>"""),
+    ("resource-leak", "file", 2, """
+x = MPI.File.Open(comm, "data.bin", MPI.MODE_CREATE | MPI.MODE_RDWR)  # BUG
+<<pass||x.Close()>>"""),
+    ("invalid-argument", "rank", 2, """
+try: comm.Send(a, <<n||MPI.PROC_NULL>>)  # BUG
+except MPI.Exception: pass"""),
+    ("invalid-argument", "tag", 2, """
+try: comm.Isend(a, MPI.PROC_NULL if <<False||True>> else right, <<-5||5>>).Wait()  # BUG
+except MPI.Exception: pass"""),
+    ("invalid-argument", "root", 2, """
+try: comm.Bcast(a, root=<<n + 3||0>>)  # BUG
+except MPI.Exception: pass"""),
+    ("invalid-argument", "uncommitted", 2, """
+x = MPI.INT.Create_contiguous(2)
+<<pass||x.Commit()>>
+try:
+    if me == 0: comm.Send([a, 1, x], 1)  # BUG
+    elif not <<True||False>>: comm.Recv(b, 0)
+except MPI.Exception: pass
+x.Free()"""),
+    ("invalid-argument", "op_on_type", 2, """
+try: comm.Allreduce([d, 4, MPI.DOUBLE], [np.zeros(4), 4, MPI.DOUBLE], op=MPI.<<BAND||SUM>>)  # BUG
+except MPI.Exception: pass"""),
+    ("epoch-misuse", "no_epoch", 2, """
+w = MPI.Win.Create(b, comm=comm)
+w.Fence()
+w.Fence(MPI.MODE_NOSUCCEED)
+if me == 0:
+    <<pass||w.Lock(1)>>
+    try: w.<<Flush||Flush>>(1)  # BUG
+    except MPI.Exception: pass
+    <<pass||w.Unlock(1)>>
+w.Free()"""),
+    ("rma-race", "two_puts", 3, """
+w = MPI.Win.Create(b, comm=comm)
+w.Fence()
+if me: w.Put([a, 1, MPI.INT], 0, target=(<<0||4 * (me - 1)>>, 1, MPI.INT))  # BUG
+w.Fence()
+w.Free()"""),
+    ("rma-race", "shared_locks", 3, """
+w = MPI.Win.Create(b, comm=comm)
+if me:
+    w.Lock(0, MPI.LOCK_<<SHARED||EXCLUSIVE>>)
+    w.Put([a, 1, MPI.INT], 0)  # BUG
+    w.Unlock(0)
+w.Free()"""),
+]  # fmt: skip
+
+C_TEMPLATES = [
+    ("deadlock", "recv_recv", 2, """
+  <<MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */||MPI_Irecv(b, 4, MPI_INT, left, 1, comm, &r);>>
+  MPI_Send(a, 4, MPI_INT, right, 1, comm);
+  <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("deadlock", "ssend_ring", 3, """
+  <<MPI_Ssend(a, 4, MPI_INT, right, 1, comm); /* BUG */||MPI_Issend(a, 4, MPI_INT, right, 1, comm, &r);>>
+  MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
+  <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("deadlock", "wrong_source", 3, """
+  if (me == 0) MPI_Recv(b, 4, MPI_INT, <<2||1>>, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  if (me == 1) MPI_Send(a, 4, MPI_INT, 0, 1, comm);
+  MPI_Barrier(comm);"""),
+    ("deadlock", "waitany", 2, """
+  int i;
+  if (me == 0) {
+    MPI_Irecv(b, 4, MPI_INT, 1, <<5||1>>, comm, rs);
+    MPI_Waitany(1, rs, &i, MPI_STATUS_IGNORE); /* BUG */
+  } else MPI_Send(a, 4, MPI_INT, 0, 1, comm);
+  MPI_Barrier(comm);"""),
+    ("deadlock", "persistent", 2, """
+  MPI_Recv_init(b, 4, MPI_INT, left, <<2||1>>, comm, &r);
+  MPI_Start(&r);
+  MPI_Send(a, 4, MPI_INT, right, 1, comm);
+  MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
+  MPI_Request_free(&r);"""),
+    ("deadlock", "barrier_finalize", 3, """
+  if (<<me||1>>) MPI_Barrier(comm); /* BUG */"""),
+    ("deadlock", "scatter_missing", 3, """
+  if (<<me != 2||1>>) MPI_Allgather(a, 1, MPI_INT, b, 1, MPI_INT, comm); /* BUG */
+  <<if (me == 2) MPI_Recv(b, 1, MPI_INT, 0, 9, comm, MPI_STATUS_IGNORE);||>>"""),
+    ("deadlock", "sendrecv", 2, """
+  MPI_Sendrecv(a, 4, MPI_INT, right, 1, b, 4, MPI_INT, left, <<2||1>>, comm, MPI_STATUS_IGNORE); /* BUG */"""),
+    ("deadlock", "fence", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  if (<<me == 0||1>>) MPI_Win_fence(0, w); /* BUG */
+  <<if (me) MPI_Recv(b, 1, MPI_INT, 0, 9, comm, MPI_STATUS_IGNORE);||>>
+  MPI_Win_free(&w);"""),
+    ("potential-deadlock", "send_send", 2, """
+  <<MPI_Send(a, 4, MPI_INT, right, 1, comm); /* BUG */||MPI_Isend(a, 4, MPI_INT, right, 1, comm, &r);>>
+  MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
+  <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("potential-deadlock", "isend_wait", 3, """
+  MPI_Isend(a, 4, MPI_INT, right, 1, comm, &r); /* BUG */
+  <<MPI_Wait(&r, MPI_STATUS_IGNORE);||>>
+  MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
+  <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("collective-mismatch", "barrier_reduce", 3, """
+  if (me == 1) <<MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, 0, comm)||MPI_Barrier(comm)>>; /* BUG */
+  else MPI_Barrier(comm);"""),
+    ("argument-mismatch", "reduce_root", 3, """
+  MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, <<me == 2 ? 1 : 0||0>>, comm); /* BUG */"""),
+    ("argument-mismatch", "ireduce_op", 2, """
+  MPI_Iallreduce(a, b, 1, MPI_INT, <<me ? MPI_MAX : MPI_SUM||MPI_SUM>>, comm, &r); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("argument-mismatch", "gather_count", 2, """
+  MPI_Gather(a, <<me ? 1 : 2||2>>, MPI_INT, b, 2, MPI_INT, 0, comm); /* BUG */"""),
+    ("type-mismatch", "int_float", 2, """
+  if (me == 0) MPI_Send(a, 2, MPI_INT, 1, 1, comm); /* BUG */
+  else MPI_Recv(b, 2, MPI_<<FLOAT||INT>>, 0, 1, comm, MPI_STATUS_IGNORE);"""),
+    ("type-mismatch", "derived", 2, """
+  MPI_Datatype t;
+  MPI_Type_contiguous(2, MPI_INT, &t); MPI_Type_commit(&t);
+  if (me == 0) MPI_Send(a, 1, t, 1, 1, comm); /* BUG */
+  else MPI_Recv(b, <<1, MPI_DOUBLE||2, MPI_INT>>, 0, 1, comm, MPI_STATUS_IGNORE);
+  MPI_Type_free(&t);"""),
+    ("truncation", "recv", 2, """
+  if (me == 0) MPI_Send(a, 4, MPI_INT, 1, 1, comm);
+  else MPI_Recv(b, <<2||4>>, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); /* BUG */"""),
+    ("unmatched-send", "nobody", 2, """
+  if (me == 0) MPI_Send(a, 4, MPI_INT, 1, 1, comm); /* BUG */
+  <<||if (me == 1) MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);>>"""),
+    ("request-leak", "isend", 2, """
+  if (me == 0) { MPI_Isend(a, 4, MPI_INT, 1, 1, comm, &r); /* BUG */
+    <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>> }
+  else MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
+    ("request-leak", "irecv_loop", 2, """
+  for (int i = 0; i < 5; i++) {
+    if (me == 0) MPI_Send(a, 1, MPI_INT, 1, i, comm);
+    else { MPI_Irecv(b + i, 1, MPI_INT, 0, i, comm, &r); /* BUG */
+      <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>> }
+  }
+  MPI_Barrier(comm);"""),
+    ("request-misuse", "started_twice", 2, """
+  if (me == 0) { MPI_Send(a, 1, MPI_INT, 1, 1, comm); MPI_Send(a, 1, MPI_INT, 1, 1, comm); }
+  else {
+    MPI_Recv_init(b, 1, MPI_INT, 0, 1, comm, &r);
+    MPI_Start(&r);
+    <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>
+    MPI_Start(&r); /* BUG */
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Request_free(&r);
+    <<MPI_Recv(b, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);||>>
+  }"""),
+    ("buffer-reuse", "overlap", 2, """
+  if (me == 0) { MPI_Send(a, 4, MPI_INT, 1, 1, comm); MPI_Send(a, 4, MPI_INT, 1, 2, comm); }
+  else {
+    MPI_Irecv(b, 4, MPI_INT, 0, 1, comm, rs);
+    MPI_Irecv(b + <<2||4>>, 4, MPI_INT, 0, 2, comm, rs + 1); /* BUG */
+    MPI_Waitall(2, rs, MPI_STATUSES_IGNORE);
+  }"""),
+    ("buffer-reuse", "changed", 2, """
+  if (me == 0) {
+    MPI_Isend(big, 1 << 20, MPI_INT, 1, 1, comm, &r);
+    <<big[0] = 9;||>>
+    MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
+  } else { usleep(100000); MPI_Recv(big2, 1 << 20, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); }"""),
+    ("resource-leak", "comm", 2, """
+  MPI_Comm x;
+  MPI_Comm_split(comm, me, 0, &x); /* BUG */
+  <<||MPI_Comm_free(&x);>>"""),
+    ("resource-leak", "type", 2, """
+  MPI_Datatype x;
+  MPI_Type_vector(2, 1, 2, MPI_INT, &x); /* BUG */
+  <<||MPI_Type_free(&x);>>"""),
+    ("invalid-argument", "rank", 2, """
+  MPI_Send(a, 4, MPI_INT, <<n||MPI_PROC_NULL>>, 1, comm); /* BUG */"""),
+    ("invalid-argument", "count", 2, """
+  MPI_Send(a, <<-1||0>>, MPI_INT, MPI_PROC_NULL, 1, comm); /* BUG */"""),
+    ("invalid-argument", "tag", 2, """
+  if (me == 0) MPI_Send(a, 1, MPI_INT, 1, <<-3||3>>, comm); /* BUG */
+  <<||else MPI_Recv(b, 1, MPI_INT, 0, 3, comm, MPI_STATUS_IGNORE);>>"""),
+    ("invalid-argument", "type_null", 2, """
+  MPI_Bcast(a, 1, <<MPI_DATATYPE_NULL||MPI_INT>>, 0, comm); /* BUG */"""),
+    ("invalid-argument", "alias", 2, """
+  MPI_Allreduce(<<b||MPI_IN_PLACE>>, b, 1, MPI_INT, MPI_SUM, comm); /* BUG */"""),
+    ("invalid-argument", "comm_null", 2, """
+  MPI_Barrier(<<MPI_COMM_NULL||comm>>); /* BUG */"""),
+    ("epoch-misuse", "unlock", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
+  <<||MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w);>>
+  MPI_Win_unlock(0, w); /* BUG */
+  MPI_Win_free(&w);"""),
+    ("rma-race", "put_get", 3, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(0, w);
+  if (me == 1) MPI_Put(a, 1, MPI_INT, 0, 0, 1, MPI_INT, w); /* BUG */
+  <<||MPI_Win_fence(0, w);>>
+  if (me == 2) MPI_Get(a, 1, MPI_INT, 0, 0, 1, MPI_INT, w); /* BUG */
+  MPI_Win_fence(0, w);
+  MPI_Win_free(&w);"""),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: `bug` says which of the two it is."""
+
+    kind: str
+    name: str
+    language: str
+    setup: str
+    ranks: int
+    bug: bool
+    source: str
+
+    @property
+    def title(self) -> str:
+        """`c/deadlock/recv_recv/dup`."""
+        return f"{self.language}/{self.kind}/{self.name}/{self.setup}"
+
+    @property
+    def lines(self) -> set[int]:
+        """The lines that a finding should name."""
+        return {number for number, text in enumerate(self.source.splitlines(), 1) if "BUG" in text}
+
+
+def programs() -> Iterator[Program]:
+    """Every program, each bug followed by its twin."""
+    for language, frame, templates in (("py", PYTHON, PY_TEMPLATES), ("c", C, C_TEMPLATES)):
+        for kind, name, ranks, body in templates:
+            for setup, (before, after) in SETUPS[language].items():
+                for bug in (True, False):
+                    text = re.sub(r"<<(.*?)\|\|(.*?)>>", r"\1" if bug else r"\2", body, flags=re.S)
+                    source = frame.format(setup=before, teardown=after, body=text)
+                    yield Program(kind, name, language, setup, ranks, bug, source)
+
+
+def record(program: Program, folder: Path, venv: Path) -> Path:
+    """Run a program under `weft run`; the run directory."""
+    folder.mkdir(parents=True)
+    source = folder / f"prog.{program.language}"
+    source.write_text(program.source)
+    command = [str(venv / "bin/python"), str(source)]
+    if program.language == "c":
+        subprocess.run(
+            [venv / "bin/mpicc", "-g", "-O0", "-o", folder / "prog", source], check=True, capture_output=True
+        )
+        command = [str(folder / "prog")]
+    environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [venv / "bin/weft", "run", "--hang-after", "10", "--out", "run", "-n", str(program.ranks), "--", *command],
+        cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    return folder / "run"
+
+
+def judge(program: Program, run: Path) -> str:
+    """`ok`, or what is wrong with the findings."""
+    import weft
+    from weft.report import examine
+
+    report = examine(weft.open(run))
+    loud = [f for f in report.findings if f.severity != "note"]
+    if report.failures:
+        return f"analysis failed: {report.failures[0].analysis}: {report.failures[0].error}"
+    if not program.bug:
+        return "ok" if not loud else f"false alarm: {loud[0].kind}: {loud[0].message}"
+    right = [f for f in report.findings if f.kind == program.kind]
+    if not right:
+        return "missed" + (f" (found {', '.join(sorted({f.kind for f in loud}))})" if loud else "")
+    if not any(site.line in program.lines for f in right for site in f.sites):
+        return f"wrong line: {right[0].message}"
+    return "ok"
+
+
+def check(program: Program, folder: Path, venv: Path) -> str:
+    """Run a program and judge it; one that could not be run is wrong too."""
+    place = folder / program.title.replace("/", "-") / ("bug" if program.bug else "twin")
+    try:
+        return judge(program, record(program, place, venv))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    """Print the table; 1 when something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="programs whose title contains this")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    parser.add_argument("--keep", type=Path, help="keep programs and runs in this folder")
+    options = parser.parse_args()
+    wanted = [p for p in programs() if options.only in p.title]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
+        folder = options.keep or Path(temporary)
+        verdicts = pool.map(lambda p: check(p, folder, options.venv.resolve()), wanted)
+        for program, verdict in zip(wanted, verdicts, strict=True):
+            wrong += verdict != "ok"
+            print(f"{program.title:<48} {'bug ' if program.bug else 'twin'} {verdict}", flush=True)
+    print(f"{len(wanted) - wrong} of {len(wanted)} as they should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
