@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--pattern", default=",".join(PATTERNS))
     parser.add_argument("--repeat", type=int, default=3)
     given = parser.parse_args()
-    heads = "".join(f"{h:>9}" for h in ("match s", "order s", "races s", "all s", "cpu match", "cpu all"))
+    heads = "".join(f"{h:>9}" for h in ("match s", "order s", "races s", "all s", "cpu m.", "cpu all"))
     print(f"{'pattern':7}{'ranks':>6}{'events':>11}{heads}{'peak':>11}{'races':>10}", flush=True)
     for pattern in given.pattern.split(","):
         for events in given.events.split(","):
