@@ -47,7 +47,7 @@ _LENGTHS: list[tuple[str, str, str]] = [
 
 def _length(f: Function, p: Parameter) -> str:
     for function, parameter, expression in _LENGTHS:
-        if re.fullmatch(function, f.name) and re.fullmatch(parameter, p.name):
+        if re.fullmatch(function, f.name, re.IGNORECASE) and re.fullmatch(parameter, p.name):
             return expression
     if p.length in ("*", "", None):
         raise ValueError(f"no length known for {p.name} of {f.name}")
@@ -151,6 +151,8 @@ def _tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
         status = "w_status" if after and p.direction == "out" else p.name
         test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
         yield f"        weft_text_status(&text, {status}, {test});"
+    elif p.handle == "COMM" and after and _promises(f):
+        yield "        weft_text_u(&text, promised);"
     elif p.handle:
         value = _id(p, _value(p))
         yield f"        weft_text_u(&text, {f'ok ? {value} : 0' if after else value});"
@@ -227,9 +229,15 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
         yield look
 
 
+def _promises(f: Function) -> bool:
+    """Whether the call makes a communicator that is there only when its request completes."""
+    made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
+    return len(made) == 2
+
+
 def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    if any(q.handle == "REQUEST" for q in f.parameters):
-        return  # nonblocking: the communicator is there when its request completes
+    if _promises(f):
+        return
     names = {q.name for q in f.parameters}
     key, group = '""', "0"
     if "stringtag" in names:
@@ -252,7 +260,7 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
-        yield f"        pending.made = {made.name}; pending.parent = comm;"
+        yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
     if _SENDS.fullmatch(f.name) and buffer:
         yield f"        weft_watch(&pending, event->site, {buffer.name}, (int64_t)count, datatype);"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
@@ -432,6 +440,8 @@ def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, po
         yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
     if completion:
         yield from _completion_after(f, completion)
+    if _promises(f):
+        yield "    uint32_t promised = 0;"
     after = list(_after(f))
     if after:
         yield "    if (ok) {"
@@ -440,7 +450,8 @@ def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, po
     in_slot = status is not None and status.place == "status"
     if in_slot:
         silent = " && !completion.silent[chosen]" if completion else ""
-        yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = weft_status_slot(event, w_status);"
+        fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
+        yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
         if completion:
             flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
             yield "    else {"

@@ -6,6 +6,7 @@ so the recorder is compiled against the header that the program was compiled wit
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -150,15 +153,30 @@ def build(mpicc: str, cache: Path | None = None) -> Shim:
     sources = _sources()
     folder = (cache or cache_folder()) / "shim" / _key(found, library, sources)
     shim = Shim(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
-    if not (shim.path.exists() and shim.functions_json_path.exists()):
-        _compile(found, library, sources, folder)
+    if not shim.path.exists():
+        with _alone(folder):
+            if not shim.path.exists():
+                _compile(found, library, sources, folder)
     return shim
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one run at a time build the recorder of this folder; the others wait and then find it."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(folder.with_suffix(".lock"), "w")  # noqa: SIM115 closed below
+    except OSError as error:
+        raise RecorderError(f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE") from None
+    with lock:
+        with suppress(OSError):  # a file system without locks: two may build, the first to end wins
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Path) -> None:
     """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
     except OSError as error:
         raise RecorderError(f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE") from None

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -358,6 +359,34 @@ void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const cha
     if (id >= WEFT_ID_DYNAMIC) comm_define(id, made, from ? from->id : 0, function, ordinal, key);
 }
 
+/* A communicator that is there when its request completes has its id and ordinal from the call on. */
+void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made) {
+    struct weft_comm *from = weft_comm(parent);
+    struct table *t = &tables[WEFT_CLASS_COMM];
+    table_lock(t);
+    pending->made_id = t->next_id++;
+    table_unlock(t);
+    pending->made = made;
+    pending->parent_id = from ? from->id : 0;
+    pending->ordinal = made_ordinal(from, 0);
+}
+
+static WEFT_COLD void comm_kept(const struct weft_pending *p) {
+    struct table *t = &tables[WEFT_CLASS_COMM];
+    if (*p->made == MPI_COMM_NULL) return;
+    table_lock(t);
+    struct entry *e = place(t, H(*p->made));
+    if (e) {
+        if (e->id) t->generation++;
+        e->id = p->made_id;
+        e->extra = NULL;
+    }
+    table_unlock(t);
+    char key[16]; /* ranks may complete two of them in different orders, but they call them in one */
+    snprintf(key, sizeof key, "%u", p->ordinal);
+    if (e) comm_define(p->made_id, *p->made, p->parent_id, p->function, p->ordinal, key);
+}
+
 uint64_t weft_group_key(MPI_Group group) {
     int n = 0;
     uint64_t key = 0xcbf29ce484222325u;
@@ -438,19 +467,47 @@ static int combiner_number(int combiner) {
     return 255;
 }
 
+/* How a datatype was made. A type made by a large-count function has large counts beside the integers, and the old
+ * enquiry refuses it. */
+struct envelope { int64_t ints, larges, addresses, types; int combiner; };
+
+static bool envelope_of(MPI_Datatype type, struct envelope *e) {
+#ifdef HAVE_MPI_Type_get_envelope_c
+    MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
+    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS) return false;
+#else
+    int ints = 0, addresses = 0, larges = 0, types = 0;
+    if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &e->combiner) != MPI_SUCCESS) return false;
+#endif
+    e->ints = (int64_t)ints;
+    e->larges = (int64_t)larges;
+    e->addresses = (int64_t)addresses;
+    e->types = (int64_t)types;
+    return true;
+}
+
+static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l, MPI_Datatype *t) {
+#ifdef HAVE_MPI_Type_get_envelope_c
+    return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
+#else
+    (void)l;
+    return REAL(MPI_Type_get_contents)(type, (int)e->ints, (int)e->addresses, (int)e->types, i, a, t) == MPI_SUCCESS;
+#endif
+}
+
 void weft_made_datatype(MPI_Datatype made) {
     if (made == MPI_DATATYPE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
     if (id < WEFT_ID_DYNAMIC) return;
     MPI_Count size = 0, lb = 0, extent = 0;
-    int ints = 0, addresses = 0, types = 0, combiner = 0;
+    struct envelope e;
     REAL(MPI_Type_size_x)(made, &size);
     REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
-    if (REAL(MPI_Type_get_envelope)(made, &ints, &addresses, &types, &combiner) != MPI_SUCCESS) return;
-    int number = combiner_number(combiner);
-    if (number == 0 || ints > 1 << 22) ints = addresses = types = 0; /* a huge one: size and extent must do */
-    size_t n = (size_t)ints + (size_t)addresses + (size_t)types;
-    void *space = malloc(sizeof(int) * (size_t)ints + sizeof(MPI_Aint) * (size_t)addresses + sizeof(MPI_Datatype) * (size_t)types + 24);
+    if (!envelope_of(made, &e)) return;
+    int number = combiner_number(e.combiner);
+    if (number == 0 || e.ints + e.larges > 1 << 22) e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
+    size_t n = (size_t)(e.ints + e.larges + e.addresses + e.types);
+    void *space = malloc(n * sizeof(uint64_t) + 24);
     struct definition d = definition_start(128 + 10 * n);
     if (!space || d.text.overflow) {
         free(space);
@@ -458,26 +515,27 @@ void weft_made_datatype(MPI_Datatype made) {
         return;
     }
     MPI_Aint *a = space;
-    MPI_Datatype *t = (MPI_Datatype *)(a + addresses);
-    int *i = (int *)(t + types);
-    if (n && REAL(MPI_Type_get_contents)(made, ints, addresses, types, i, a, t) != MPI_SUCCESS) ints = addresses = types = 0;
+    MPI_Count *l = (MPI_Count *)(a + e.addresses);
+    MPI_Datatype *t = (MPI_Datatype *)(l + e.larges);
+    int *i = (int *)(t + e.types);
+    if (n && !contents_of(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
     weft_text_u(&d.text, id);
     weft_text_u(&d.text, (uint64_t)size);
     weft_text_z(&d.text, (int64_t)lb);
     weft_text_z(&d.text, (int64_t)extent);
     weft_text_u(&d.text, (uint64_t)number);
-    weft_text_u(&d.text, (uint64_t)ints);
-    for (int k = 0; k < ints; k++) weft_text_z(&d.text, i[k]);
-    weft_text_u(&d.text, (uint64_t)addresses);
-    for (int k = 0; k < addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
-    weft_text_u(&d.text, (uint64_t)types);
-    for (int k = 0; k < types; k++) {
+    weft_text_u(&d.text, (uint64_t)(e.ints + e.larges));
+    for (int64_t k = 0; k < e.ints; k++) weft_text_z(&d.text, i[k]);
+    for (int64_t k = 0; k < e.larges; k++) weft_text_z(&d.text, (int64_t)l[k]);
+    weft_text_u(&d.text, (uint64_t)e.addresses);
+    for (int64_t k = 0; k < e.addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
+    weft_text_u(&d.text, (uint64_t)e.types);
+    for (int64_t k = 0; k < e.types; k++) {
         uint32_t part = weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(t[k]));
         weft_text_u(&d.text, part);
-        int ni, na, nt, c = MPI_COMBINER_NAMED; /* MPI 4.1, 5.1.13: derived types of get_contents are to be freed */
-        REAL(MPI_Type_get_envelope)(t[k], &ni, &na, &nt, &c);
-        if (c != MPI_COMBINER_NAMED && c != MPI_COMBINER_F90_REAL && c != MPI_COMBINER_F90_COMPLEX &&
-            c != MPI_COMBINER_F90_INTEGER)
+        struct envelope of; /* MPI 4.1, 5.1.13: derived types that come out of get_contents are to be freed */
+        if (envelope_of(t[k], &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
+            of.combiner != MPI_COMBINER_F90_COMPLEX && of.combiner != MPI_COMBINER_F90_INTEGER)
             REAL(MPI_Type_free)(&t[k]);
     }
     definition_end(&d, WEFT_DEF_DATATYPE);
@@ -681,7 +739,7 @@ bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
         }
     }
     table_unlock(t);
-    if (UNLIKELY(done.made != NULL)) weft_made_comm(done.function, done.parent, *done.made, "", 0);
+    if (UNLIKELY(done.made != NULL)) comm_kept(&done);
     return UNLIKELY(done.bytes != 0) && changed(&done);
 }
 

@@ -144,11 +144,12 @@ struct weft_pending {              /* what a completion needs to know of its sta
     uint64_t bytes;                /* of a contiguous send buffer under watch, else 0 */
     uint64_t checksum;
     MPI_Comm *made;                /* nonblocking creation: where the new communicator's handle appears */
-    MPI_Comm parent;
+    uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
     uint16_t function;
     bool persistent;
     bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
 };
+WEFT_COLD void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending);
 WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request);
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
@@ -281,6 +282,15 @@ static inline uint64_t weft_status_slot(struct weft_event *event, const MPI_Stat
     event->tag = weft_tag(status->MPI_TAG);
     if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
     return weft_status_bytes(status);
+}
+
+/* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
+static inline uint64_t weft_status_asked(struct weft_event *event, const MPI_Status *status) {
+    int32_t peer = event->peer, tag = event->tag;
+    uint64_t bytes = weft_status_slot(event, status);
+    if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) event->peer = peer;
+    if (!(event->flags & WEFT_FLAG_ANY_TAG)) event->tag = tag;
+    return bytes;
 }
 
 WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
