@@ -474,10 +474,12 @@ def record(program: Program, folder: Path, venv: Path) -> Path:
         )
         command = [str(folder / "prog")]
     environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    subprocess.run(
+    done = subprocess.run(
         [venv / "bin/weft", "run", "--hang-after", "10", "--out", "run", "-n", str(program.ranks), "--", *command],
         cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False,
     )  # fmt: skip
+    if not (folder / "run").is_dir():
+        raise RuntimeError(f"not recorded: {done.stderr[-300:]!r}")
     return folder / "run"
 
 

@@ -17,6 +17,7 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 MAX_GROUPS = 6
 MAX_CYCLE = 4
+MAX_SITES = 64
 _FIRST = {"message": 0, "receive": 1, "lock": 2, "post": 2, "complete": 2, "members": 3}
 
 
@@ -65,7 +66,7 @@ class _Telling:
             certainty="certain",
             message=message,
             ranks=tuple(sorted(self.part)),
-            sites=tuple(describe.site(g.blocked.event) for g in groups[:64]),
+            sites=tuple(dict.fromkeys(describe.site(event) for event in self._to_look_at(groups)))[:MAX_SITES],
             events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
             evidence=self._evidence(groups),
         )
@@ -81,6 +82,11 @@ class _Telling:
             whom = "it" if len(self.part) - len(left) == 1 else "them"
             text += f"; {rank_words(left)} {_verb(tuple(left))} behind {whom}"
         return text
+
+    def _to_look_at(self, groups: list[Group]) -> list[Event]:
+        """One call of each group, then those of all its ranks."""
+        first = [group.blocked.event for group in groups]
+        return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
     def _evidence(self, groups: list[Group]) -> Mapping[str, Any]:
         waits = [
