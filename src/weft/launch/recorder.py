@@ -36,8 +36,9 @@ def build(plan: Plan) -> Shim:
 
 def announce(plan: Plan, cache: Path, done: threading.Event) -> None:
     """Say what the user waits for, once a recorder is really being compiled: that shows in the cache's folder."""
+    left_behind = set(cache.glob("shim/build-*"))  # by builds that were killed
     while not done.wait(0.5):
-        if any(cache.glob("shim/build-*")):
+        if set(cache.glob("shim/build-*")) - left_behind:
             print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
             return
 
