@@ -110,9 +110,11 @@ static void slots_through(void) {
  * the library are the global ones in a program that is linked with MPI, and private to a handle under Python, which
  * loads MPI with RTLD_LOCAL. */
 WEFT_HIDDEN void weft_bind(void);
+static void loaded(void);
 void weft_bind(void) {
     pthread_mutex_lock(&lock);
     if (bound) goto done;
+    loaded(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
     struct library library = {.path = ""};
     dl_iterate_phdr(library_visit, &library);
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -490,6 +492,9 @@ uint8_t weft_error_class(int code) {
 }
 
 __attribute__((constructor)) static void loaded(void) {
+    static bool done;
+    if (done) return;
+    done = true;
     const char *run = getenv("WEFT_RUN"), *wanted = getenv("WEFT_LEVEL"), *watch = getenv("WEFT_WATCH");
     if (!run || !*run || strlen(run) >= sizeof run_path - 64) return; /* then every call only goes through */
     strcpy(run_path, run);
