@@ -384,10 +384,10 @@ C_TEMPLATES = [
   }"""),
     ("buffer-reuse", "changed", 2, """
   if (me == 0) {
-    MPI_Isend(big, 1 << 20, MPI_INT, 1, 1, comm, &r);
+    MPI_Isend(big, 1048576, MPI_INT, 1, 1, comm, &r);
     <<big[0] = 9;||>>
     MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
-  } else { usleep(100000); MPI_Recv(big2, 1 << 20, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); }"""),
+  } else { usleep(100000); MPI_Recv(big2, 1048576, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); }"""),
     ("resource-leak", "comm", 2, """
   MPI_Comm x;
   MPI_Comm_split(comm, me, 0, &x); /* BUG */
