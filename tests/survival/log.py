@@ -86,16 +86,19 @@ def recorded_calls(rank: Rank, from_python: bool) -> Calls:
 
 
 def disagreement(rank: Rank, log: Log) -> str | None:
-    """What in the record is not what the log allows; None where they agree."""
+    """What in the record is not what the log allows; None where they agree. Of a rank whose recording stopped, only
+    what there is can be held against the log.
+    """
     if rank.trace.level == Level.ORDER:
         return _order_disagreement(rank, log)
     if not 0 <= log.begun - log.ended <= 1:
         return f"the log itself is wrong: {log.begun} begun, {log.ended} ended"
     calls = recorded_calls(rank, log.python)
     recorded, closed = len(calls.call), int(calls.closed.sum())
-    if not log.ended <= closed <= recorded <= log.begun:
-        return f"{log.ended} ended <= {closed} closed <= {recorded} recorded <= {log.begun} begun does not hold"
-    if not calls.closed[: log.ended].all():
+    ended = min(log.ended, recorded) if rank.state == "stopped" else log.ended
+    if not ended <= closed <= recorded <= log.begun:
+        return f"{ended} ended <= {closed} closed <= {recorded} recorded <= {log.begun} begun does not hold"
+    if not calls.closed[:ended].all():
         return f"call {int(np.argmin(calls.closed))} had ended and is recorded open"
     entries = log.entries[:recorded]
     wrong = calls.call != entries["call"]

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ enum {
     FIRST_CHUNK_PAGES = 4,   /* small, so that 4,000 idle ranks cost little */
     LAST_CHUNK_PAGES = 1024, /* 4 MiB: a fallocate and an mmap for every 75,000 events */
     TABLE_PAGES = 4,
+    LEAST_RESERVED = 1 << 22, /* bytes of addresses for a stream */
 };
 
 uint64_t weft_now_monotonic(void) {
@@ -66,14 +68,28 @@ void weft_record_stop(struct weft_record *record, int reason) {
     record->header->state = WEFT_STATE_STOPPED;
 }
 
+/* Whether a limit on the size of files (ulimit -f) forbids this one: asking the kernel to go beyond it would raise
+ * SIGXFSZ, which ends the program. */
+static bool beyond_limit(uint64_t size) {
+    struct rlimit limit;
+    return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
+}
+
+/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. */
+static int file_reserve(int fd, uint64_t size, uint64_t bytes) {
+    if (beyond_limit(size + bytes)) return EFBIG;
+    int error;
+    do {
+        error = posix_fallocate(fd, (off_t)size, (off_t)bytes);
+    } while (error == EINTR);
+    return error;
+}
+
 /* Reserves `pages` at the file's end, on the disk as well: a sparse file on a full disk would kill the program
  * with SIGBUS at some later store. */
 static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *offset) {
     uint64_t bytes = (uint64_t)pages * WEFT_PAGE;
-    int error;
-    do {
-        error = posix_fallocate(record->fd, (off_t)record->file_size, (off_t)bytes);
-    } while (error == EINTR);
+    int error = file_reserve(record->fd, record->file_size, bytes);
     if (error) {
         weft_record_stop(record, error == ENOSPC || error == EDQUOT || error == EFBIG ? WEFT_STOP_DISK_FULL : WEFT_STOP_IO_ERROR);
         return false;
@@ -146,14 +162,22 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     return !record->stopped && (uint64_t)(stream->end - stream->next) >= bytes;
 }
 
+/* How much to reserve for a stream: addresses only, no memory. Under a limit (ulimit -v) most must stay the program's. */
+static uint64_t reservation(int thread) {
+    struct rlimit limit;
+    uint64_t size = 1ull << (thread < 16 ? 36 : 32);
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return size;
+    while (size > LEAST_RESERVED && size > limit.rlim_cur / 32) size >>= 2;
+    return size;
+}
+
 bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, int kind, int thread) {
     memset(stream, 0, sizeof *stream);
     stream->record = record;
     stream->kind = (uint16_t)kind;
     stream->thread = (uint16_t)thread;
     if (record->stopped) return false;
-    /* Addresses only, no memory. Less is asked for where a limit (ulimit -v) forbids more. */
-    for (uint64_t size = 1ull << (thread < 16 ? 36 : 32); size >= 1ull << 24; size >>= 2) {
+    for (uint64_t size = reservation(thread); size >= LEAST_RESERVED; size >>= 2) {
         void *range = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (range == MAP_FAILED) continue;
         stream->base = stream->next = stream->end = stream->chunk_start = range;
@@ -170,7 +194,7 @@ struct weft_record *weft_record_create(const char *path, int level, int rank, in
     record->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (record->fd < 0) goto fail;
     pthread_mutex_init(&record->lock, NULL);
-    int error = posix_fallocate(record->fd, 0, WEFT_PAGE);
+    int error = file_reserve(record->fd, 0, WEFT_PAGE);
     if (error) {
         errno = error;
         goto fail_file;
