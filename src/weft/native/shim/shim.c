@@ -143,13 +143,14 @@ void weft_bind(void) {
     weft_library_start = library.start;
     weft_library_end = library.end;
     for (int k = 0; k < weft_count; k++) {
-        void *wrapper = level == WEFT_LEVEL_ORDER ? weft_order[k] : weft_trace[k];
-        if (!wrapper || !level) continue;
         /* Another tool's wrapper between us and MPI keeps its place; then its own PMPI calls are not recorded twice. */
         void *chained = dlsym(RTLD_NEXT, weft_names[k]);
+        bool tool = chained && chained != weft_next[k] && module_base(chained) != home;
+        if (tool) weft_next[k] = weft_slots[k] = chained;
+        void *wrapper = level == WEFT_LEVEL_ORDER ? weft_order[k] : weft_trace[k];
+        if (!wrapper || !level) continue;
         weft_slots[k] = wrapper;
-        if (chained && chained != weft_next[k] && module_base(chained) != home) weft_next[k] = chained;
-        else weft_slots[weft_count + k] = wrapper;
+        if (!tool) weft_slots[weft_count + k] = wrapper;
     }
 bound_now:
     for (int k = 0; k < weft_fortran_count; k++)
