@@ -17,6 +17,11 @@ _FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
 _GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
 _POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*)")
 _COMPLETIONS = re.compile(r"MPI_(Wait|Test)(all|any|some)?")
+# What a Fortran binding asks on its own account, to know how long an array of the call that it serves is.
+_ENQUIRIES = re.compile(
+    r"MPI_(Comm_(size|rank|remote_size|test_inter)|Type_(size|get_extent)(_x|_c)?|Topo_test|Cartdim_get|Graphdims_get"
+    r"|Graph_neighbors_count|Dist_graph_neighbors_count)"
+)
 _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
 
 # Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
@@ -40,7 +45,11 @@ _LENGTHS: list[tuple[str, str, str]] = [
     (r"MPI_Dist_graph_neighbors", r"destweights", "maxoutdegree"),
     (r"MPI_Graph_(create|map)", r"edges", "nnodes > 0 && index ? index[nnodes - 1] : 0"),
     (r"MPI_Group_range_\w+", r"ranges", "3 * (int64_t)n"),
-    (r"MPI_(Waitsome|Testsome|Request_get_status_some)", r"array_of_(indices|statuses)", "*outcount < 0 ? 0 : *outcount"),
+    (
+        r"MPI_(Waitsome|Testsome|Request_get_status_some)",
+        r"array_of_(indices|statuses)",
+        "*outcount < 0 ? 0 : *outcount",
+    ),
     (r"MPI_(Waitall|Testall|Request_get_status_all)", r"array_of_statuses", "count"),
 ]
 
@@ -190,7 +199,11 @@ def _slot(f: Function) -> Iterator[str]:
             yield f"    event->tag = weft_tag({value});"
             if receives:
                 yield f"    if ({value} == MPI_ANY_TAG) event->flags |= WEFT_FLAG_ANY_TAG;"
-        elif p.place == "object" and p.direction != "out" and not (p.handle == "REQUEST" and _COMPLETIONS.fullmatch(f.name)):
+        elif (
+            p.place == "object"
+            and p.direction != "out"
+            and not (p.handle == "REQUEST" and _COMPLETIONS.fullmatch(f.name))
+        ):
             yield f"    event->object = {_id(p, value)};"
 
 
@@ -256,7 +269,11 @@ def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
 def _made_request(f: Function, p: Parameter) -> Iterator[str]:
     persistent = "true" if "_init" in f.name else "false"
     buffer = f.parameter("buffer")
-    silent = "false" if re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE) else "true"
+    silent = (
+        "false"
+        if re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE)
+        else "true"
+    )
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
@@ -326,7 +343,9 @@ def wrapper(f: Function) -> str:
         if p.handle and p.direction == "inout" and not p.array and not completion:
             lines.append(f"    {p.declaration.rstrip('*')} before_{p.name} = {_value(p)};")
             if p.handle == "MESSAGE" and p.place != "object":
-                lines.append(f"    uint32_t before_id_{p.name} = {_id(p, 'before_' + p.name)}; (void)before_id_{p.name};")
+                lines.append(
+                    f"    uint32_t before_id_{p.name} = {_id(p, 'before_' + p.name)}; (void)before_id_{p.name};"
+                )
             lines.append(f"    (void)before_{p.name};")
     lines += _tail_entry(f, entry)
     if poll:
@@ -349,10 +368,12 @@ def _opening(f: Function) -> Iterator[str]:
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
+    if _ENQUIRIES.fullmatch(f.name):
+        yield f"    if (UNLIKELY(weft_fortran_own(site, K_{f.name}))) return {_call(f, {})};"
     yield "    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(site);"
     if _POLLS.fullmatch(f.name):
         key = " ^ ".join(
-            f"weft_mix((uint64_t){'(uintptr_t)' if p.array else ''}{p.name if p.array or not _pointed(p) else '*' + p.name}, {i})"
+            f"weft_mix({_poll_key(p)}, {i})"
             for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "status"
         )  # fmt: skip
         yield f"    uint64_t w_key = {key};"
@@ -361,6 +382,13 @@ def _opening(f: Function) -> Iterator[str]:
     else:
         yield f"    struct weft_event *event = thread ? weft_begin(thread, {f.id}, site) : NULL;"
     yield f"    if (UNLIKELY(!event)) return {_call(f, {})};"
+
+
+def _poll_key(p: Parameter) -> str:
+    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them first."""
+    if p.array:
+        return f"weft_mix_handles({p.length}, {p.name})"
+    return f"(uint64_t){'*' if _pointed(p) else ''}{p.name}"
 
 
 def _completion(f: Function) -> Parameter | None:
@@ -377,7 +405,10 @@ def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
     commands, vectors = ("array_of_commands", "array_of_argv") if many else ("&command", "&argv")
     yield f"    struct weft_spawn spawn __attribute__((cleanup(weft_spawn_free))) = weft_spawn_through({n}, (char *const *){commands}, (char *const *const *){vectors}, {1 if many else 0});"
     if many:
-        replace |= {"array_of_commands": "spawn.n ? spawn.commands : array_of_commands", "array_of_argv": "spawn.n ? spawn.vectors : array_of_argv"}
+        replace |= {
+            "array_of_commands": "spawn.n ? spawn.commands : array_of_commands",
+            "array_of_argv": "spawn.n ? spawn.vectors : array_of_argv",
+        }
     else:
         replace |= {"command": "spawn.n ? spawn.commands[0] : command", "argv": "spawn.n ? spawn.vectors[0] : argv"}
 
@@ -420,7 +451,9 @@ def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
     yield "    }"
 
 
-def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None) -> Iterator[str]:
+def _closing(
+    f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
+) -> Iterator[str]:
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_leave(event, now, MPI_SUCCESS);"
@@ -472,7 +505,10 @@ def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, po
         yield "    }"
     yield "    weft_leave(event, now, w_result);"
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
-        provided = {"MPI_Init": "true, MPI_THREAD_SINGLE", "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE"}
+        provided = {
+            "MPI_Init": "true, MPI_THREAD_SINGLE",
+            "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE",
+        }
         yield f"    if (ok) weft_started({provided.get(f.name, 'false, MPI_THREAD_MULTIPLE')});"
         if f.name == "MPI_Session_init":
             yield "    if (ok) weft_objects_session(*session);"
@@ -480,14 +516,21 @@ def _closing(f: Function, leaving: list[Parameter], status: Parameter | None, po
 
 def _tail_entry_unfolded(f: Function) -> Iterator[str]:
     """The entry part of a poll that follows failed ones of its like: written late, as nothing was known of it."""
-    yield from (line.replace("!folded && ", "") for line in _tail_entry(f, [p for p in f.parameters if p.part in ("entry", "both")]))
+    yield from (
+        line.replace("!folded && ", "")
+        for line in _tail_entry(f, [p for p in f.parameters if p.part in ("entry", "both")])
+    )
 
 
 def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
     """Which requests are complete now, and whether a watched send buffer had changed."""
     if f.name.startswith("MPI_Request_get_status"):
         if any(q.place == "status" for q in f.parameters):
-            index = "completion.n && *index >= 0 && *index < completion.n ? *index : 0" if any(q.name == "index" for q in f.parameters) else "0"
+            index = (
+                "completion.n && *index >= 0 && *index < completion.n ? *index : 0"
+                if any(q.name == "index" for q in f.parameters)
+                else "0"
+            )
             yield f"    int64_t chosen = {index};"
         return
     if not p.array:
@@ -561,8 +604,16 @@ def wrappers_c(
         f'const char weft_soname[] = "{soname}";',
         f"const char *const weft_fortran_names[] = {{{', '.join(f'{chr(34)}{n}{chr(34)}' for n in fortran)}{',' if fortran else ''} NULL}};",
         f"const int weft_fortran_count = {len(fortran)};",
+        f"const int16_t weft_fortran_calls[] = {{{', '.join(str(k) for k in _served(functions, fortran))}{',' if fortran else ''} -1}};",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _served(functions: list[Function], fortran: list[str]) -> Iterator[int]:
+    """For each Fortran entry the index of the function that it stands for, -1 for none."""
+    index = {f.name.lower(): k for k, f in enumerate(functions)}
+    for entry in fortran:
+        yield index.get(re.sub(r"(_f08|_f08ts|_f|_cptr)?_{1,2}$", "", entry), -1)
 
 
 def stubs_s(functions: list[Function], fortran: list[str]) -> str:

@@ -17,6 +17,7 @@
 __thread struct weft_thread *weft_self;
 __thread int weft_depth;
 __thread void *weft_fortran_site;
+__thread int weft_fortran_entry;
 volatile int weft_recording, weft_threaded;
 int weft_clock_kind, weft_watching;
 uint64_t weft_ticket;

@@ -40,6 +40,8 @@ extern WEFT_HIDDEN const char *const weft_fortran_names[];
 extern WEFT_HIDDEN const int weft_fortran_count;
 extern WEFT_HIDDEN const char weft_soname[];
 extern WEFT_HIDDEN __thread void *weft_fortran_site; /* return address of the Fortran call under way */
+extern WEFT_HIDDEN __thread int weft_fortran_entry;   /* and which entry it went to */
+extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an entry stands for, -1: none */
 
 /* ---- threads ---- */
 struct weft_cached { uintptr_t handle; uint32_t id; uint32_t generation; };
@@ -83,6 +85,10 @@ WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset); /* id of the code's de
 WEFT_COLD void weft_python_look(void);
 WEFT_COLD void weft_sites_reset(void);
 WEFT_HIDDEN bool weft_in_fortran(void *address);
+/* Whether a Fortran binding makes this call on its own account, not as the one that the program asked for. */
+static inline bool weft_fortran_own(void *return_address, int k) {
+    return weft_in_fortran(return_address) && (!weft_fortran_site || weft_fortran_calls[weft_fortran_entry] != k);
+}
 
 /* ---- definitions ---- */
 struct weft_text { uint8_t *p, *end; bool overflow; }; /* a bounded writer of varints */
@@ -148,6 +154,9 @@ struct weft_pending {              /* what a completion needs to know of its sta
     uint16_t function;
     bool persistent;
     bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
+    uint32_t id;
+    struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor and stamp in its head */
+    uint64_t stamp;
 };
 WEFT_COLD void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending);
@@ -155,7 +164,8 @@ WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request);
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
 /* After a completion call: true when a watched send buffer changed while it was pending. */
 WEFT_HIDDEN bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after);
-WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, bool *silent);
+WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent);
+WEFT_HIDDEN uint64_t weft_stamp(void);
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 
 /* ---- the hot path ---- */

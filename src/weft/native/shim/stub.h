@@ -22,6 +22,8 @@ weft_first_\k:
     movq weft_fortran_site@gottpoff(%rip), %r10
     movq (%rsp), %r11
     movq %r11, %fs:(%r10)
+    movq weft_fortran_entry@gottpoff(%rip), %r10
+    movl $\j, %fs:(%r10)
     movq weft_fortran_slots+8*\j(%rip), %r11
     testq %r11, %r11
     jz 1f

@@ -20,6 +20,12 @@ static inline uint64_t weft_mix(uint64_t value, int place) {
     return h ^ h >> 31;
 }
 
+static inline uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
+    uint64_t h = (uint64_t)n;
+    for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
+    return h;
+}
+
 /* MPI libraries number these differently; the record has one numbering. */
 static inline int64_t weft_lock_type(int type) { return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0; }
 static inline int64_t weft_assert(int assertion) {
@@ -108,7 +114,7 @@ struct weft_completion {
 static inline struct weft_completion weft_completion_single(struct weft_completion *c, MPI_Request request) {
     static __thread struct { uint32_t id; MPI_Request before; bool silent; } one;
     one.before = request;
-    one.id = weft_request_look(request, &one.silent);
+    one.id = weft_request_look(request, 0, &one.silent);
     c->ids = &one.id;
     c->before = &one.before;
     c->silent = &one.silent;
@@ -128,9 +134,10 @@ static inline struct weft_completion weft_completion_many(struct weft_thread *th
     c.ids = (uint32_t *)(c.before + n + 1);
     c.silent = (bool *)(c.ids + n + 1);
     c.silent[0] = true;
+    uint64_t stamp = weft_stamp();
     for (int64_t i = 0; i < c.n; i++) {
         c.before[i] = requests[i];
-        c.ids[i] = weft_request_look(requests[i], &c.silent[i]);
+        c.ids[i] = weft_request_look(requests[i], stamp, &c.silent[i]);
     }
     return c;
 }
