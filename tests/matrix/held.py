@@ -32,10 +32,9 @@ _MANY_OUT = {"array_of_indices": "outcount", "array_of_statuses": "outcount"}
 
 @dataclass
 class Language:
-    """How a language's log differs from C's: arrays are numbered from `first_index`, texts may be padded."""
+    """How a language's log differs from C's: requests are numbered from `first_index`."""
 
     first_index: int = 0
-    true: int = 1
 
 
 @dataclass
@@ -99,9 +98,12 @@ class Comparison:
             if call.polls != event.polls:
                 self._say(call, event, f"{call.polls} failed polls in a row, recorded {event.polls}")
         parameters = table.by_name()[call.name].parameters
+        if call.name == "MPI_Init":
+            return  # C's two arguments are not MPI's business, and Fortran has none
         if table.by_name()[call.name].result == "double":
             (seconds,) = struct.unpack("<d", struct.pack("<Q", event.buffer))
-            if seconds != float.fromhex(call.after[0].text):
+            text = call.after[0].text
+            if seconds != (float.fromhex(text) if text.startswith("0x") else float(text)):
                 self._say(call, event, f"gave {call.after[0].text}, recorded {seconds}")
             return
         arguments = event.args
@@ -161,7 +163,7 @@ class Comparison:
             return next((v for name, v in _LOCKS.items() if number == constants[name]), 0)
         if p.kind == "ASSERT":
             return sum(v for name, v in _ASSERTS.items() if number & constants[name])
-        if p.kind == "INDEX" and number != constants["MPI_UNDEFINED"]:
+        if p.name in ("index", "array_of_indices") and p.direction == "out" and number != constants["MPI_UNDEFINED"]:
             return number - self.language.first_index
         if p.kind == "LOGICAL":
             return int(number != 0)
@@ -237,11 +239,10 @@ class Comparison:
     # statuses
 
     def _status(self, call: Call, event: Event, p: Parameter, logged: Value, recorded: Any) -> None:
-        if logged.items is None:
+        if logged.items is None or logged.number in (self.log.constants[f"MPI_STATUS{s}_IGNORE"] for s in ("", "ES")):
             return
         recorded = recorded if isinstance(recorded, list) else [event.status if p.place == "status" else recorded]
-        for text, status in zip(logged.items, recorded, strict=False):
-            source, tag = (int(n) for n in text.strip("<>").split(";"))
+        for (source, tag), status in zip(self._sources_and_tags(logged.items), recorded, strict=False):
             if not isinstance(status, Status):
                 continue  # of a send, a collective or a null request: source and tag mean nothing there
             ranks = {self.log.constants[name]: meaning for name, meaning in _RANKS.items()}
@@ -250,6 +251,15 @@ class Comparison:
             wanted = (ranks.get(source, source), ANY_TAG if tag == self.log.constants["MPI_ANY_TAG"] else tag)
             if not status.cancelled:
                 self._equal(call, event, p.name, wanted, (status.source, status.tag))
+
+
+    def _sources_and_tags(self, items: tuple[str, ...]) -> list[tuple[int, int]]:
+        if items[0].startswith("<"):
+            pairs = [item.strip("<>").split(";") for item in items]
+            return [(int(source), int(tag)) for source, tag in pairs]
+        size, at, tag_at = (self.log.constants[name] for name in ("MPI_STATUS_SIZE", "MPI_SOURCE", "MPI_TAG"))
+        wholes = [items[i : i + size] for i in range(0, len(items), size)]
+        return [(int(whole[at - 1]), int(whole[tag_at - 1])) for whole in wholes]  # Fortran's old form: integers
 
 
 def folded(calls: list[Call]) -> Iterator[Call]:

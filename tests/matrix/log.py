@@ -67,7 +67,7 @@ def read(path: Path) -> Log:
         if fields[0] == "constant":
             log.constants[fields[1]] = int(fields[2])
         elif fields[0] == "handle":
-            log.handles[fields[1]].setdefault(fields[3], fields[2])
+            log.handles[fields[1]].setdefault(fields[3], fields[2].strip())
         else:
             then, end = fields.index("=>"), len(fields) - 2
             before, after = fields[3:then], fields[then + 1 : end]
