@@ -321,7 +321,7 @@ def main() -> int:
         folder = Path(name)
         mpis = [prepare("MPICH", Path(sys.executable).parent, folder, {})]
         if (options.openmpi / "bin" / "mpicc").exists() and "loops" in wanted:
-            mpis.append(prepare("Open MPI", options.openmpi / "bin", folder, CONSENT, "--oversubscribe"))
+            mpis.append(prepare("Open MPI", options.openmpi.absolute() / "bin", folder, CONSENT, "--oversubscribe"))
         for table in wanted:
             rows = list(TABLES[table](mpis, folder / "run", options.repeat))
             text = markdown(rows)

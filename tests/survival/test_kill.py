@@ -5,6 +5,7 @@ About 40 kills in every test run; WEFT_SURVIVAL=1000 makes a thousand of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -115,7 +116,8 @@ def kill_one_rank(scene: Scene, chance: random.Random) -> None:
 
 def kill_all_ranks(scene: Scene, chance: random.Random) -> None:
     for log in scene.written():
-        os.kill(log.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the launcher kills the others when one is gone
+            os.kill(log.pid, signal.SIGKILL)
 
 
 def kill_launcher(scene: Scene, chance: random.Random) -> None:
@@ -129,7 +131,7 @@ def test_a_job_killed_at_any_moment_leaves_all_calls_of_every_rank(
     job: Start, mix: list[str], kill: Callable[[Scene, random.Random], None], level: str, moments: Counter[str]
 ) -> None:
     chance = random.Random(SEED + 3)
-    for k in range(max(1, KILLS // 30)):
+    for k in range(max(1, KILLS // 29)):
         scene = job(mix, level=level)
         scene.wait_for_calls(3)
         time.sleep(chance.uniform(0, 0.1))
