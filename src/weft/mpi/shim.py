@@ -71,7 +71,9 @@ def cache_folder() -> Path:
 
 def _run(command: list[str], what: str, cwd: Path) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace"
+        )
     except FileNotFoundError:
         raise RecorderError(f"{command[0]} is missing; it is needed to {what}") from None
     except subprocess.TimeoutExpired:
@@ -84,7 +86,9 @@ def _run(command: list[str], what: str, cwd: Path) -> str:
 
 def _symbols(path: Path, kinds: str = "TWi") -> set[str]:
     out = _run(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
-    return {fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds}
+    return {
+        fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds
+    }
 
 
 def _linked(binary: Path) -> dict[str, Path]:
@@ -105,7 +109,11 @@ def probe(mpicc: str) -> Library:
         symbols = _symbols(path)
         if "PMPI_Init" in symbols:
             exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
-            variables = {v for v in _symbols(path, "BDRV") if re.match(r"ompi_(mpi|request|message)_|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)$", v)}
+            variables = {
+                v
+                for v in _symbols(path, "BDRV")
+                if re.match(r"ompi_(mpi|request|message)_|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)$", v)
+            }
             return Library(
                 path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols), tuple(sorted(variables))
             )
@@ -130,14 +138,13 @@ def _sources() -> dict[str, bytes]:
 
 
 def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
+    """Everything that the recorder is made of; the compiler's own flags included."""
     digest = hashlib.sha256()
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
     for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname):
         digest.update(part.encode() + b"\0")
     for name, text in sorted(sources.items()):
-        digest.update(name.encode() + b"\0" + text)
-    for module in (table, generate):
-        digest.update(Path(str(module.__file__)).read_bytes())
+        digest.update(name.encode() + b"\0" + text + b"\0")
     return digest.hexdigest()[:20]
 
 
@@ -149,15 +156,58 @@ def build(mpicc: str, cache: Path | None = None) -> Shim:
     found = shutil.which(mpicc)
     if found is None:
         raise RecorderError(f"no compiler {mpicc} on the PATH; it is needed to build the recorder")
+    root = (cache or cache_folder()) / "shim"
+    note = root / f"{_note_key(found)}.json"
+    known = _remembered(note, root)
+    if known is not None:
+        return known
     library = probe(found)
-    sources = _sources()
-    folder = (cache or cache_folder()) / "shim" / _key(found, library, sources)
+    sources = _sources() | _generated(library)
+    folder = root / _key(found, library, sources)
     shim = Shim(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
     if not shim.path.exists():
         with _alone(folder):
             if not shim.path.exists():
-                _compile(found, library, sources, folder)
+                _compile(found, sources, folder)
+    _remember(note, shim, library)
     return shim
+
+
+def _note_key(mpicc: str) -> str:
+    """What decides which recorder an mpicc needs, but for the library itself: asking again costs half a second."""
+    digest = hashlib.sha256()
+    show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+    digest.update(f"{os.path.realpath(mpicc)} {os.stat(mpicc).st_mtime_ns} {show.stdout}".encode())
+    modules = [Path(str(module.__file__)).read_bytes() for module in (table, generate)]
+    for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
+        digest.update(text + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _stamp(library: Path) -> list[int]:
+    status = library.stat()
+    return [status.st_mtime_ns, status.st_size, status.st_ino]
+
+
+def _remember(note: Path, shim: Shim, library: Library) -> None:
+    content = {"folder": shim.path.parent.name, "soname": shim.soname, "library": shim.library,
+               "path": str(library.path), "stamp": _stamp(library.path)}  # fmt: skip
+    with suppress(OSError):
+        work = note.with_suffix(f".{os.getpid()}")
+        work.write_text(json.dumps(content))
+        work.replace(note)
+
+
+def _remembered(note: Path, root: Path) -> Shim | None:
+    """The recorder that was found last time, if nothing it depends on has changed since."""
+    try:
+        content = json.loads(note.read_text())
+        folder = root / Path(content["folder"]).name
+        shim = Shim(folder / "libweft-shim.so", folder / "functions.json", content["soname"], content["library"])
+        unchanged = _stamp(Path(content["path"])) == content["stamp"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return shim if unchanged and shim.path.exists() and shim.functions_json_path.exists() else None
 
 
 @contextmanager
@@ -165,26 +215,29 @@ def _alone(folder: Path) -> Iterator[None]:
     """Let one run at a time build the recorder of this folder; the others wait and then find it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(folder.with_suffix(".lock"), "w")  # noqa: SIM115 closed below
+        lock = folder.with_suffix(".lock").open("w")
     except OSError as error:
-        raise RecorderError(f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE") from None
+        raise RecorderError(
+            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+        ) from None
     with lock:
         with suppress(OSError):  # a file system without locks: two may build, the first to end wins
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Path) -> None:
+def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
     """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
     try:
         work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
     except OSError as error:
-        raise RecorderError(f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE") from None
+        raise RecorderError(
+            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+        ) from None
     try:
         for name, text in sources.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(text)
-        _generate(library, work)
         flags = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
         objects = []
@@ -192,11 +245,9 @@ def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Pa
             objects.append(source.rsplit(".", 1)[0].replace("/", "-") + ".o")
             _run([mpicc, *flags, "-c", str(work / source), "-o", str(work / objects[-1])], "compile the recorder", work)
         compiler = os.environ.get("CC") or "cc"
-        link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so", "-Wl,-z,noexecstack", "-Wl,-z,defs",
-                "-ldl", "-lpthread"]  # fmt: skip
+        link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so"]
+        link += ["-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread"]
         _run(link, "link the recorder", work)
-        mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
-        (work / "functions.json").write_text(json.dumps(table.to_json(set(library.exported), mpi)))
         for leftover in objects:
             (work / leftover).unlink()
         try:
@@ -208,15 +259,18 @@ def _compile(mpicc: str, library: Library, sources: dict[str, bytes], folder: Pa
         raise
 
 
-def _generate(library: Library, work: Path) -> None:
+def _generated(library: Library) -> dict[str, bytes]:
+    """The sources that are made for this library, and the functions.json of its runs."""
     functions = generate.recorded(set(library.exported))
-    fortran = list(library.fortran)
-    order = set(re.findall(r"(?:WEFT_ORDER_WRAPPER\(|double weft_o_)(MPI_\w+)", (work / "shim" / "order.c").read_text()))
-    order &= {f.name for f in functions}
-    shim = work / "shim"
-    (shim / "names.h").write_text(generate.names_h(functions, list(library.variables)))
-    (shim / "predefined.h").write_text(generate.predefined_h())
-    (shim / "wrappers.c").write_text(
-        generate.wrappers_c(functions, order, library.soname, fortran, list(library.variables))
-    )
-    (shim / "stubs.S").write_text(generate.stubs_s(functions, fortran))
+    fortran, variables = list(library.fortran), list(library.variables)
+    by_hand = files("weft").joinpath("native/shim/order.c").read_text()
+    order = set(re.findall(r"(?:WEFT_ORDER_WRAPPER\(|double weft_o_)(MPI_\w+)", by_hand)) & {f.name for f in functions}
+    mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
+    texts = {
+        "shim/names.h": generate.names_h(functions, variables),
+        "shim/predefined.h": generate.predefined_h(),
+        "shim/wrappers.c": generate.wrappers_c(functions, order, library.soname, fortran, variables),
+        "shim/stubs.S": generate.stubs_s(functions, fortran),
+        "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
+    }
+    return {name: text.encode() for name, text in texts.items()}

@@ -70,8 +70,8 @@ _REMOVED = {
     ),
     "MPI_Type_struct": (
         "int count POLYDTYPE_NUM_ELEM_NNI in, int array_of_blocklengths[] POLYDTYPE_NUM_ELEM_NNI in:count, MPI_Aint"
-        " array_of_displacements[] DISPLACEMENT in:count, MPI_Datatype array_of_types[] DATATYPE in:count, MPI_Datatype*"
-        " newtype DATATYPE out"
+        " array_of_displacements[] DISPLACEMENT in:count, MPI_Datatype array_of_types[] DATATYPE in:count,"
+        " MPI_Datatype* newtype DATATYPE out"
     ),
 }
 
@@ -230,13 +230,13 @@ def _field(p: Parameter, replaces: bool) -> str:
     return "buffer" if p.kind in _BUFFER_KINDS else "tail"
 
 
-def _function(id: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+def _function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
     reason = next((why for pattern, why in _PASSED_THROUGH if re.fullmatch(pattern, name)), None)
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
         for p, place in zip(parameters, _places(name, parameters), strict=True)
     ]
-    return Function(id, name, result, tuple(placed), reason)
+    return Function(number, name, result, tuple(placed), reason)
 
 
 def _standard() -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _standard() -> dict[str, Any]:
     return table
 
 
-def _from_prototype(id: int, prototype: str, entry: dict[str, Any]) -> Function:
+def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
     match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
     if match is None:
         raise ValueError(f"not a C prototype: {prototype!r}")
@@ -272,10 +272,10 @@ def _from_prototype(id: int, prototype: str, entry: dict[str, Any]) -> Function:
                 _type(kind, declaration),
             )
         )
-    return _function(id, match[2], match[1], parameters)
+    return _function(number, match[2], match[1], parameters)
 
 
-def _from_removed(id: int, name: str, text: str) -> Function:
+def _from_removed(number: int, name: str, text: str) -> Function:
     parameters = []
     for part in text.split(", "):
         c, kind, direction = part.rsplit(" ", 2)
@@ -284,7 +284,7 @@ def _from_removed(id: int, name: str, text: str) -> Function:
         parameters.append(
             Parameter(parameter, declaration, kind, direction, length or None, False, _type(kind, declaration))
         )
-    return _function(id, name, "int", parameters)
+    return _function(number, name, "int", parameters)
 
 
 @cache
@@ -344,6 +344,17 @@ PREDEFINED: dict[str, dict[int, str]] = {
 }
 """Predefined objects of each class by their id."""
 
+DATATYPE_SIZES = dict(
+    zip(
+        _BASIC_TYPES,
+        """1 2 4 8 8 1 1 2 4 8 8 4 8 16 4 1 1 2 4 8 1 2 4 8 8 8 8 8 16 32 1 1 1 8 16 32 4 4 8 8 4 1 16 1 2 4 8 16 2 4 8
+        16 4 8 16 32 8 12 12 8 6 20 8 16 8 0 0 1 2 4 8 16""".split(),
+        strict=True,
+    )
+)
+"""Sizes in bytes of the predefined datatypes where C's long and pointers have 64 bits and Fortran's default kinds are
+4-byte integers and reals. The pair types count what is sent, without padding (MPI-4.1, 6.9.4)."""
+
 COMBINERS = """NAMED DUP CONTIGUOUS VECTOR HVECTOR INDEXED HINDEXED INDEXED_BLOCK HINDEXED_BLOCK STRUCT SUBARRAY DARRAY
 F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_INTEGER STRUCT_INTEGER""".split()
 """MPI_COMBINER_*, by the number that a DATATYPE definition carries."""
@@ -375,6 +386,6 @@ def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None)
             if f.passed_through is None and (exported is None or f.name in exported)
         ],
         "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
-        "datatype_sizes": (mpi or {}).get("datatype_sizes", {}),
+        "datatype_sizes": {str(i): int(DATATYPE_SIZES[n]) for i, n in enumerate(_BASIC_TYPES, 2)},
         "combiners": COMBINERS,
     }

@@ -592,7 +592,14 @@ void weft_named(int class, uint32_t id, const char *name) {
 }
 
 /* ---- requests ---- */
-static struct weft_pending *pending_pool; /* linked through `made` */
+static struct weft_pending *pending_pool;
+
+/* MPICH gives all sends that were complete when they started one and the same handle. The pending ones of a handle
+ * are a queue; which of them a completion means makes no difference to the program. */
+static void pending_drop(struct weft_pending *p) {
+    p->next = pending_pool;
+    pending_pool = p;
+}
 
 uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
@@ -601,29 +608,60 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     uint32_t id = 0;
     if (e && e->id == WEFT_ID_NULL) id = e->id;
     else if (e) {
-        struct weft_pending *kept = e->extra;
-        if (!kept && (kept = pending_pool)) pending_pool = (struct weft_pending *)kept->made;
-        if (!kept) kept = malloc(sizeof *kept);
-        if (kept) *kept = *pending;
-        e->extra = kept;
-        id = e->id = t->next_id++;
+        struct weft_pending *head = e->extra, *kept = pending_pool;
+        if (kept) pending_pool = kept->next;
+        else kept = malloc(sizeof *kept);
+        id = t->next_id++;
+        if (kept) {
+            *kept = *pending;
+            kept->id = id;
+            kept->next = NULL;
+            kept->last = kept;
+            kept->stamp = 0;
+        }
+        bool queued = kept && head && head->silent && pending->silent && !head->persistent && !pending->persistent;
+        if (queued) {
+            head->last->next = kept;
+            head->last = kept;
+        } else {
+            for (struct weft_pending *next; head; head = next) { /* completed behind our back */
+                next = head->next;
+                pending_drop(head);
+            }
+            e->extra = kept;
+            e->id = id;
+        }
     }
     table_unlock(t);
     return id;
 }
 
-uint32_t weft_request_look(MPI_Request request, bool *silent) {
+/* The id of the request at hand. Calls that name a handle several times pass one stamp for all, and get one request
+ * of its queue after the other; stamp 0: the oldest. */
+uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     struct entry *e = place(t, H(request));
     uint32_t id = 0;
     *silent = true;
     if (e) {
+        struct weft_pending *p = e->extra, *head = p;
         id = e->id ? e->id : (e->id = t->next_id++);
-        *silent = e->extra ? ((struct weft_pending *)e->extra)->silent : id == WEFT_ID_NULL;
+        if (p && p->next && stamp) {
+            p = head->stamp != stamp ? head : head->cursor->next ? head->cursor->next : head->cursor;
+            head->stamp = stamp;
+            head->cursor = p;
+            id = p->id;
+        }
+        *silent = p ? p->silent : id == WEFT_ID_NULL;
     }
     table_unlock(t);
     return id;
+}
+
+uint64_t weft_stamp(void) {
+    static uint64_t stamps;
+    return __atomic_add_fetch(&stamps, 1, __ATOMIC_RELAXED);
 }
 
 uint32_t weft_request_id(MPI_Request request) {
@@ -726,17 +764,31 @@ bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
     struct weft_pending done = {.bytes = 0};
     table_lock(t);
     struct entry *e = find(t, H(before));
-    if (e && e->id == id) { /* else another thread's new request has the handle by now */
-        if (e->extra) done = *(struct weft_pending *)e->extra;
-        if (after == MPI_REQUEST_NULL) {
-            if (e->extra) {
-                ((struct weft_pending *)e->extra)->made = (MPI_Comm *)pending_pool;
-                pending_pool = e->extra;
+    struct weft_pending *p = e ? e->extra : NULL, *previous = NULL;
+    while (p && p->id != id) { /* another thread's new request may have the handle by now */
+        previous = p;
+        p = p->next;
+    }
+    if (p) done = *p;
+    if (p && after == MPI_REQUEST_NULL) {
+        struct weft_pending *head = e->extra;
+        if (previous) {
+            previous->next = p->next;
+            if (head->last == p) head->last = previous;
+            if (head->cursor == p) head->stamp = 0;
+        } else {
+            if (p->next) {
+                p->next->last = p->last;
+                p->next->stamp = 0;
             }
-            e->extra = NULL;
-            e->state = GONE;
-            e->id = 0;
+            e->extra = head = p->next;
         }
+        e->id = head ? head->id : 0;
+        if (!head) e->state = GONE;
+        pending_drop(p);
+    } else if (e && !e->extra && e->id == id && after == MPI_REQUEST_NULL) {
+        e->state = GONE;
+        e->id = 0;
     }
     table_unlock(t);
     if (UNLIKELY(done.made != NULL)) comm_kept(&done);
