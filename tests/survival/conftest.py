@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import weft
 from survival import log
 from tests_support import WEFT, Installed, execute
 from weft.mpi import shim
@@ -74,7 +75,7 @@ class Scene:
 
     def disagreements(self) -> list[str]:
         """What the record has wrong."""
-        return log.check(self.run, self.logs)
+        return log.check(weft.open(self.run), self.logs)
 
     def close(self) -> None:
         """End what is left of it."""

@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import weft
-from weft.trace import Rank
+from weft.trace import Rank, Trace
 from weft.trace.layout import Flag, Level, OrderKind
 
 # The order of log.h's enum log_call
@@ -123,9 +122,8 @@ def _order_disagreement(rank: Rank, log: Log) -> str | None:
     return None
 
 
-def check(run: Path, folder: Path) -> list[str]:
-    """Open the run and hold each of its ranks against its log. Returns what is wrong, with the process."""
-    trace = weft.open(run)
+def check(trace: Trace, folder: Path) -> list[str]:
+    """Hold each rank against its log. Returns what is wrong, with the process."""
     recorded = {rank.header.pid: rank for rank in trace.ranks if rank.header is not None}
     wrong = []
     for log in logs(folder):

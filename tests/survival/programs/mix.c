@@ -1,4 +1,5 @@
-/* Any mixture of calls, for ever: mix FOLDER [ROUNDS [ENDING]]. Works on 1 rank (messages to itself) and on more. */
+/* Any mixture of calls, for ever: mix FOLDER [ROUNDS [ENDING [FROM TO]]]. Works on 1 rank (messages to itself)
+ * and on more. Stops itself (SIGSTOP) before the rounds FROM and TO. */
 #include <mpi.h>
 #include <signal.h>
 #include <string.h>
@@ -83,7 +84,9 @@ int main(int argc, char **argv) {
     LOGGED(Comm_size, -1, (MPI_COMM_WORLD, &size));
     left = (rank + size - 1) % size;
     right = (rank + 1) % size;
+    int from = argc > 5 ? atoi(argv[4]) : -1, to = argc > 5 ? atoi(argv[5]) : -1;
     for (int i = 0; !rounds || i < rounds; i++) {
+        if (i == from || i == to) raise(SIGSTOP);
         messages(i);
         if (i % 5 == 0) polls(i);
         if (i % 11 == 0) collectives(i);
