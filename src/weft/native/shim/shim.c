@@ -55,6 +55,17 @@ static const char *soname_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+static bool is_wanted(const char *name) {
+    size_t length = strlen(weft_soname);
+    return !strncmp(name, weft_soname, length) && (!name[length] || name[length] == '.');
+}
+
+/* Debian's libmpich.so.12 goes by the ABI's name libmpi.so.12, through a link, for programs built elsewhere. */
+static bool is_wanted_behind(const char *link) {
+    char path[PATH_MAX];
+    return realpath(link, path) && is_wanted(soname_of(path));
+}
+
 static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct library *found = data;
@@ -67,8 +78,7 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
         fortran_modules[fortran_module_count].start = start;
         fortran_modules[fortran_module_count++].end = end;
     }
-    size_t length = strlen(weft_soname);
-    if (!found->path[0] && !strncmp(name, weft_soname, length) && (!name[length] || name[length] == '.')) {
+    if (!found->path[0] && (is_wanted(name) || (!strncmp(name, "libmp", 5) && is_wanted_behind(info->dlpi_name)))) {
         snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
         found->start = start;
         found->end = end;
