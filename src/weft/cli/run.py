@@ -188,6 +188,15 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
+def other_mpi(run: Path) -> tuple[str, str] | None:
+    """What a recorder noted that found another MPI in its process: that library, and the soname it was built for."""
+    for note in sorted((run / "ranks").glob("other-mpi-*.txt"))[:1]:
+        lines = note.read_text(errors="replace")[:4096].splitlines()
+        if len(lines) == 2 and lines[0]:
+            return lines[0], lines[1]
+    return None
+
+
 def nothing_recorded(plan: Plan, job: Job) -> str:
     """Say why there is no record, as far as it can be known."""
     import shutil
@@ -197,6 +206,12 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             return f"nothing was recorded: there is no program {program[0]!r}"
     if job.process.shell_status != 0:
         return f"nothing was recorded: the program ended ({status_text(job)}) before it initialised MPI"
+    other = other_mpi(job.run.path)
+    if other:
+        return (
+            f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} by "
+            f"{plan.mpicc}; put the mpicc of the program's MPI first on the PATH (`weft doctor` shows what fits)"
+        )
     if not plan.recognised:
         return (
             "nothing was recorded: the program never initialised MPI. Likely it is no MPI program, is linked "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,24 +22,15 @@ def build(plan: Plan) -> Shim:
         from weft.mpi import shim
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
-    # Only the first use takes long enough for this line; nothing of ours may stand among the program's output else.
-    done = threading.Event()
-    threading.Thread(target=announce, args=(plan, shim.cache_folder(), done), daemon=True).start()
     try:
-        return shim.build(str(plan.mpicc), None)
+        return shim.build(str(plan.mpicc), announce=announce)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
-    finally:
-        done.set()
 
 
-def announce(plan: Plan, cache: Path, done: threading.Event) -> None:
-    """Say what the user waits for, once a recorder is really being compiled: that shows in the cache's folder."""
-    left_behind = set(cache.glob("shim/build-*"))  # by builds that were killed
-    while not done.wait(0.5):
-        if set(cache.glob("shim/build-*")) - left_behind:
-            print(f"weft: building the recorder for {plan.library.path} (first use) ...", file=sys.stderr, flush=True)
-            return
+def announce(library: Path) -> None:
+    """Say what the user waits for at a first use; nothing of ours may stand among the program's output else."""
+    print(f"weft: building the recorder for {library} (first use) ...", file=sys.stderr, flush=True)
 
 
 def variables(shim: Shim, run: RunDirectory, level: str) -> dict[str, str]:

@@ -14,7 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -24,6 +25,7 @@ from weft.errors import WeftError
 from weft.mpi import generate, table
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c")
+_PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
 _HEADERS = ("shim.h", "wrap.h", "stub.h")
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
@@ -148,10 +150,11 @@ def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
     return digest.hexdigest()[:20]
 
 
-def build(mpicc: str, cache: Path | None = None) -> Shim:
+def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None) -> Shim:
     """The recorder for the library that `mpicc` links, compiled now if the cache has none.
 
-    Raises RecorderError when mpicc, the C compiler or nm is missing or fails.
+    `announce` is called with the library's path before a compilation, which takes some ten seconds. Raises
+    RecorderError when mpicc, the C compiler or nm is missing or fails.
     """
     found = shutil.which(mpicc)
     if found is None:
@@ -168,6 +171,8 @@ def build(mpicc: str, cache: Path | None = None) -> Shim:
     if not shim.path.exists():
         with _alone(folder):
             if not shim.path.exists():
+                if announce:
+                    announce(library.path)
                 _compile(found, sources, folder)
     _remember(note, shim, library)
     return shim
@@ -177,7 +182,7 @@ def _note_key(mpicc: str) -> str:
     """What decides which recorder an mpicc needs, but for the library itself: asking again costs half a second."""
     digest = hashlib.sha256()
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
-    digest.update(f"{os.path.realpath(mpicc)} {os.stat(mpicc).st_mtime_ns} {show.stdout}".encode())
+    digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
     modules = [Path(str(module.__file__)).read_bytes() for module in (table, generate)]
     for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
@@ -238,12 +243,15 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         for name, text in sources.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(text)
-        flags = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
+        flags = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
-        objects = []
-        for source in ["record.c", *(f"shim/{name}" for name in (*_SOURCES, "wrappers.c", "stubs.S"))]:
-            objects.append(source.rsplit(".", 1)[0].replace("/", "-") + ".o")
-            _run([mpicc, *flags, "-c", str(work / source), "-o", str(work / objects[-1])], "compile the recorder", work)
+        units = [name for name in sources if name.endswith((".c", ".S"))]
+        objects = [unit.rsplit(".", 1)[0].replace("/", "-") + ".o" for unit in units]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            commands = [
+                [mpicc, *flags, "-c", str(work / u), "-o", str(work / o)] for u, o in zip(units, objects, strict=True)
+            ]
+            list(pool.map(lambda command: _run(command, "compile the recorder", work), commands))
         compiler = os.environ.get("CC") or "cc"
         link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so"]
         link += ["-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread"]
@@ -269,8 +277,10 @@ def _generated(library: Library) -> dict[str, bytes]:
     texts = {
         "shim/names.h": generate.names_h(functions, variables),
         "shim/predefined.h": generate.predefined_h(),
-        "shim/wrappers.c": generate.wrappers_c(functions, order, library.soname, fortran, variables),
+        "shim/tables.c": generate.tables_c(functions, order, library.soname, fortran, variables),
         "shim/stubs.S": generate.stubs_s(functions, fortran),
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
+    for part in range(_PARTS):
+        texts[f"shim/wrappers{part}.c"] = generate.wrappers_c(functions[part::_PARTS])
     return {name: text.encode() for name, text in texts.items()}
