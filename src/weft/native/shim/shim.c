@@ -113,6 +113,25 @@ static void note_other_library(const char *path) {
     fclose(file);
 }
 
+static void clean_environment(void);
+
+/* The program has loaded another MPI than the one whose names this library offers, so calls may already be bound to
+ * names that its MPI does not have. The program has not begun with MPI yet: it starts again without the recorder. */
+static WEFT_COLD void start_again(void) {
+    static char line[1 << 20];
+    char *words[4096];
+    size_t n = 0;
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
+    if (fd >= 0) close(fd);
+    for (ssize_t at = 0; at < length && n + 1 < sizeof words / sizeof *words; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
+    words[n] = NULL;
+    if (!n || length >= (ssize_t)sizeof line - 1) return;
+    clean_environment();
+    fflush(NULL);
+    execvp(words[0], words);
+}
+
 static void slots_through(void) {
     for (int k = 0; k < weft_count; k++) weft_slots[k] = weft_slots[weft_count + k] = weft_next[k];
 }
@@ -132,6 +151,7 @@ void weft_bind(void) {
     bool mine = handle != NULL;
     if (!handle) { /* another MPI than the recorder was built for: every call goes straight on */
         note_other_library(library.other);
+        if (level) start_again();
         handle = library.other[0] ? dlopen(library.other, RTLD_LAZY | RTLD_NOLOAD) : NULL;
         if (!handle) handle = RTLD_NEXT;
     }
@@ -347,7 +367,6 @@ static void clean_environment(void) {
     unsetenv("WEFT_RUN");
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
-    clean_python_environment();
 }
 
 static void child_after_fork(void) {
@@ -437,6 +456,7 @@ void weft_started(bool world, int provided) {
     dladdr(get, &info);
     define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
     clean_environment();
+    clean_python_environment();
 }
 
 /* ---- spawned processes ---- */
