@@ -117,11 +117,18 @@ static inline void log_statuses(const void *at, size_t n) {
 #define LOG_HANDLES(f) MPI_File *: f,
 #define LOG_HANDLE_ONE MPI_File **: 1,
 #endif
+#if (defined(OPEN_MPI) || defined(MPI_ABI)) && defined(MPI_SESSION_NULL)
+#define LOG_SESSION(f) MPI_Session *: f,
+#define LOG_SESSION_ONE MPI_Session **: 1,
+#else
+#define LOG_SESSION(f)
+#define LOG_SESSION_ONE
+#endif
 /* Elements behind x: 1 of a pointer, all of an array. */
 #define LOG_ELEMENTS(x) _Generic((__typeof__(x) *)0, int **: 1, const int **: 1, long **: 1, const long **: 1, long long **: 1, \
-    MPI_Status **: 1, LOG_HANDLE_ONE default: sizeof(x) / sizeof(LOG_ELEMENT(x)))
+    MPI_Status **: 1, LOG_HANDLE_ONE LOG_SESSION_ONE default: sizeof(x) / sizeof(LOG_ELEMENT(x)))
 #define LOG_ELEMENT(x) _Generic((x), long *: (long)0, const long *: (long)0, long long *: 0LL, MPI_Status *: (MPI_Status){0}, \
-    LOG_HANDLES((void *)0) default: (int)0)
+    LOG_HANDLES((void *)0) LOG_SESSION((void *)0) default: (int)0)
 #define LOG_IS_NUMBER(x) _Generic((x), int: 1, long: 1, long long: 1, unsigned: 1, unsigned long: 1, default: 0)
 #define LOG_SIZED(f, x) f((const void *)(uintptr_t)(x), LOG_ELEMENTS(x))
 #define LOG_ARGUMENT(x) _Generic((x), \
@@ -130,7 +137,7 @@ static inline void log_statuses(const void *at, size_t n) {
     char *: log_text((const char *)(uintptr_t)(x)), const char *: log_text((const char *)(uintptr_t)(x)), \
     int *: LOG_SIZED(log_ints, x), int (*)[3]: LOG_SIZED(log_ints, x), const int *: LOG_SIZED(log_ints, x), long *: LOG_SIZED(log_longs, x), \
     const long *: LOG_SIZED(log_longs, x), long long *: LOG_SIZED(log_long_longs, x), \
-    MPI_Status *: LOG_SIZED(log_statuses, x), LOG_HANDLES(LOG_SIZED(log_pointers, x)) \
+    MPI_Status *: LOG_SIZED(log_statuses, x), LOG_HANDLES(LOG_SIZED(log_pointers, x)) LOG_SESSION(LOG_SIZED(log_pointers, x)) \
     default: log_pointer((const void *)(uintptr_t)(x)))
 #endif
 
@@ -179,6 +186,9 @@ static inline void log_meanings(void) {
     LOG_HANDLE("REQUEST", MPI_REQUEST_NULL); LOG_HANDLE("WINDOW", MPI_WIN_NULL); LOG_HANDLE("FILE", MPI_FILE_NULL);
     LOG_HANDLE("INFO", MPI_INFO_NULL); LOG_HANDLE("MESSAGE", MPI_MESSAGE_NULL); LOG_HANDLE("MESSAGE", MPI_MESSAGE_NO_PROC);
     LOG_HANDLE("ERRHANDLER", MPI_ERRORS_RETURN); LOG_HANDLE("ERRHANDLER", MPI_ERRORS_ARE_FATAL); LOG_HANDLE("ERRHANDLER", MPI_ERRHANDLER_NULL);
+#ifdef MPI_SESSION_NULL
+    LOG_HANDLE("SESSION", MPI_SESSION_NULL);
+#endif
 }
 
 #endif
