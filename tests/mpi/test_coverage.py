@@ -1,0 +1,60 @@
+"""Every function of the standard, and of each MPI on this machine, is recorded or has a reason not to be."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests_support import ROOT, Installed
+from weft.mpi import coverage, generate, shim, table
+
+MPIS = ("mpich", "openmpi", "debian_mpich", "debian_openmpi")
+
+
+def functions_in(library: Path) -> set[str]:
+    """Names of the functions that a shared object exports, by what is in its symbol table."""
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True, timeout=60
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {fields[2].split("@")[0] for fields in lines if len(fields) == 3 and fields[1] in "TWi"}
+
+
+@pytest.fixture(params=MPIS)
+def installed(request: pytest.FixtureRequest) -> Installed:
+    mpi = request.getfixturevalue(request.param)
+    assert isinstance(mpi, Installed)
+    return mpi
+
+
+def test_the_coverage_page_is_what_the_table_says() -> None:
+    text = (ROOT / "docs" / "coverage.md").read_text()
+    assert text == coverage.page(), "docs/coverage.md is stale: python -m weft.mpi.coverage > docs/coverage.md"
+
+
+def test_the_page_names_every_function_once() -> None:
+    page = coverage.page()
+    for function in table.functions():
+        assert page.count(f"| `{function.name}` |") == 1
+
+
+def test_each_exported_function_is_recorded_or_has_a_reason(installed: Installed) -> None:
+    exported = {name for name in functions_in(shim.probe(installed.mpicc).path) if name.startswith("MPI_")}
+    assert len(exported) > 300
+    assert coverage.unexplained(exported) == []
+
+
+def test_a_function_that_nobody_knows_is_reported() -> None:
+    assert coverage.unexplained(["MPI_Send", "MPI_Invented", "MPI_Pcontrol"]) == ["MPI_Invented"]
+
+
+@pytest.mark.timeout(400)
+def test_the_recorder_has_a_wrapper_for_each_recorded_function(installed: Installed) -> None:
+    wanted = {f.name for f in generate.recorded(set(shim.probe(installed.mpicc).exported))}
+    wrapped = functions_in(shim.build(installed.mpicc).path)
+    assert wanted - wrapped == set()
+    assert {f"P{name}" for name in wanted} - wrapped == set()
+    unknown = {name for name in wrapped if name.startswith("MPI_")} - wanted
+    assert unknown == set(), "a function that the library lacks would be called and could not go on"
