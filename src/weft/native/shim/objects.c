@@ -617,9 +617,12 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->id = id;
             kept->next = NULL;
             kept->last = kept;
-            kept->stamp = 0;
+            kept->stamp = kept->given = 0;
+            kept->maker = weft_self;
         }
-        bool queued = kept && head && head->silent && pending->silent && !head->persistent && !pending->persistent;
+        /* Another thread may still be inside the call that completed the request of which this one got the handle. */
+        bool queued = kept && head && ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
+                                       head->maker != weft_self);
         if (queued) {
             head->last->next = kept;
             head->last = kept;
@@ -636,6 +639,20 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     return id;
 }
 
+/* Of the requests that share a handle the first one that this thread made and this stamp has not got yet, else the
+ * first one that it has not got. */
+static struct weft_pending *pending_of(struct weft_pending *head, uint64_t stamp) {
+    if (!head || !head->next) return head;
+    struct weft_pending *start = stamp && head->stamp == stamp ? head->cursor->next : head, *p = start;
+    while (p && (p->maker != weft_self || (stamp && p->given == stamp))) p = p->next;
+    if (!p) p = start ? start : head->cursor;
+    if (stamp) {
+        head->stamp = p->given = stamp;
+        head->cursor = p;
+    }
+    return p;
+}
+
 /* The id of the request at hand. Calls that name a handle several times pass one stamp for all, and get one request
  * of its queue after the other; stamp 0: the oldest. */
 uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent) {
@@ -645,14 +662,8 @@ uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent) {
     uint32_t id = 0;
     *silent = true;
     if (e) {
-        struct weft_pending *p = e->extra, *head = p;
-        id = e->id ? e->id : (e->id = t->next_id++);
-        if (p && p->next && stamp) {
-            p = head->stamp != stamp ? head : head->cursor->next ? head->cursor->next : head->cursor;
-            head->stamp = stamp;
-            head->cursor = p;
-            id = p->id;
-        }
+        const struct weft_pending *p = pending_of(e->extra, stamp);
+        id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
         *silent = p ? p->silent : id == WEFT_ID_NULL;
     }
     table_unlock(t);
@@ -669,7 +680,10 @@ uint32_t weft_request_id(MPI_Request request) {
     table_lock(t);
     struct entry *e = place(t, H(request));
     uint32_t id = 0;
-    if (e) id = e->id ? e->id : (e->id = t->next_id++);
+    if (e) {
+        const struct weft_pending *p = pending_of(e->extra, 0);
+        id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
+    }
     table_unlock(t);
     return id;
 }

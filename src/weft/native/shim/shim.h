@@ -156,7 +156,8 @@ struct weft_pending {              /* what a completion needs to know of its sta
     bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor and stamp in its head */
-    uint64_t stamp;
+    uint64_t stamp, given;
+    const struct weft_thread *maker;
 };
 WEFT_COLD void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending);
