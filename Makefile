@@ -61,7 +61,7 @@ test: debian setup $(VENV_OPENMPI)/.dev
 	$(PYTEST) -m "not matrix"
 
 test-matrix: debian setup $(VENV_OPENMPI)/.dev
-	$(PYTEST) -m matrix --timeout 900
+	$(PYTEST) tests/matrix --timeout 900
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -16,6 +16,8 @@ from weft.trace import Rank, Trace
 PROGRAMS = Path(__file__).parent / "programs"
 LANGUAGES = ("C", "C++", "mpif.h", "use mpi", "mpi_f08", "mpi4py")
 MPIS = ("mpich", "openmpi", "debian_mpich", "debian_openmpi")
+SITUATIONS = {"threads": 2, "sessions": 2, "spawn": 1, "fork": 2}
+"""Small programs beside the languages, and how many ranks each has."""
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 240.0
 _NATIVE = ["-g", "-w", "-I", str(PROGRAMS)]
 _FORTRAN = {"mpif.h": "MPIF_H", "use mpi": "USE_MPI", "mpi_f08": "USE_MPI_F08"}
@@ -66,10 +68,19 @@ def record(mpi: Installed, ranks: int, program: list[str | Path], folder: Path, 
     )
     if done.returncode == SKIPPED_STATUS:
         pytest.skip(f"{mpi.name} does not have what {Path(program[0]).name} needs")
+    if done.returncode and not works_alone(line, folder, environment):
+        pytest.skip(f"{Path(program[0]).name} fails with {mpi.name} without Weft too")
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     trace = weft.open(folder / "run")
     assert trace.problems == []
     return trace
+
+
+def works_alone(line: list[str | Path], folder: Path, environment: dict[str, str]) -> bool:
+    """Whether the program ends well when nothing records it."""
+    (folder / "alone").mkdir()
+    alone = {**environment, "MATRIX_LOG": str(folder / "alone")}
+    return execute(line, timeout=RUN_SECONDS, cwd=folder, env=alone).returncode == 0
 
 
 def pid(rank: Rank) -> int:

@@ -6,24 +6,31 @@ import re
 
 import pytest
 
+from matrix.cells import LANGUAGES, MPIS, SITUATIONS
+
 _CELL = re.compile(r"test_\w+\[(?P<mpi>\w+)-(?P<column>.+)\]$")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A line an MPI, a column a language or situation: calls compared, FAILED, or why there is nothing."""
-    table: dict[str, dict[str, str]] = {}
+    """A line a language or situation, a column an MPI: calls compared, FAILED, or the number of a reason below."""
+    cells: dict[tuple[str, str], str] = {}
+    reasons: list[str] = []
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.getreports(outcome):
             found = _CELL.search(report.nodeid)
             if found is None or "matrix/test_matrix" not in report.nodeid:
                 continue
-            compared = dict(report.user_properties).get("compared", "")
-            text = {"passed": f"{compared} calls", "skipped": "not to be had"}.get(outcome, "FAILED")
-            table.setdefault(found["mpi"], {})[found["column"]] = text
-    columns = list(dict.fromkeys(column for row in table.values() for column in row))
-    if len(columns) < 4:
+            text = f"{dict(report.user_properties).get('compared')} calls" if outcome == "passed" else "FAILED"
+            if outcome == "skipped":
+                reason = report.longrepr[2].removeprefix("Skipped: ")
+                reasons += [] if reason in reasons else [reason]
+                text = f"none ({reasons.index(reason) + 1})"
+            cells[found["column"], found["mpi"]] = text
+    if len(cells) < 12:
         return
     terminalreporter.section("calls whose record equals the program's own log")
-    terminalreporter.write_line(f"{'':16}" + "".join(f"{column:>15}" for column in columns))
-    for mpi, row in table.items():
-        terminalreporter.write_line(f"{mpi:16}" + "".join(f"{row.get(column, ''):>15}" for column in columns))
+    terminalreporter.write_line(f"{'':10}" + "".join(f"{mpi:>16}" for mpi in MPIS))
+    for column in (*LANGUAGES, *SITUATIONS):
+        terminalreporter.write_line(f"{column:10}" + "".join(f"{cells.get((column, mpi), ''):>16}" for mpi in MPIS))
+    for number, reason in enumerate(reasons, 1):
+        terminalreporter.write_line(f"({number}) {reason}")

@@ -17,7 +17,6 @@ from weft.trace import Rank
 
 _QUICK = {("mpich", "C"), ("mpich", "mpi4py"), ("debian_openmpi", "use mpi")}
 _QUICK_SITUATIONS = {("mpich", "threads"), ("mpich", "fork")}
-SITUATIONS = {"threads": 2, "sessions": 2, "spawn": 1, "fork": 2}
 
 Record = Callable[[str, object], None]
 
@@ -49,12 +48,12 @@ def test_the_record_is_what_the_program_logged(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("mpi", "situation"), marked(cells.MPIS, tuple(SITUATIONS), _QUICK_SITUATIONS))
+@pytest.mark.parametrize(("mpi", "situation"), marked(cells.MPIS, tuple(cells.SITUATIONS), _QUICK_SITUATIONS))
 def test_situations_are_recorded_as_logged(
     mpi: str, situation: str, installed: Installed, tmp_path: Path, record_property: Record
 ) -> None:
     binary = cells.build(installed, "C", tmp_path, situation)
-    trace = cells.record(installed, SITUATIONS[situation], [binary], tmp_path)
+    trace = cells.record(installed, cells.SITUATIONS[situation], [binary], tmp_path)
     outcome = cells.native(trace, tmp_path)
     assert outcome.differences == []
     assert outcome.compared > 0
