@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from weft.deadlock import calls
 from weft.deadlock.gatherings import Absence, Gatherings
 from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.terms import calls
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.deadlock import calls
-from weft.deadlock.calls import Masks, masks
-from weft.deadlock.columns import Ints
+from weft.terms import calls
+from weft.terms.calls import Masks, masks
+from weft.terms.columns import Ints
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import Def, raw_rank
 

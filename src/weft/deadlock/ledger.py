@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.deadlock.columns import Ints
 from weft.deadlock.traffic import Ends, Traffic
+from weft.terms.columns import Ints
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 _ANY_NUMBER = 1 << 60

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import describe
 from weft.deadlock.blocked import Standstill
-from weft.deadlock.calls import masks, words
-from weft.deadlock.columns import Ints
-from weft.deadlock.words import listed, rank_words
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.native.kernel import library
+from weft.terms import describe
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
+from weft.terms.words import listed, rank_words
 from weft.trace import Event, Trace
 
 MAX_ROUNDS = 20

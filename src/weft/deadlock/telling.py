@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.deadlock import calls, describe
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.waitfor import core
-from weft.deadlock.words import listed, rank_words
 from weft.findings import Finding
+from weft.terms import calls, describe
+from weft.terms.words import listed, rank_words
 from weft.trace import Event
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import calls
-from weft.deadlock.calls import masks
-from weft.deadlock.columns import Ints, Ragged, RaggedStatuses, Statuses, columns
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns
 from weft.trace import Flag, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL
 

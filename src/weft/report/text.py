@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.deadlock.words import plural, rank_set
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
+from weft.terms.words import plural, rank_set
 from weft.trace import Trace
 
 MAX_SITES: Final = 6

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import calls, describe
-from weft.deadlock.calls import masks, words
-from weft.deadlock.columns import Ints, Ragged, columns
 from weft.findings import Finding
+from weft.terms import calls, describe
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints, Ragged, columns
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
 from weft.trace import Event, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.resources import CLASSES
-from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, said
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | words("Iprobe Improbe")

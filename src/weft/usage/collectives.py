@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import calls, describe
-from weft.deadlock.calls import masks
-from weft.deadlock.columns import Ints, columns
-from weft.deadlock.words import listed, rank_words
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
+from weft.terms import calls, describe
+from weft.terms.calls import masks
+from weft.terms.columns import Ints, columns
+from weft.terms.sizes import kind_of, size_of
+from weft.terms.telling import cause, ended, finding, said
+from weft.terms.words import listed, rank_words
 from weft.trace import Event, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
-from weft.usage.sizes import kind_of, size_of
-from weft.usage.telling import cause, ended, finding, said
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""

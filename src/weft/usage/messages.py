@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import calls
-from weft.deadlock.calls import masks
-from weft.deadlock.columns import columns
-from weft.deadlock.describe import tag_argument, where
 from weft.findings import Finding, Severity
 from weft.match import NONE, Match, Post, Posts
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.columns import columns
+from weft.terms.describe import tag_argument, where
+from weft.terms.sizes import kind_of, size_of
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, ended, finding, said
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_TAG, COUNT_IN_TAIL
-from weft.usage.sizes import kind_of, size_of
-from weft.usage.telling import MAX_OF_ONE_SITE, cause, ended, finding, said
 
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.deadlock import calls
 from weft.deadlock.blocked import group_members
-from weft.deadlock.calls import words
 from weft.deadlock.gatherings import Gatherings
 from weft.findings import Finding
 from weft.order import Order
+from weft.terms import calls
+from weft.terms.calls import words
+from weft.terms.sizes import kind_of, solid
+from weft.terms.telling import cause, finding, reached_finalize, said
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
-from weft.usage.sizes import kind_of, solid
-from weft.usage.telling import cause, finding, reached_finalize, said
 
 MAX_PAIRS = 200_000
 """Pairs of overlapping accesses of one target that are looked at."""

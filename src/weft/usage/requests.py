@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.deadlock import calls
-from weft.deadlock.columns import Ints
-from weft.deadlock.describe import where
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
+from weft.terms import calls
+from weft.terms.columns import Ints
+from weft.terms.describe import where
+from weft.terms.sizes import solid
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
-from weft.usage.sizes import solid
-from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
 
 _FREES = frozenset(("Request_free",))
 _FIRED = calls.REQUEST_MAKERS - calls.PERSISTENT

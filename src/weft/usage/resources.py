@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft.deadlock.calls import masks, words
-from weft.deadlock.describe import where
 from weft.findings import Finding
+from weft.terms.calls import masks, words
+from weft.terms.describe import where
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
-from weft.usage.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize
 
 
 class _Class(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock import calls
-from weft.deadlock.calls import masks
-from weft.deadlock.describe import where
-from weft.deadlock.words import rank_words
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.describe import where
+from weft.terms.telling import cause, finding
+from weft.terms.words import rank_words
 from weft.trace import Event, Trace
-from weft.usage.telling import cause, finding
 
 Ints = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.describe import where
 from weft.match import Match
+from weft.terms.describe import where
+from weft.terms.sizes import size_of
 from weft.trace import Trace
 from weft.trace.layout import COUNT_IN_TAIL
-from weft.usage.sizes import size_of
 
 
 class Row(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from weft.deadlock import describe
 from weft.findings import KINDS, Certainty, Finding, Severity
+from weft.terms import describe
 from weft.trace import Event, Rank
 
 MAX_OF_ONE_SITE = 50

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from weft import findings
-from weft.deadlock import calls
+from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 
