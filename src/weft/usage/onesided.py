@@ -337,25 +337,44 @@ def _operation(event: Event) -> tuple[int, str] | None:
 
 
 def _races(accesses: list[Access], order: Order) -> Iterator[Finding]:
-    """Overlapping accesses of one target's window in concurrent epochs."""
+    """Overlapping accesses of one target's window in concurrent epochs.
+
+    A sweep over the addresses. Accesses of one rank meet only inside one epoch; those of different ranks are paired
+    epoch by epoch, and accesses that could not tell anything new (same line, same epoch, same bytes) are left out.
+    """
     told: set[tuple[Any, ...]] = set()
-    pending: list[Access] = []
+    pending: dict[int, dict[int, list[Access]]] = defaultdict(dict)  # by rank and epoch
     looked_at = 0
-    for access in sorted(accesses, key=lambda a: a.low):
-        pending = [other for other in pending if other.high > access.low]
-        for other in pending:
-            looked_at += 1
-            key = _key(other, access)
-            if (
-                key in told
-                or looked_at > MAX_PAIRS
-                or not _conflict(other, access)
-                or not _concurrent(other, access, order)
-            ):
+    for access in sorted(_distinct(accesses), key=lambda a: a.low):
+        rank, epoch = access.event.rank.index, id(access.epoch)
+        own = [(rank, epoch)] if epoch in pending[rank] else []
+        for place in own + [(r, e) for r, epochs in pending.items() if r != rank for e in epochs]:
+            others = [other for other in pending[place[0]].pop(place[1]) if other.high > access.low]
+            if not others:
                 continue
-            told.add(key)
-            yield _race(other, access)
-        pending.append(access)
+            pending[place[0]][place[1]] = others
+            looked_at += len(others)
+            if looked_at > MAX_PAIRS:
+                return
+            for other in others:
+                key = _key(other, access)
+                if key in told or not _conflict(other, access) or not _concurrent(other, access, order):
+                    continue
+                told.add(key)
+                yield _race(other, access)
+        pending[rank].setdefault(epoch, []).append(access)
+
+
+def _distinct(accesses: list[Access]) -> list[Access]:
+    """One of the accesses that a line makes to the same bytes in one epoch and phase, two where they may race."""
+    seen: dict[tuple[Any, ...], int] = defaultdict(int)
+    kept = []
+    for a in accesses:
+        key = (a.event.rank.index, a.event.site_id, id(a.epoch), a.phase, a.low, a.high, a.sort, a.operation)
+        seen[key] += 1
+        if seen[key] <= 2:  # the second shows that the line races with itself
+            kept.append(a)
+    return kept
 
 
 def _key(one: Access, two: Access) -> tuple[Any, ...]:
