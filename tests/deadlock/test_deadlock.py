@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from weft import deadlock
-from weft.deadlock.words import rank_set
 from weft.findings import Finding
+from weft.terms.words import rank_set
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder
 

@@ -32,7 +32,9 @@ def environment(python: Path) -> dict[str, str]:
     }
 
 
-def launch(arguments: argparse.Namespace, module: str, ranks: int, recorded: bool, out: Path) -> tuple[list[Outcome], str]:
+def launch(
+    arguments: argparse.Namespace, module: str, ranks: int, recorded: bool, out: Path
+) -> tuple[list[Outcome], str]:
     """Run the module once. Returns the outcomes by rank and how the process ended."""
     program = [str(arguments.python), str(HERE / "one_module.py"), str(arguments.suite), module, str(out)]
     line = [str(arguments.python.parent / "mpiexec"), "-n", str(ranks), *program]

@@ -15,7 +15,7 @@ from weft.mpi.table import Function, Parameter
 _SENDS = re.compile(r"MPI_I?(b|s|r)?send(_init)?(_c)?", re.IGNORECASE)
 _FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
 _GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
-_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*)")
+_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*|Win_test|Parrived)")
 _COMPLETIONS = re.compile(r"MPI_(Wait|Test)(all|any|some)?")
 # What a Fortran binding asks on its own account, to know how long an array of the call that it serves is.
 _ENQUIRIES = re.compile(

@@ -17,7 +17,7 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
-_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*)")
+_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*|Win_test|Parrived)")
 
 
 @dataclass(frozen=True, slots=True)
