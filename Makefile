@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: help setup demo test lint format types test-matrix bench debian kernel clean
+.PHONY: help setup demo test test-transparency lint format types test-matrix bench debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -62,6 +62,22 @@ test: debian setup $(VENV_OPENMPI)/.dev
 
 test-matrix: debian setup $(VENV_OPENMPI)/.dev
 	$(PYTEST) tests/matrix --timeout 900
+
+# mpi4py's own test suite, with and without the recorder, test by test: about an hour.
+SUITE := build/mpi4py-suite
+RANKS ?= 1 2 3
+
+$(SUITE)/.made: $(VENV)/.dev
+	rm -rf $(SUITE) && mkdir -p $(SUITE)
+	version=$$($(BIN)/python -c 'import mpi4py; print(mpi4py.__version__)') && \
+	$(BIN)/python -m pip download $(PIP_FLAGS) --no-deps --no-binary mpi4py --dest $(SUITE) "mpi4py==$$version" && \
+	tar -xzf $(SUITE)/mpi4py-$$version.tar.gz -C $(SUITE) --strip-components=1
+	@touch $@
+
+test-transparency: setup $(VENV_OPENMPI)/.dev $(SUITE)/.made
+	for venv in $(VENV) $(VENV_OPENMPI); do \
+	  $(BIN)/python tests/transparency/compare.py --suite $(SUITE)/test --python $$venv/bin/python --ranks $(RANKS) || exit 1; \
+	done
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

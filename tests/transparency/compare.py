@@ -1,5 +1,6 @@
 """Does mpi4py's own test suite give the same result under `weft run`, test by test?
 
+    make test-transparency                   # both PyPI MPIs on 1, 2 and 3 ranks; RANKS=2 for some
     python tests/transparency/compare.py --suite mpi4py-4.1.2/test --python VENV/bin/python --ranks 1 2 3
 
 Runs every module twice, without and with the recorder, each with a time limit, and compares each test's outcome on
