@@ -227,7 +227,7 @@ def kernels(mpis: Sequence[MPI], run: Path, repeat: int) -> Iterator[Row]:
             def measure(level: str, command: Command = command, ranks: int = ranks) -> float:
                 return float(execute(mpi, command, recording(mpi, run, level), ranks))
 
-            times = in_turn(measure, repeat)
+            times = in_turn(measure, repeat * 3 if ranks else repeat)  # polling is noisy
             added = [
                 Spread.of([100 * (t / w - 1) for t, w in zip(times[level], times["without"], strict=True)]).text(2)
                 for level in LEVELS
