@@ -26,7 +26,7 @@ _ASSERTS = {
     "MPI_MODE_NOPRECEDE": 8,
     "MPI_MODE_NOSUCCEED": 16,
 }
-_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status)")
+_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status|Win_test|Parrived)")
 # Handles that may come out of a call more than once for one object.
 _GETTERS = re.compile(
     r"MPI_(Comm_get_parent|\w*get_errhandler|Type_get_contents|Comm_group|Win_get_group|Comm_remote_group)"
