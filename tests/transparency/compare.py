@@ -43,7 +43,7 @@ def launch(
         run = Path(arguments.keep) / f"{arguments.python.parent.parent.name}-{module}-{ranks}"
         line = [str(arguments.weft), "run", "--out", str(run), "--level", arguments.level, "--", *line]
     try:
-        done = subprocess.run(line, env=environment(arguments.python), capture_output=True, text=True,
+        done = subprocess.run(line, check=False, env=environment(arguments.python), capture_output=True, text=True,
                               timeout=arguments.limit, cwd=arguments.suite, errors="replace")  # fmt: skip
         ended = f"exit {done.returncode}"
         if done.returncode and arguments.verbose:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import unittest
+from pathlib import Path
 
 
 class Outcomes(unittest.TestResult):
@@ -49,8 +50,7 @@ def main() -> int:
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.Get_rank() if not MPI.Is_finalized() else 0
-    with open(f"{out}.{rank}.json", "w") as file:
-        json.dump(outcomes.words, file)
+    Path(f"{out}.{rank}.json").write_text(json.dumps(outcomes.words))
     return 0
 
 

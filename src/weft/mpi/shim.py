@@ -159,6 +159,7 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
     found = shutil.which(mpicc)
     if found is None:
         raise RecorderError(f"no compiler {mpicc} on the PATH; it is needed to build the recorder")
+    found = str(Path(found).absolute())  # it is run in other folders
     root = (cache or cache_folder()) / "shim"
     note = root / f"{_note_key(found)}.json"
     known = _remembered(note, root)
