@@ -13,7 +13,7 @@ from weft.order import order
 from weft.trace.builder import Builder
 from weft.usage.onesided import find
 
-SHARED, EXCLUSIVE = 235, 234
+SHARED, EXCLUSIVE = 2, 1
 
 
 class Run:

@@ -22,6 +22,7 @@ from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
 
 MAX_PAIRS = 200_000
+EXCLUSIVE = 1  # as the recorder numbers MPI_LOCK_EXCLUSIVE for every library; shared is 2
 """Pairs of overlapping accesses of one target that are looked at."""
 
 _OPS = calls.RMA | calls.REQUEST_RMA
@@ -407,12 +408,8 @@ def _concurrent(one: Access, two: Access, order: Order) -> bool:
 
 
 def _exclusive(epoch: Epoch) -> bool:
-    """Whether the lock excludes others. MPI_LOCK_EXCLUSIVE has another number in each library, MPI_LOCK_SHARED too."""
-    return epoch.lock_type in _EXCLUSIVE
-
-
-# MPICH and the MPI ABI, Open MPI.
-_EXCLUSIVE = frozenset((234, 301, 1))
+    """Whether the lock excludes others."""
+    return epoch.lock_type == EXCLUSIVE
 
 
 def _race(one: Access, two: Access) -> Finding:
