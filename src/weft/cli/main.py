@@ -45,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     named = arguments[:1] if arguments and arguments[0] in known else known
     try:
-        args = parser(named).parse_args(arguments)
+        rest: list[str] = []
+        if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
+            at = arguments.index("--")
+            arguments, rest = arguments[:at], arguments[at + 1 :]
+        args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
         return int(load(args.command).run(args))
     except WeftError as error:
         return complain(error)

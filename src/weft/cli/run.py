@@ -95,6 +95,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     shim = recorder.build(plan)
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
     try:
+        directory.facts["n"] = args.n
         recorder.describe(plan, shim, directory)
         job = run_job(plan, directory, recorder.variables(shim, directory, args.level), args.hang_after)
     except WeftError:

@@ -17,6 +17,9 @@ from weft.launch.rundir import RunDirectory
 from weft.launch.verdict import Question
 from weft.launch.watch import INTERVAL, Watch
 
+OBSERVED = 0.05
+"""Seconds between looks where somebody waits for what the ranks do."""
+
 
 @dataclass
 class Job:
@@ -31,6 +34,8 @@ class Job:
     proof: list[str] = field(default_factory=list)
     hung_for: float = 0.0
     survivors: int = 0
+    observer: Callable[[Watch], bool] | None = None
+    """Looks at the ranks as often as the watcher does; true ends the job."""
     _question: Question | None = None
     _judged: bool = False
     _kill_at: float | None = None
@@ -40,6 +45,11 @@ class Job:
         if self.ended is not None:
             return self._insist()
         pause = self.watch.look()
+        if self.observer is not None:
+            pause = min(pause, OBSERVED)
+            if self.observer(self.watch):
+                self._end("killed")
+                return pause
         if not self.watch.still_for:
             self._forget()
         elif self.watch.standstill:
@@ -106,10 +116,11 @@ def run_job(
     variables: Mapping[str, str],
     hang_after: float | None = None,
     start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
+    observer: Callable[[Watch], bool] | None = None,
 ) -> Job:
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
-    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after)
+    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, observer=observer)
     processes.attend(job.process, job.tick)
     job.close()
     processes.unblock()

@@ -78,6 +78,7 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
         "started": now(),
         "finished": None,
         "level": level,
+        "n": None,
         "mpi": {},
         "ranks": None,
         "ended": "running",
@@ -168,11 +169,20 @@ def script_name_of_module(module: str, rest: Any) -> str | None:
 
 
 def newest(base: Path = BASE) -> Path:
-    """Return the run that was started last under `base`: what a command means when no RUN is given."""
+    """Return the run that was started last under `base`: what a command means when no RUN is given. No replay."""
     runs = [path for path in base.glob("*") if (path / RUN_JSON).is_file()] if base.is_dir() else []
+    runs = [path for path in runs if not replayed(path)]
     if not runs:
         raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
     return max(runs, key=started)
+
+
+def replayed(path: Path) -> bool:
+    """Whether a run is the record of a replay."""
+    try:
+        return "replay_of" in json.loads((path / RUN_JSON).read_text())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def started(path: Path) -> tuple[str, float]:

@@ -24,9 +24,10 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.mpi import generate, table
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c")
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c")
+_BY_HAND = (("order.c", "o"), ("replay.c", "p"))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
-_HEADERS = ("shim.h", "wrap.h", "stub.h")
+_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h")
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
 int main(void) {
@@ -268,17 +269,22 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         raise
 
 
+def _by_hand(source: str, letter: str) -> set[str]:
+    """The functions for which a source has a body of its own."""
+    text = files("weft").joinpath("native/shim", source).read_text()
+    return set(re.findall(rf"(?:WEFT_(?:ORDER_WRAPPER|REPLAY_CALL)\(|double weft_{letter}_)(MPI_\w+)", text))
+
+
 def _generated(library: Library) -> dict[str, bytes]:
     """The sources that are made for this library, and the functions.json of its runs."""
     functions = generate.recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
-    by_hand = files("weft").joinpath("native/shim/order.c").read_text()
-    order = set(re.findall(r"(?:WEFT_ORDER_WRAPPER\(|double weft_o_)(MPI_\w+)", by_hand)) & {f.name for f in functions}
+    by_hand = {letter: _by_hand(source, letter) & {f.name for f in functions} for source, letter in _BY_HAND}
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
     texts = {
         "shim/names.h": generate.names_h(functions, variables),
         "shim/predefined.h": generate.predefined_h(),
-        "shim/tables.c": generate.tables_c(functions, order, library.soname, fortran, variables),
+        "shim/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
         "shim/stubs.S": generate.stubs_s(functions, fortran),
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }

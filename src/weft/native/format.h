@@ -235,16 +235,19 @@ enum weft_class {
  * then a number in nibbles of 3 bits, least first, bit 3 set while more follow; 15: the kind changes, one nibble
  * names the new kind. The kind at the start is SOURCE. */
 enum weft_order_kind {
-    WEFT_ORDER_SOURCE = 0,    /* source that a wildcard receive or probe got, in order of completion */
+    WEFT_ORDER_SOURCE = 0,    /* source that a wildcard receive got, in order of completion */
     WEFT_ORDER_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
-    WEFT_ORDER_POLLS = 2,     /* failed polls (Test*, *probe, Request_get_status) since the last outcome. Before the
-                                 INDEX, COUNT or SOURCE of a poll that did not fail, where it is not 0; of Test, Testall,
-                                 Request_get_status and probes of a named source it is the outcome, 0 included */
+    WEFT_ORDER_POLLS = 2,     /* polls (Test*, *probe, Request_get_status) that failed since the last outcome, where
+                                 there were any. Precedes INDEX, COUNT and PROBED; the last of all at the end */
     WEFT_ORDER_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
     WEFT_ORDER_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
-    WEFT_ORDER_FLAG = 5,      /* Test_cancelled: cancelled (1) or not (0). In place of a SOURCE: cancelled */
-    WEFT_ORDER_VALUE = 6,     /* any other result: RMA fetch results (FNV-1a hash), MPI_Wtime differences in ns */
+    WEFT_ORDER_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
+    WEFT_ORDER_VALUE = 6,     /* any other result: RMA fetch results (FNV-1a hash) */
     WEFT_ORDER_THREAD = 7,    /* with several threads: outcomes of other threads since this one's last; none: 0 */
+    WEFT_ORDER_PROBED = 8,    /* source that a probe of any source saw */
+    WEFT_ORDER_DONE = 9,      /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
+                                 failed since the last outcome */
+    WEFT_ORDER_TIME = 10,     /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
 };
 
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");

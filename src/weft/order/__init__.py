@@ -117,6 +117,10 @@ class Order:
             raise IndexError(f"rank {rank} has {len(self.trace.ranks[rank].events)} events, no event {index}")
         return self.processes.of(rank, index), 2 * index + 1 + end
 
+    def point(self, rank: int, index: int, *, end: bool = False) -> tuple[int, int]:
+        """Process and point of an event's start, or end, as `Cut.points` counts them."""
+        return self._point((rank, index), end)
+
     def past_points(self, process: int, point: int) -> U32:
         """By process the latest point that happens before (or is) the point of a process."""
         key = process, point

@@ -141,9 +141,12 @@ class OrderKind(IntEnum):
     POLLS = 2
     INDEX = 3
     COUNT = 4
-    FLAG = 5
+    CANCELLED = 5
     VALUE = 6
     THREAD = 7
+    PROBED = 8
+    DONE = 9
+    TIME = 10
 
 
 CHUNK: Final = np.dtype([("kind", "<u2"), ("thread", "<u2"), ("pages", "<u4"), ("offset", "<u8"), ("used", "<u8")])

@@ -47,9 +47,21 @@ static inline void put(struct weft_thread *thread, unsigned kind, uint64_t value
     put_value(thread, kind, value);
 }
 
-static inline void put_polls(struct weft_thread *thread, bool always) {
-    if (always || thread->order_state.polls) put(thread, WEFT_ORDER_POLLS, thread->order_state.polls);
+/* Polls that failed, before an outcome that says nothing of them itself. */
+static inline void put_polls(struct weft_thread *thread) {
+    if (LIKELY(!thread->order_state.polls)) return;
+    put(thread, WEFT_ORDER_POLLS, thread->order_state.polls);
     thread->order_state.polls = 0;
+}
+
+static inline void put_done(struct weft_thread *thread) {
+    put(thread, WEFT_ORDER_DONE, thread->order_state.polls);
+    thread->order_state.polls = 0;
+}
+
+static inline void put_probed(struct weft_thread *thread, const MPI_Status *status) {
+    put_polls(thread);
+    put(thread, WEFT_ORDER_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
 }
 
 /* ---- wildcard receives under way, oldest first ---- */
@@ -121,7 +133,7 @@ static int wildcards_active(void) {
 
 static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
     if (UNLIKELY(older > 0)) put(thread, WEFT_ORDER_LATE, (uint64_t)older);
-    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_ORDER_FLAG, 1);
+    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_ORDER_CANCELLED, 1);
     else if (status->MPI_SOURCE >= 0) put(thread, WEFT_ORDER_SOURCE, (uint64_t)status->MPI_SOURCE);
 }
 
@@ -183,22 +195,22 @@ WEFT_ORDER_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_C
 #endif
 
 WEFT_ORDER_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    if (LIKELY(source != MPI_ANY_SOURCE && tag != MPI_ANY_TAG)) return REAL(MPI_Probe)(source, tag, comm, status);
+    if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Probe)(source, tag, comm, status);
     ENTER;
     if (!thread) return REAL(MPI_Probe)(source, tag, comm, status);
     STATUS;
     int result = REAL(MPI_Probe)(source, tag, comm, w_status);
-    if (result == MPI_SUCCESS) put_source(thread, 0, w_status);
+    if (result == MPI_SUCCESS) put_probed(thread, w_status);
     return result;
 }
 
 WEFT_ORDER_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    if (LIKELY(source != MPI_ANY_SOURCE && tag != MPI_ANY_TAG)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
+    if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     ENTER;
     if (!thread) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     STATUS;
     int result = REAL(MPI_Mprobe)(source, tag, comm, message, w_status);
-    if (result == MPI_SUCCESS) put_source(thread, 0, w_status);
+    if (result == MPI_SUCCESS) put_probed(thread, w_status);
     return result;
 }
 
@@ -210,10 +222,8 @@ WEFT_ORDER_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MP
     int result = REAL(MPI_Iprobe)(source, tag, comm, flag, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
-    else {
-        put_polls(thread, source != MPI_ANY_SOURCE);
-        if (source == MPI_ANY_SOURCE) put_source(thread, 0, w_status);
-    }
+    else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
+    else put_done(thread);
     return result;
 }
 
@@ -224,10 +234,8 @@ WEFT_ORDER_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, M
     int result = REAL(MPI_Improbe)(source, tag, comm, flag, message, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
-    else {
-        put_polls(thread, source != MPI_ANY_SOURCE);
-        if (source == MPI_ANY_SOURCE) put_source(thread, 0, w_status);
-    }
+    else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
+    else put_done(thread);
     return result;
 }
 
@@ -337,12 +345,14 @@ WEFT_ORDER_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, M
     STATUS;
     int result = REAL(MPI_Waitany)(count, requests, index, w_status);
     if (result != MPI_SUCCESS) return result;
+    put_polls(thread);
     put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
     if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     return result;
 }
 
 static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
+    put_polls(thread);
     put(thread, WEFT_ORDER_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
     for (int i = 0; i < count; i++) put(thread, WEFT_ORDER_INDEX, (uint64_t)indices[i] + 1);
     for (int i = 0; i < count; i++)
@@ -369,7 +379,7 @@ WEFT_ORDER_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
     else {
-        put_polls(thread, true);
+        put_done(thread);
         completed(thread, before, w_status);
     }
     return result;
@@ -384,7 +394,7 @@ WEFT_ORDER_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MP
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
     else {
-        put_polls(thread, true);
+        put_done(thread);
         for (int i = 0; i < count; i++) completed(thread, before[i], &statuses[i]);
     }
     return result;
@@ -400,7 +410,7 @@ WEFT_ORDER_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, i
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
     else {
-        put_polls(thread, false);
+        put_polls(thread);
         put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
         if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     }
@@ -417,7 +427,6 @@ WEFT_ORDER_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outco
     if (result != MPI_SUCCESS) return result;
     if (*outcount == 0) thread->order_state.polls++;
     else {
-        put_polls(thread, false);
         put_some(thread, incount, *outcount, indices, before, statuses);
     }
     return result;
@@ -428,14 +437,7 @@ WEFT_ORDER_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_S
     int result = REAL(MPI_Request_get_status)(request, flag, status);
     if (!thread || result != MPI_SUCCESS) return result;
     if (!*flag) thread->order_state.polls++;
-    else put_polls(thread, true);
-    return result;
-}
-
-WEFT_ORDER_WRAPPER(MPI_Test_cancelled)(const MPI_Status *status, int *flag) {
-    ENTER;
-    int result = REAL(MPI_Test_cancelled)(status, flag);
-    if (thread && result == MPI_SUCCESS) put(thread, WEFT_ORDER_FLAG, *flag != 0);
+    else put_done(thread);
     return result;
 }
 
@@ -524,7 +526,7 @@ double weft_o_MPI_Wtime(void) {
     double now = REAL(MPI_Wtime)();
     if (thread) {
         double passed = now - thread->order_state.wtime;
-        put(thread, WEFT_ORDER_VALUE, thread->order_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
+        put(thread, WEFT_ORDER_TIME, thread->order_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
         thread->order_state.wtime = now;
     }
     return now;
@@ -568,6 +570,7 @@ WEFT_ORDER_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 
 WEFT_ORDER_WRAPPER(MPI_Finalize)(void) {
     ENTER;
+    if (thread) put_polls(thread);
     int code = REAL(MPI_Finalize)();
     if (thread && code == MPI_SUCCESS) weft_finalized();
     return code;

@@ -24,7 +24,7 @@ uint64_t weft_ticket;
 uintptr_t weft_library_start, weft_library_end;
 struct weft_record *weft_the_record;
 
-static char run_path[PATH_MAX], record_path[PATH_MAX];
+static char run_path[PATH_MAX], record_path[PATH_MAX], replay_path[PATH_MAX];
 static int level;
 static bool bound, gave_up;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -179,6 +179,7 @@ void weft_bind(void) {
         bool tool = chained && chained != weft_next[k] && module_base(chained) != home;
         if (tool) weft_next[k] = weft_slots[k] = chained;
         void *wrapper = level == WEFT_LEVEL_ORDER ? weft_order[k] : weft_trace[k];
+        weft_under[k] = replay_path[0] && weft_replayed[k] ? weft_replayed[k] : weft_next[k];
         if (!wrapper || !level) continue;
         weft_slots[k] = wrapper;
         if (!tool) weft_slots[weft_count + k] = wrapper;
@@ -340,7 +341,7 @@ static void clean_python_environment(void) {
         quoted[n] = 0;
     }
     snprintf(code, sizeof code,
-             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH')] and "
+             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', 'WEFT_REPLAY')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n", quoted, quoted);
     int state = ensure();
     run(code);
@@ -367,6 +368,7 @@ static void clean_environment(void) {
     unsetenv("WEFT_RUN");
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
+    unsetenv("WEFT_REPLAY");
 }
 
 static void child_after_fork(void) {
@@ -441,10 +443,10 @@ void weft_started(bool world, int provided) {
         REAL(MPI_Comm_size)(MPI_COMM_WORLD, &size);
         header->rank = rank;
         header->world_size = size;
-        header->state = WEFT_STATE_RUNNING;
     }
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
+    if (world && replay_path[0]) weft_replay_start(replay_path, header->rank);
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -532,6 +534,8 @@ __attribute__((constructor)) static void loaded(void) {
     strcpy(run_path, run);
     level = wanted && !strcmp(wanted, "order") ? WEFT_LEVEL_ORDER : WEFT_LEVEL_TRACE;
     weft_watching = !watch || strcmp(watch, "0");
+    const char *replay = getenv("WEFT_REPLAY");
+    if (replay && strlen(replay) < sizeof replay_path - 64 && level == WEFT_LEVEL_TRACE) strcpy(replay_path, replay);
 }
 
 __attribute__((destructor)) static void unloaded(void) {

@@ -31,6 +31,8 @@ extern WEFT_HIDDEN void *weft_slots[];           /* where each stub jumps: MPI_ 
 extern WEFT_HIDDEN void *weft_next[];            /* the MPI's own functions */
 extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
 extern WEFT_HIDDEN void *const weft_order[];     /* wrappers of level order, NULL: straight on */
+extern WEFT_HIDDEN void *weft_under[];           /* what the wrappers of level trace call: weft_next, or a replay's */
+extern WEFT_HIDDEN void *const weft_replayed[];  /* functions that a replay decides, NULL: MPI does */
 extern WEFT_HIDDEN const char *const weft_names[];
 extern WEFT_HIDDEN const int weft_count;
 struct weft_variable { const char *name; void **address; };
@@ -60,6 +62,8 @@ struct weft_thread {
     void *scratch;                 /* statuses and handles of array calls; grows seldom */
     size_t scratch_size;
     struct weft_order_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } order_state;
+    struct weft_replay *replay;    /* where it is in the plan that it follows, NULL: nowhere yet */
+    uint32_t made;                 /* ordinal of the thread's creation in its process, 0: the main thread */
 };
 
 extern WEFT_HIDDEN __thread struct weft_thread *weft_self;
@@ -169,6 +173,12 @@ WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool
 WEFT_HIDDEN uint64_t weft_stamp(void);
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 
+/* ---- replay (replay.c) ---- */
+extern WEFT_HIDDEN volatile int weft_replaying;
+WEFT_COLD void weft_replay_start(const char *folder, int rank);
+/* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */
+WEFT_HIDDEN void weft_replay_call(struct weft_thread *thread, struct weft_event *event);
+
 /* ---- the hot path ---- */
 static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
 
@@ -197,6 +207,7 @@ static inline struct weft_event *weft_begin(struct weft_thread *thread, uint16_t
 
 /* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
 static inline void weft_publish(struct weft_thread *thread, struct weft_event *event) {
+    if (UNLIKELY(weft_replaying)) weft_replay_call(thread, event);
     thread->poll = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);

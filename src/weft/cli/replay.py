@@ -1,0 +1,197 @@
+"""Run a recorded program again, so that everything comes out as it did.
+
+weft replay RUN                                the whole run, held against its record call by call
+weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
+weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
+weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then run freely
+weft replay RUN -n 4 -- ./prog-openmpi         with another build of the program (another MPI), same arguments
+
+RUN is the newest run where it is left out. The replay is recorded like any run. Exits with the program's own status;
+0 where the ranks stopped where they were asked to, 5 where a rank left its record or could not go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.run import positive, ranks_text, say, shown_path
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.launch.job import Job
+    from weft.replay import Goals, RankPlan, Session
+    from weft.trace import Trace
+
+LEFT_STATUS = 5
+TAKES_PROGRAM = True
+"""What follows `--` is a program, not ours to parse: it comes as args.rest."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "replay", help="run a recorded program again, the same way", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft replay [RUN] [--until WHERE]... [--break WHERE]... [--force R:E=S] [-n N] [-- PROGRAM ARGS]",
+    )  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("--until", action="append", default=[], metavar="WHERE", help="stop before this; repeatable")
+    parser.add_argument(
+        "--latest", action="store_true", help="with --until: let the other ranks get as far as they can without it"
+    )
+    parser.add_argument("--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there")
+    parser.add_argument("--force", metavar="RANK:EVENT=SOURCE", help="take another message at a racing receive")
+    parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
+    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay one run."""
+    command = args.rest
+    if args.force and (args.until or args.breaks):
+        raise UsageError("--force runs on freely: it does not go with --until or --break")
+    if args.until and args.breaks:
+        raise UsageError("give --until or --break, not both")
+    return replay(args, command)
+
+
+def replay(args: argparse.Namespace, other: list[str]) -> int:
+    """Plan, start, watch, tell."""
+    import weft
+    from weft.launch import plan as plans
+    from weft.launch import recorder, rundir
+    from weft.launch.job import run_job
+    from weft.replay import Session
+    from weft.trace.functions import FunctionTable
+
+    trace = weft.open(args.run or rundir.newest())
+    command, n = recorded_command(trace, other, args.n)
+    steps, goals = lay_plan(trace, args)
+    before = Path.cwd()
+    folder = Path(str(trace.run.get("cwd") or before))
+    if not folder.is_dir():
+        raise WeftError(f"the run was started in {folder}, which is not here; go to its copy and give the program after --")
+    out = args.out.absolute() if args.out else None
+    try:
+        os.chdir(folder if not other else before)
+        start = plans.decide(command, n)
+        rundir.refuse(out)
+        shim = recorder.build(start)
+    finally:
+        os.chdir(before)
+    directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
+    session = Session(steps, goals, hold=args.hold)
+    try:
+        directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
+        recorder.describe(start, shim, directory)
+        session.lay_out(directory.path / "replay", FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
+        variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
+        os.chdir(folder if not other else before)
+        try:
+            job = run_job(start, directory, variables, observer=session.observe)
+        finally:
+            os.chdir(before)
+    except WeftError:
+        directory.discard()
+        raise
+    return conclude(trace, session, job, args)
+
+
+def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
+    """What to start, and on how many ranks with our own mpiexec."""
+    command = other or [str(word) for word in trace.run.get("command") or []]
+    if not command:
+        raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
+    recorded = trace.run.get("n")
+    n = n if n is not None else recorded if isinstance(recorded, int) and not (other and other[0].endswith("mpiexec")) else None
+    size = sum(rank.world == 0 for rank in trace.ranks)
+    if n is not None and n != size:
+        raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
+    missing = [rank.rank for rank in trace.ranks if rank.missing]
+    if missing:
+        raise WeftError(f"{trace.path}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed")
+    return command, n
+
+
+def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Goals]:
+    """The plans of the ranks, and the goals that they stop at."""
+    from weft.match import match
+    from weft.order import order
+    from weft.replay import Cuts, plan, resolve
+    from weft.replay.force import Forcing, parse_force
+    from weft.trace import Level
+
+    wanted = args.until or args.breaks
+    if trace.level is Level.ORDER:
+        if wanted or args.force:
+            raise UsageError("this run was recorded at level `order`, which has no events to stop at; replay it once "
+                             "whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
+        return plan(trace, None), {}
+    matched = match(trace)
+    steps = plan(trace, matched)
+    if not wanted and not args.force:
+        return steps, {}
+    ordered = order(trace, matched)
+    if args.force:
+        event, source = parse_force(args.force, trace)
+        return Forcing(trace, matched, ordered, event, source).apply(steps), {}
+
+    def findings() -> Any:
+        from weft.report import examine
+
+        return examine(trace).findings
+
+    events = [event for text in wanted for event in resolve(trace, text, findings)]
+    cuts = Cuts(trace, ordered, steps)
+    return steps, cuts.past(events) if args.until and not args.latest else cuts.before_future(events)
+
+
+def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace) -> int:
+    """Put the new record in order and tell what came of it."""
+    from weft.launch import finish
+    from weft.replay import Result
+    from weft.replay.telling import diverged, refused, stalled, stopped
+
+    ending = finish.finish(job)
+    if not ending.ranks:
+        say(f"nothing was replayed: the program ended with status {job.process.shell_status} before it initialised MPI")
+        job.run.discard()
+        return job.process.shell_status or LEFT_STATUS
+    job.run.write()
+    if (problem := finish.resolve_sites(job.run.path)) is not None:
+        say(problem)
+    place = shown_path(job.run.path)
+    if session.result is Result.STOPPED:
+        for line in stopped(trace, session):
+            say(line)
+        return 0
+    if session.result in (Result.DIVERGED, Result.STALLED, Result.REFUSED):
+        tell = {Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused}[session.result]
+        for line in tell(trace, session, job.run.path):
+            say(line)
+        say(f"the replay up to there is recorded in {place}")
+        return LEFT_STATUS
+    status = job.process.shell_status
+    if args.force:
+        say(f"the other outcome is recorded in {place}: `weft report {place}` says what it led to")
+        return status
+    short = session.unfinished()
+    if job.ended == "deadlock":
+        say("the replay was stopped: as in the record, it is deadlocked")
+    elif short and trace.run.get("ended") == "finished":
+        for rank, made, recorded in short[:8]:
+            say(f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended")
+        return status or LEFT_STATUS
+    calls = sum(len(thread.entries) for plan in session.plans for thread in plan.threads)
+    ranks = len(session.plans)
+    what = "outcomes" if not session.checked else "calls that communicate"
+    where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
+    say(f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}")
+    return status

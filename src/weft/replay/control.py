@@ -1,0 +1,79 @@
+"""Speaking with the ranks of a running replay: one page of memory each, shared through a file."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.replay.layout import (
+    CONTROL,
+    CONTROL_MAGIC,
+    CONTROL_SIZE,
+    CONTROL_THREADS,
+    GOAL_NONE,
+    ControlState,
+    Divergence,
+)
+
+
+def plan_file(folder: Path, rank: int) -> Path:
+    """Where the plan of a rank lies."""
+    return folder / f"plan-{rank:06d}.bin"
+
+
+class Control:
+    """The page of one rank."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.rank = rank
+        path = folder / f"control-{rank:06d}.bin"
+        path.write_bytes(bytes(CONTROL_SIZE))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), CONTROL_SIZE)
+        self.page: Any = np.frombuffer(self._map, CONTROL, count=1)
+        self.page["thread"]["goal"] = GOAL_NONE
+        self.page["magic"] = CONTROL_MAGIC
+
+    @property
+    def state(self) -> ControlState:
+        """How far the rank is."""
+        return ControlState(int(self.page["state"][0]))
+
+    @property
+    def pid(self) -> int:
+        """The rank's process, 0 before it began."""
+        return int(self.page["pid"][0])
+
+    def set_goal(self, position: int | None, thread: int | None = None) -> None:
+        """Let a thread (all of them) pass this many entries of its plan and then park; None: no goal."""
+        goal = GOAL_NONE if position is None else position
+        self.page["thread"]["goal"][0, slice(None) if thread is None else thread] = goal
+
+    def at(self, thread: int = 0) -> int:
+        """Entries that a thread has passed."""
+        return int(self.page["thread"]["at"][0, thread])
+
+    def parked(self, thread: int = 0) -> bool:
+        """Whether a thread stands at its goal."""
+        return bool(self.page["thread"]["parked"][0, thread])
+
+    def polling(self) -> bool:
+        """Whether a thread polls on though its record goes on with something else."""
+        return bool(self.page["thread"]["polling"][0].any())
+
+    def behind(self) -> bool:
+        """Whether a thread is behind the end of its record."""
+        return bool(self.page["thread"]["behind"][0].any())
+
+    def progress(self) -> tuple[int, ...]:
+        """What changes whenever the rank gets on."""
+        return (int(self.state), *self.page["thread"]["at"][0, :CONTROL_THREADS].tolist())
+
+    @property
+    def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
+        """Why the rank does not follow its record, with the numbers of plan.h."""
+        fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
+        return (Divergence(fields["why"]), fields) if fields["why"] else None

@@ -1,0 +1,90 @@
+"""The other outcome of a race: the record is followed up to a receive, which then takes another message.
+
+What cannot happen unless the receive has ended is left free, as the record says nothing of it any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from weft.errors import UsageError
+from weft.match import NONE, Match, Post
+from weft.order import Order
+from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
+from weft.replay.plan import RankPlan, ThreadPlan
+from weft.replay.points import EventId, check
+from weft.trace import Trace
+
+_PROBES = ("MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe")
+
+
+def parse_force(text: str, trace: Trace) -> tuple[EventId, int]:
+    """RANK:EVENT=SOURCE."""
+    found = re.fullmatch(r"(\d+):(\d+)=(\d+)", text)
+    if found is None:
+        raise UsageError(f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race")
+    return check(trace, int(found[1]), int(found[2]), f"--force {text}"), int(found[3])
+
+
+class Forcing:
+    """A receive (or a probe) of any source that is to take its message from `source` instead."""
+
+    def __init__(self, trace: Trace, match: Match, order: Order, event: EventId, source: int) -> None:
+        self.trace, self.match, self.event, self.source = trace, match, event, source
+        rank, index = event
+        call = trace.event(rank, index)
+        rows = [row for row in match.receives_of(event) if match.recvs.flags[row] & Post.ANY_SOURCE]
+        if not rows and call.function.base not in _PROBES:
+            raise UsageError(f"--force {rank}:{index}: {call.function.name} there takes no message from any source")
+        comm = call.comm
+        if comm is not None and source >= len(comm.peers(rank)):
+            raise UsageError(f"--force {rank}:{index}={source}: {comm} has ranks 0 to {len(comm.peers(rank)) - 1} only")
+        decided = int(match.recvs.decided[rows[0]]) if rows else index
+        process, point = order.point(rank, index if decided == NONE else decided, end=True)
+        self.future = order.future_points({process: point})
+        self.processes = order.processes
+
+    def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
+        """The plans, cut at what depends on the receive, with its source exchanged."""
+        return [
+            replace(plan, threads=[self._cut(plan, slot) for slot in range(len(plan.threads))], flags=plan.flags | PlanFlag.OPEN)
+            for plan in plans
+        ]  # fmt: skip
+
+    def _cut(self, plan: RankPlan, slot: int) -> ThreadPlan:
+        thread = plan.threads[slot]
+        rank = self.trace.ranks[plan.rank]
+        merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank
+        first = int(self.future[int(self.processes.first[rank.index]) + slot])
+        # 2e + 1: e cannot start without the receive; 2e + 2: it started as recorded, how it ends is free
+        edge = len(merged) if first == NONE else int(np.searchsorted(merged, (first - 1) // 2))
+        ends_free = first != NONE and first % 2 == 0
+        entries = thread.entries[: thread.position(edge + ends_free)].copy()
+        values, posts = thread.values.copy(), thread.posts.copy()
+        own = int(np.searchsorted(merged, self.event[1])) if rank.index == self.event[0] else -1
+        if not (0 <= own < len(merged) and merged[own] == self.event[1]):
+            own = -1
+        if ends_free and len(entries) and int(entries["event"][-1]) == edge and edge != own:
+            entries["flags"][-1] |= EntryFlag.OPEN
+        told = self._told(rank.index)
+        for k, event in enumerate(thread.posted.tolist()):
+            if event == own:
+                posts[k] = self.source
+            elif event >= edge or told.get(int(merged[event]), NONE) >= (merged[edge] if edge < len(merged) else NONE):
+                posts[k] = POSTED_FREE
+        if own >= 0:
+            row = thread.position(own)
+            if row < len(entries) and entries["outcome"][row] == Outcome.SOURCE:
+                values[entries["value"][row]] = self.source
+        return replace(thread, entries=entries, values=values, posts=posts)
+
+    def _told(self, rank: int) -> dict[int, int]:
+        """By the event that posted a wildcard receive: the one whose return told which message it took."""
+        rows = self.match.recvs
+        part = rows.of_rank(rank)
+        wild = part.start + np.flatnonzero(rows.flags[part] & Post.ANY_SOURCE != 0)
+        return dict(zip(rows.event[wild].tolist(), rows.decided[wild].tolist(), strict=True))

@@ -1,0 +1,393 @@
+"""The plan of a replay: all that another run could decide differently, known before the run starts.
+
+From a record of level `trace` it holds every call that communicates, so that the replay is held against it call by
+call; from one of level `order` only the outcomes. Given the source of each wildcard receive in order of posting, MPI's
+rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the matching.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Match, Op, Post, classify
+from weft.replay.layout import (
+    ENTRY,
+    HEADER,
+    PLAN_MAGIC,
+    POSTED_FREE,
+    POSTED_NEVER,
+    THREAD,
+    Check,
+    EntryFlag,
+    Outcome,
+    PlanFlag,
+)
+from weft.terms.columns import Ragged, columns
+from weft.trace import Level, Rank, Thread, Trace
+from weft.trace.functions import Function, FunctionTable
+from weft.trace.layout import ANY_SOURCE, Flag, OrderKind
+
+_MORE = re.compile(
+    r"MPI_(Cancel|R?Put|R?Get|R?Accumulate|R?Get_accumulate|Fetch_and_op|Compare_and_swap|Pready\w*|Parrived"
+    r"|Win_(lock|unlock|flush|post|start|complete|wait|test|sync)\w*|Comm_create_group|Abort)"
+)
+"""Calls that communicate beside those that `weft.match` pairs."""
+_ANSWERED: Final = {
+    "MPI_Test": Outcome.DONE,
+    "MPI_Testall": Outcome.DONE,
+    "MPI_Request_get_status": Outcome.DONE,
+    "MPI_Iprobe": Outcome.DONE,
+    "MPI_Improbe": Outcome.DONE,
+    "MPI_Testany": Outcome.INDEX,
+    "MPI_Waitany": Outcome.INDEX,
+    "MPI_Testsome": Outcome.COUNT,
+    "MPI_Waitsome": Outcome.COUNT,
+    "MPI_Probe": Outcome.NONE,
+    "MPI_Mprobe": Outcome.NONE,
+    "MPI_Cancel": Outcome.CANCEL,
+}
+_PROBES: Final = frozenset(["MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe"])
+_POLLS: Final = frozenset(name for name in _ANSWERED if name.startswith(("MPI_Test", "MPI_I", "MPI_Request")))
+
+
+def communicates(function: Function) -> bool:
+    """Whether a replay holds the function's calls against the record: both MPIs of a replay make these calls alike."""
+    return classify(function.name)[0] is not Op.NONE or bool(_MORE.fullmatch(function.base))
+
+
+def check_of(function: Function) -> Check:
+    """What of a call is known at its entry and the same in every faithful replay."""
+    if not communicates(function):
+        return Check(0)
+    if function.base in _POLLS:
+        return Check.CALL | Check.POLL
+    checks = Check.CALL
+    given = {p.place: p for p in function.parameters if p.part is None}
+    places = {"comm": Check.COMM, "peer": Check.PEER, "tag": Check.TAG, "count": Check.COUNT, "object": Check.OBJECT}
+    for place, check in places.items():
+        if place in given and given[place].direction != "out":
+            checks |= check
+    if "datatype" in given:
+        checks |= Check.TYPE
+    return checks
+
+
+@dataclass(slots=True)
+class ThreadPlan:
+    """What one thread will do. `entries`: dtype ENTRY; the other columns as plan.h says."""
+
+    made: int = 0
+    entries: NDArray[Any] = field(default_factory=lambda: np.empty(0, ENTRY))
+    posts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """The event (index among the thread's events) behind each of `posts`; empty for a record of level order."""
+
+    def position(self, event: int) -> int:
+        """How many entries lie before the event with this index among the thread's events."""
+        return int(np.searchsorted(self.entries["event"], event))
+
+
+@dataclass(slots=True)
+class RankPlan:
+    """What one rank will do, thread by thread (by slot of the record)."""
+
+    rank: int
+    threads: list[ThreadPlan]
+    flags: PlanFlag
+
+    def encode(self, functions: FunctionTable, bounded: bool = False) -> bytes:
+        """The file that the rank reads."""
+        parts = _Parts(HEADER.itemsize)
+        count = 1 + max((f.id for f in functions), default=0)
+        kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
+        for function in functions:
+            kinds[function.id] = check_of(function)
+            canonical[function.id] = canonical_id(functions, function)
+        header = np.zeros(1, HEADER)
+        header["magic"], header["functions"], header["threads"] = PLAN_MAGIC, count, len(self.threads)
+        header["flags"] = self.flags | (PlanFlag.BOUNDED if bounded else 0)
+        header["kinds"], header["canonical"] = parts.add(kinds), parts.add(canonical)
+        table = np.zeros(len(self.threads), THREAD)
+        for row, thread in zip(table, self.threads, strict=True):
+            row["made"] = thread.made
+            for name, counted in (("entries", "entry"), ("posts", "post"), ("values", "value"), ("times", "time")):
+                column = getattr(thread, name)
+                row[name], row[f"{counted}_count"] = parts.add(column), len(column)
+        header["table"] = parts.add(table)
+        header["size"] = parts.length
+        return header.tobytes() + b"".join(parts.done)
+
+
+class _Parts:
+    """Arrays one behind the other, each at a multiple of 8 bytes."""
+
+    def __init__(self, begin: int) -> None:
+        self.length = begin
+        self.done: list[bytes] = []
+
+    def add(self, array: NDArray[Any]) -> int:
+        at, data = self.length, array.tobytes()
+        data += bytes(-len(data) % 8)
+        self.done.append(data)
+        self.length += len(data)
+        return at
+
+
+def canonical_id(functions: FunctionTable, function: Function) -> int:
+    """The id of the function's form with int counts, its own where there is none."""
+    return functions[function.base].id if function.base in functions else function.id
+
+
+def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
+    """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
+    ranks = [rank for rank in trace.ranks if rank.world == 0]
+    if trace.level is Level.ORDER:
+        return [RankPlan(r.rank, [_of_outcomes(t.order) for t in r.threads], PlanFlag(0)) for r in ranks]
+    assert match is not None
+    return [_Tracing(rank, match).plan() for rank in ranks]
+
+
+# From level order
+
+
+def _of_outcomes(order: Iterable[tuple[int, int]]) -> ThreadPlan:
+    """The plan of one thread out of its nibbles."""
+    rows: list[tuple[Outcome, int, list[int]]] = []
+    posts: dict[int, int] = {}
+    pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
+    known = late = polls = 0
+    times: list[float] = []
+    for kind, value in order:
+        if kind == OrderKind.LATE:
+            late = value
+        elif kind in (OrderKind.SOURCE, OrderKind.CANCELLED):
+            while len(pending) <= late:
+                pending.append(known)
+                known += 1
+            posts[pending.pop(late)] = value if kind == OrderKind.SOURCE else POSTED_NEVER
+            late = 0
+        elif kind == OrderKind.POLLS:
+            polls += value
+        elif kind == OrderKind.TIME:
+            times.append((times[-1] if times else 0.0) + value * 1e-9)
+        elif kind == OrderKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
+            rows[-1][2].append(value - 1)
+        elif kind in _KINDS:
+            outcome = _KINDS[OrderKind(kind)]
+            values = [] if outcome is Outcome.DONE else [value - (outcome is not Outcome.SOURCE)]
+            rows.append((outcome, polls + (value if outcome is Outcome.DONE else 0), values))
+            polls = 0
+    entries = np.zeros(len(rows), ENTRY)
+    entries["outcome"] = [row[0] for row in rows]
+    entries["polls"] = [row[1] for row in rows]
+    entries["value"] = np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])])[: len(rows)]
+    sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
+    for ordinal, source in posts.items():
+        sources[ordinal] = source
+    values = np.array([value for row in rows for value in row[2]], np.int32)
+    return ThreadPlan(0, entries, sources, values, np.array(times))
+
+
+_KINDS: Final = {
+    OrderKind.INDEX: Outcome.INDEX,
+    OrderKind.COUNT: Outcome.COUNT,
+    OrderKind.PROBED: Outcome.SOURCE,
+    OrderKind.DONE: Outcome.DONE,
+}
+
+
+def _some_left(values: list[int]) -> bool:
+    return len(values) - 1 < values[0]
+
+
+# From level trace
+
+
+class _Tracing:
+    """The plan of one rank of level trace."""
+
+    def __init__(self, rank: Rank, match: Match) -> None:
+        self.rank = rank
+        self.match = match
+        self.events = rank.events
+        functions = rank.trace.functions
+        size = 1 + max((f.id for f in functions), default=0)
+        self.checks = np.zeros(size, np.uint8)
+        self.canonical = np.arange(size, dtype=np.uint16)
+        for function in functions:
+            self.checks[function.id] = check_of(function)
+            self.canonical[function.id] = canonical_id(functions, function)
+
+    def plan(self) -> RankPlan:
+        """All threads."""
+        finished = self.rank.state in ("finalized", "exited", "aborted")
+        flags = PlanFlag.CHECKED | (PlanFlag(0) if finished else PlanFlag.OPEN)
+        outcomes = self._outcomes()
+        posts = self._posts()
+        threads = [self._thread(thread, outcomes, posts) for thread in self.rank.threads]
+        return RankPlan(self.rank.rank, threads, flags)
+
+    @cached_property
+    def functions(self) -> NDArray[np.uint16]:
+        return np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
+
+    def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Which events are calls of these functions or their large-count forms."""
+        return self.rank.trace.functions.mask(names)[self.functions]
+
+    def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
+        return np.flatnonzero(self._are(names))
+
+    def _doing(self, op: Op) -> list[str]:
+        return [f.name for f in self.rank.trace.functions if classify(f.name)[0] is op]
+
+    def _failed_polls(self) -> NDArray[np.bool_]:
+        flags = self.events["flags"]
+        closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
+        return self._are(_POLLS) & closed & (self.events["count"] > 0)
+
+    def _thread(self, thread: Thread, outcomes: dict[int, list[int]], posts: dict[int, list[int]]) -> ThreadPlan:
+        mine = np.flatnonzero(self.rank.event_threads == thread.slot)
+        mine = mine[np.argsort(self.rank.event_positions[mine], kind="stable")]
+        events, functions = self.events[mine], self.functions[mine]
+        failed = self._failed_polls()[mine]
+        kept = (self.checks[functions] & Check.CALL != 0) & ~failed
+        rows = np.flatnonzero(kept)
+        entries = np.zeros(len(rows), ENTRY)
+        entries["function"] = self.canonical[functions[rows]]
+        for name in ("peer", "tag", "count", "comm", "datatype", "object"):
+            entries[name] = events[name][rows]
+        flags = events["flags"][rows]
+        entries["flags"] = (
+            np.where(flags & Flag.ANY_SOURCE, EntryFlag.ANY_SOURCE, 0)
+            | np.where(flags & Flag.ANY_TAG, EntryFlag.ANY_TAG, 0)
+            | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
+            | np.where(events["error"][rows], EntryFlag.FAILED, 0)
+        )
+        entries["event"] = rows
+        so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])
+        entries["polls"] = np.diff(so_far[rows], prepend=0)
+        values: list[int] = []
+        for position, index in enumerate(mine[rows].tolist()):
+            found = outcomes.get(index)
+            if found is not None:
+                entries["outcome"][position] = found[0]
+                entries["value"][position] = len(values)
+                values += found[1:]
+        posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
+        clock = events["buffer"][np.flatnonzero(self._are(["MPI_Wtime"])[mine])]
+        return ThreadPlan(
+            thread.slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
+            np.ascontiguousarray(clock).view(np.float64), np.array([k for k, _ in posting], np.int64),
+        )  # fmt: skip
+
+    # Outcomes: [Outcome, value...] by event
+
+    def _outcomes(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        flags, failed = self.events["flags"], self._failed_polls()
+        good = (flags & Flag.CLOSED != 0) & (self.events["error"] == 0) & ~failed
+        for name, outcome in _ANSWERED.items():
+            rows = np.flatnonzero(self._are([name]) & good)
+            if outcome is Outcome.DONE:
+                rows = rows[flags[rows] & Flag.TRUE != 0]
+            if name in _PROBES:
+                for row in rows.tolist():
+                    any_source = bool(flags[row] & Flag.ANY_SOURCE)
+                    if any_source:
+                        found[row] = [Outcome.SOURCE, int(self.events["peer"][row])]
+                    elif outcome is Outcome.DONE:
+                        found[row] = [Outcome.DONE]
+            elif outcome is Outcome.DONE:
+                found |= {row: [Outcome.DONE] for row in rows.tolist()}
+            elif outcome is Outcome.CANCEL:
+                cancelled = self._cancelled() if len(rows) else {}
+                for row in rows.tolist():
+                    found[row] = [Outcome.CANCEL, cancelled.get(int(self.events["object"][row]), -1)]
+            elif len(rows):
+                found |= self._indices(rows, outcome)
+        return found
+
+    def _indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
+        """Waitany and its kin: which of the requests."""
+        found: dict[int, list[int]] = {}
+        names = frozenset(["index", "outcount", "array_of_indices"])
+        for events, tail in columns(self.rank, rows, names):
+            if outcome is Outcome.INDEX and "index" in tail:
+                index = np.asarray(tail["index"])
+                found |= {e: [outcome, max(int(i), -1)] for e, i in zip(events.tolist(), index.tolist(), strict=True)}
+            elif "outcount" in tail and isinstance(indices := tail.get("array_of_indices"), Ragged):
+                for k, (event, count) in enumerate(zip(events.tolist(), np.asarray(tail["outcount"]).tolist(), strict=True)):
+                    some = indices.values[int(indices.starts[k]) : int(indices.starts[k + 1])].tolist()
+                    found[event] = [outcome, *([-1] if count < 0 else [len(some), *some])]
+        return found
+
+    def _cancelled(self) -> dict[int, int]:
+        """By request id: 1 where its completion said cancelled, 0 where it said not."""
+        found: dict[int, int] = {}
+        for row in self._where(["MPI_Wait", "MPI_Test"]).tolist():
+            if self.events["flags"][row] & Flag.CLOSED:
+                found[int(self.events["object"][row])] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
+        several = ["MPI_Waitall", "MPI_Waitsome", "MPI_Waitany", "MPI_Testall", "MPI_Testany", "MPI_Testsome"]
+        for row in self._where(several).tolist():
+            arguments = self.rank.event(row).args
+            requests = arguments.get("array_of_requests") or []
+            if "index" in arguments:
+                index = arguments["index"]
+                if 0 <= index < len(requests):
+                    found[requests[index]] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
+                continue
+            chosen = arguments.get("array_of_indices", range(len(requests)))
+            for place, status in zip(chosen, arguments.get("array_of_statuses") or [], strict=False):
+                if 0 <= place < len(requests):
+                    found[requests[place]] = int(bool(status and status.cancelled))
+        return found
+
+    # Sources of wildcard receives: [source...] by the event that posted them
+
+    def _posts(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        rows = self.match.recvs
+        part = rows.of_rank(self.rank.index)
+        wild = np.flatnonzero((rows.flags[part] & Post.ANY_SOURCE != 0) & (rows.flags[part] & Post.MATCHED_PROBE == 0))
+        for row in (part.start + wild).tolist():
+            found.setdefault(int(rows.event[row]), []).append(self._source(row))
+        for event in self._posting():
+            refused = 1 <= self.events["error"][event] <= 6
+            found.setdefault(event, [POSTED_FREE if refused else POSTED_NEVER])
+        return found
+
+    def _source(self, row: int) -> int:
+        """The rank in the communicator that the receive took its message from."""
+        rows = self.match.recvs
+        if rows.flags[row] & Post.UNDECIDED or rows.peer[row] < 0:
+            return POSTED_FREE
+        comm = self.rank.trace.communicators[int(rows.comm[row])]
+        peers = comm.peers(self.rank.index)
+        try:
+            return peers.index(int(rows.peer[row]))
+        except ValueError:
+            return POSTED_FREE
+
+    def _posting(self) -> list[int]:
+        """Every event that posted a wildcard receive, those that were cancelled too."""
+        any_source = self.events["flags"] & Flag.ANY_SOURCE != 0
+        found = np.flatnonzero(self._are(self._doing(Op.RECV)) & any_source).tolist()
+        both = self._where(self._doing(Op.SENDRECV))
+        for events, tail in columns(self.rank, both, frozenset(["source"])) if len(both) else ():
+            found += events[np.asarray(tail["source"]) == ANY_SOURCE].tolist()
+        made = self._where(self._doing(Op.RECV_INIT))
+        wild = set(self.events["object"][made[any_source[made]]].tolist())
+        if wild:
+            starts = self._where(["MPI_Start"])
+            found += [int(e) for e in starts if int(self.events["object"][e]) in wild]
+        return sorted(found)

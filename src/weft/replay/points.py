@@ -1,0 +1,187 @@
+"""Points of a recorded run that a person names, and the cuts that a replay stops at.
+
+RANK:EVENT             an event by its index (`weft dump` shows it)
+[RANK:]FILE:LINE[#N]   the N-th call (the first) that the record has from this line
+[RANK:]NAME[#N]        likewise by the name of an MPI function, or of the program's function that makes the call
+t=SECONDS              every rank's last call that began before this time of the record
+finding:N              the events of the N-th finding of `weft report`
+
+The past of a point is the least consistent cut that holds it (unique): what has to run again, and no more. The
+opposite is the greatest cut that holds nothing that comes after a point: the stable stop of a breakpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import UsageError
+from weft.match import NONE
+from weft.order import Order
+from weft.replay.plan import RankPlan
+from weft.trace import Trace
+
+EventId = tuple[int, int]
+Goals = dict[tuple[int, int], int]
+"""Entries of the plan to pass, by (rank, slot of the thread)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the source, as a person wrote it."""
+
+    text: str
+    rank: int | None
+    file: str | None
+    line: int | None
+    name: str | None
+    visit: int
+
+
+def parse_event(text: str, trace: Trace) -> EventId:
+    """RANK:EVENT. UsageError where the run has no such event."""
+    rank_text, _, event_text = text.partition(":")
+    rank, index = int(rank_text), int(event_text)
+    return check(trace, rank, index, text)
+
+
+def check(trace: Trace, rank: int, index: int, text: str) -> EventId:
+    """The event, if the run has it."""
+    if rank >= len(trace.ranks):
+        raise UsageError(f"{text}: the run has no rank {rank}, only 0 to {len(trace.ranks) - 1}")
+    count = len(trace.ranks[rank])
+    if not 0 <= index < count:
+        what = f"events 0 to {count - 1}" if count else "no events"
+        raise UsageError(f"{text}: rank {rank} has no event {index}, its record has {what}")
+    return rank, index
+
+
+def parse_place(text: str) -> Place:
+    """[RANK:]FILE:LINE[#N] or [RANK:]NAME[#N]."""
+    found = re.fullmatch(r"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*))(?:#(\d+))?", text)
+    if found is None or (found[5] is not None and int(found[5]) < 1):
+        raise UsageError(f"{text!r} is no place: give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N")
+    rank = int(found[1]) if found[1] else None
+    return Place(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
+
+
+def events_at(trace: Trace, place: Place) -> list[EventId]:
+    """The place's visit on each rank that has one, first in time first. UsageError where no rank has one."""
+    if place.rank is not None and place.rank >= len(trace.ranks):
+        raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
+    found: list[tuple[int, EventId]] = []
+    most = 0
+    for rank in trace.ranks:
+        if place.rank not in (None, rank.index) or not len(rank):
+            continue
+        rows = np.flatnonzero(_matching(rank, place))
+        most = max(most, len(rows))
+        if len(rows) >= place.visit:
+            row = int(rows[place.visit - 1])
+            found.append((int(rank.enter_ns(slice(row, row + 1))[0]), (rank.index, row)))
+    if not found:
+        where = f"rank {place.rank}" if place.rank is not None else "any rank"
+        times = f"only {most} calls" if most else "no MPI call"
+        raise UsageError(f"{place.text}: the record has {times} from there on {where}")
+    return [event for _, event in sorted(found)]
+
+
+def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
+    events = rank.events
+    sites, inverse = np.unique(events["site"], return_inverse=True)
+    if place.name is not None:
+        mask: NDArray[np.bool_] = rank.trace.functions.mask([place.name])[events["function"]]
+        if mask.any():
+            return mask
+        good = [rank.site(int(s)).function == place.name for s in sites]
+    else:
+        wanted = str(place.file)
+        good = [
+            site.line == place.line and site.file is not None and (site.file == wanted or site.file.endswith("/" + wanted))
+            for site in (rank.site(int(s)) for s in sites)
+        ]
+    return np.array(good, bool)[inverse]
+
+
+def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> list[EventId]:
+    """The events that a person names."""
+    if re.fullmatch(r"\d+:\d+", text):
+        return [parse_event(text, trace)]
+    if found := re.fullmatch(r"finding:(\d+)", text):
+        all_findings = findings()
+        number = int(found[1])
+        if not 1 <= number <= len(all_findings):
+            raise UsageError(f"{text}: the report has {len(all_findings)} findings")
+        events = [(int(r), int(e)) for r, e in all_findings[number - 1].events]
+        if not events:
+            raise UsageError(f"{text}: this finding names no event of the record")
+        return events
+    if found := re.fullmatch(r"t=(\d+(?:\.\d*)?|\.\d+)s?", text):
+        return _at_time(trace, float(found[1]), text)
+    return events_at(trace, parse_place(text))[:1]
+
+
+def _at_time(trace: Trace, seconds: float, text: str) -> list[EventId]:
+    starts = [int(r.enter_ns(slice(0, 1))[0]) for r in trace.ranks if len(r)]
+    limit = min(starts, default=0) + int(seconds * 1e9)
+    found = []
+    for rank in trace.ranks:
+        before = int(np.searchsorted(rank.enter_ns(), limit)) if len(rank) else 0
+        if before:
+            found.append((rank.index, before - 1))
+    if not found:
+        raise UsageError(f"{text}: no call had begun by then")
+    return found
+
+
+class Cuts:
+    """Cuts of a run as goals for its ranks: how many entries of its plan each thread may pass."""
+
+    def __init__(self, trace: Trace, order: Order, plans: Sequence[RankPlan]) -> None:
+        self.trace = trace
+        self.order = order
+        self.plans = plans
+
+    def past(self, events: Iterable[EventId]) -> Goals:
+        """What has to run again so that these calls are about to be made."""
+        points = np.zeros(len(self.order.processes.rank), np.int64)
+        own: dict[int, int] = {}
+        for event in events:
+            process, point = self.order.point(*event)
+            points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
+            own[process] = max(own.get(process, 0), point)
+        goals: Goals = {}
+        for process, point in enumerate(points.tolist()):
+            # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.
+            inclusive = point > own.get(process, 0)
+            goals |= self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+        return goals
+
+    def before_future(self, events: Iterable[EventId]) -> Goals:
+        """How far all can go without these calls."""
+        seeds: dict[int, int] = {}
+        for event in events:
+            process, point = self.order.point(*event)
+            seeds[process] = min(seeds.get(process, point), point)
+        goals: Goals = {}
+        for process, point in enumerate(self.order.future_points(seeds).tolist()):
+            if point != NONE:
+                goals |= self._goal(process, (point - 1) // 2, point % 2 == 0)
+        return goals
+
+    def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
+        """The goal that lies before an event of a process, or behind it."""
+        rank = int(self.order.processes.rank[process])
+        if self.trace.ranks[rank].world != 0:
+            return {}
+        if event < 0:
+            slot, index = process - int(self.order.processes.first[rank]), 0
+        else:
+            thread, index = self.trace.ranks[rank].locate(event)
+            slot = thread.slot
+        return {(rank, slot): self.plans[rank].threads[slot].position(index + inclusive)}
