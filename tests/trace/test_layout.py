@@ -49,6 +49,7 @@ CONSTANTS = {
     "WEFT_ID_SELF": layout.ID_SELF,
     "WEFT_ID_DYNAMIC": layout.ID_DYNAMIC,
     "WEFT_WORLD_UNKNOWN": layout.WORLD_UNKNOWN,
+    "WEFT_MADE_UNKNOWN": layout.MADE_UNKNOWN,
     **{f"WEFT_FLAG_{flag.name}": int(flag) for flag in layout.Flag},
 }
 DURATIONS = [0, 1, 2**30 - 1, 2**30, 2**30 + 5, 2**38 - 1, 2**38, 2**45 + 12345, 2**54 - 1, 2**54, 2**63, 2**64 - 1]

@@ -24,8 +24,8 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.mpi import generate, table
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c")
-_BY_HAND = (("order.c", "o"), ("replay.c", "p"))
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c")
+_BY_HAND = (("order.c", "o"), ("replay.c", "p"), ("threads.c", "t"))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h")
 _PROBE = """#include <mpi.h>
@@ -272,7 +272,7 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
 def _by_hand(source: str, letter: str) -> set[str]:
     """The functions for which a source has a body of its own."""
     text = files("weft").joinpath("native/shim", source).read_text()
-    return set(re.findall(rf"(?:WEFT_(?:ORDER_WRAPPER|REPLAY_CALL)\(|double weft_{letter}_)(MPI_\w+)", text))
+    return set(re.findall(rf"(?:WEFT_(?:ORDER_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text))
 
 
 def _generated(library: Library) -> dict[str, bytes]:

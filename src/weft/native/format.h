@@ -182,6 +182,7 @@ static inline uint32_t weft_duration_encode(uint64_t ticks) {
  *   --- written at entry above, at exit below (absent while the event is open) ---
  *   every parameter whose part is exit or both, in order; zeros when the call failed
  *   [bytes received]         the function's STATUS has its place in the slot
+ *   [ticket]                 flag TICKET and a probe that found a message: when it did, among the tickets
  * and starts at a multiple of WEFT_TAIL_ALIGN. Values:
  *   integers      zigzag varint (LEB128)          handles       varint object id
  *   addresses     zigzag varint of (value - slot.buffer); WEFT_IN_PLACE as it is minus slot.buffer, modulo 2^64
@@ -210,7 +211,8 @@ enum weft_definition {
                               u displacement unit, u ordinal on the comm */
     WEFT_DEF_FILE = 6,     /* u id, u comm, u amode, s name */
     WEFT_DEF_NAME = 7,     /* u class (enum weft_class), u id, s name */
-    WEFT_DEF_THREAD = 8,   /* u thread slot, u first event index, u tid, u is main, s name */
+    WEFT_DEF_THREAD = 8,   /* u thread slot, u first event index, u tid, u is main, s name,
+                              u ordinal of its creation in the process (0 main; WEFT_MADE_UNKNOWN: not the program's) */
     WEFT_DEF_MODULE = 9,   /* u id, u base, u end, s build id (hex), s path */
     WEFT_DEF_SITE = 10,    /* u id, u module (0 none), u offset in module of the return address, u code (0: native
                               only), u instruction offset in the code's bytecode, bytes */
@@ -225,6 +227,7 @@ enum weft_definition {
 };
 
 #define WEFT_WORLD_UNKNOWN 0xffffu
+#define WEFT_MADE_UNKNOWN 0xffffffffu
 
 enum weft_class {
     WEFT_CLASS_COMM = 1, WEFT_CLASS_DATATYPE, WEFT_CLASS_GROUP, WEFT_CLASS_OP, WEFT_CLASS_REQUEST, WEFT_CLASS_WINDOW,

@@ -51,12 +51,12 @@ class Forcing:
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """The plans, cut at what depends on the receive, with its source exchanged."""
         return [
-            replace(plan, threads=[self._cut(plan, slot) for slot in range(len(plan.threads))], flags=plan.flags | PlanFlag.OPEN)
+            replace(plan, threads=[self._cut(plan, thread) for thread in plan.threads], flags=plan.flags | PlanFlag.OPEN)
             for plan in plans
         ]  # fmt: skip
 
-    def _cut(self, plan: RankPlan, slot: int) -> ThreadPlan:
-        thread = plan.threads[slot]
+    def _cut(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
+        slot = thread.slot
         rank = self.trace.ranks[plan.rank]
         merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank
         first = int(self.future[int(self.processes.first[rank.index]) + slot])

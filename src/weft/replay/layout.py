@@ -32,6 +32,7 @@ ENTRY: Final = np.dtype(
     [
         ("function", "<u2"), ("outcome", "u1"), ("flags", "u1"), ("peer", "<i4"), ("tag", "<i4"), ("count", "<i4"),
         ("comm", "<u4"), ("datatype", "<u4"), ("object", "<u4"), ("polls", "<u4"), ("value", "<u4"), ("event", "<u4"),
+        ("turn", "<u4"),
     ]
 )  # fmt: skip
 CONTROL_THREAD: Final = np.dtype(

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import WeftError
 from weft.match import Match, Op, Post, classify
 from weft.replay.layout import (
     ENTRY,
@@ -30,7 +31,7 @@ from weft.replay.layout import (
     PlanFlag,
 )
 from weft.terms.columns import Ragged, columns
-from weft.trace import Level, Rank, Thread, Trace
+from weft.trace import Level, Rank, Trace
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import ANY_SOURCE, Flag, OrderKind
 
@@ -57,6 +58,16 @@ _PROBES: Final = frozenset(["MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improb
 _POLLS: Final = frozenset(name for name in _ANSWERED if name.startswith(("MPI_Test", "MPI_I", "MPI_Request")))
 
 
+_POSTS: Final = [
+    f"MPI_{name}" for name in (
+        "Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend", "Recv", "Irecv", "Sendrecv",
+        "Isendrecv", "Isendrecv_replace", "Start", "Startall",
+    )
+]  # fmt: skip
+"""Calls whose order among the threads of a process decides what they match."""
+_OVER: Final = ("finalized", "exited", "aborted")
+
+
 def communicates(function: Function) -> bool:
     """Whether a replay holds the function's calls against the record: both MPIs of a replay make these calls alike."""
     return classify(function.name)[0] is not Op.NONE or bool(_MORE.fullmatch(function.base))
@@ -81,9 +92,13 @@ def check_of(function: Function) -> Check:
 
 @dataclass(slots=True)
 class ThreadPlan:
-    """What one thread will do. `entries`: dtype ENTRY; the other columns as plan.h says."""
+    """What one thread will do. `entries`: dtype ENTRY; the other columns as plan.h says.
+
+    `slot`: whose events (index in rank.threads) its entries are; threads that came one after the other may share one.
+    """
 
     made: int = 0
+    slot: int = 0
     entries: NDArray[Any] = field(default_factory=lambda: np.empty(0, ENTRY))
     posts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
@@ -151,7 +166,7 @@ def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
     ranks = [rank for rank in trace.ranks if rank.world == 0]
     if trace.level is Level.ORDER:
-        return [RankPlan(r.rank, [_of_outcomes(t.order) for t in r.threads], PlanFlag(0)) for r in ranks]
+        return [_outcomes_of(rank) for rank in ranks]
     assert match is not None
     return [_Tracing(rank, match).plan() for rank in ranks]
 
@@ -159,7 +174,20 @@ def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
 # From level order
 
 
-def _of_outcomes(order: Iterable[tuple[int, int]]) -> ThreadPlan:
+def _outcomes_of(rank: Rank) -> RankPlan:
+    """The plan of one rank out of its nibbles."""
+    made = {d.slot: d.made for d in rank.definitions.threads}
+    if len(rank.threads) > 1:
+        raise WeftError(
+            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `order` does not keep in which "
+            "order they do: record the run at level `trace` to replay it"
+        )
+    finished = rank.state in _OVER
+    threads = [_of_outcomes(t.order, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    return RankPlan(rank.rank, threads, PlanFlag(0) if finished else PlanFlag.OPEN)
+
+
+def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
     """The plan of one thread out of its nibbles."""
     rows: list[tuple[Outcome, int, list[int]]] = []
     posts: dict[int, int] = {}
@@ -194,7 +222,7 @@ def _of_outcomes(order: Iterable[tuple[int, int]]) -> ThreadPlan:
     for ordinal, source in posts.items():
         sources[ordinal] = source
     values = np.array([value for row in rows for value in row[2]], np.int32)
-    return ThreadPlan(0, entries, sources, values, np.array(times))
+    return ThreadPlan(made, 0, entries, sources, values, np.array(times))
 
 
 _KINDS: Final = {
@@ -229,12 +257,34 @@ class _Tracing:
 
     def plan(self) -> RankPlan:
         """All threads."""
-        finished = self.rank.state in ("finalized", "exited", "aborted")
+        finished = self.rank.state in _OVER
         flags = PlanFlag.CHECKED | (PlanFlag(0) if finished else PlanFlag.OPEN)
         outcomes = self._outcomes()
         posts = self._posts()
-        threads = [self._thread(thread, outcomes, posts) for thread in self.rank.threads]
+        threads = []
+        for slot, thread in enumerate(self.rank.threads):
+            lives = sorted((d.first_event, d.made) for d in self.rank.definitions.threads if d.slot == thread.slot)
+            for (first, made), (end, _) in zip(lives or [(0, 0)], [*lives[1:], (len(thread.events), 0)], strict=True):
+                threads.append(self._thread(slot, first, end, made, outcomes, posts))
+        if len(threads) > 1:
+            self._take_turns(threads)
         return RankPlan(self.rank.rank, threads, flags)
+
+    def _take_turns(self, threads: list[ThreadPlan]) -> None:
+        """Number the posts of all threads in the order in which MPI got them, as their tickets tell."""
+        posting = self._are(_POSTS)
+        probing = self._are(_PROBES) & ~self._failed_polls()
+        found: list[tuple[int, int, int]] = []
+        for i, thread in enumerate(threads):
+            merged = np.flatnonzero(self.rank.event_threads == thread.slot)
+            for row, event in enumerate(merged[thread.entries["event"]].tolist()):
+                if posting[event] or probing[event]:
+                    tail = self.rank.event(event).tail
+                    ticket = tail and (tail.ticket if posting[event] else tail.decided)
+                    if ticket is not None:
+                        found.append((ticket, i, row))
+        for turn, (_, i, row) in enumerate(sorted(found), 1):
+            threads[i].entries["turn"][row] = turn
 
     @cached_property
     def functions(self) -> NDArray[np.uint16]:
@@ -255,9 +305,11 @@ class _Tracing:
         closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
         return self._are(_POLLS) & closed & (self.events["count"] > 0)
 
-    def _thread(self, thread: Thread, outcomes: dict[int, list[int]], posts: dict[int, list[int]]) -> ThreadPlan:
-        mine = np.flatnonzero(self.rank.event_threads == thread.slot)
-        mine = mine[np.argsort(self.rank.event_positions[mine], kind="stable")]
+    def _thread(
+        self, slot: int, first: int, end: int, made: int, outcomes: dict[int, list[int]], posts: dict[int, list[int]]
+    ) -> ThreadPlan:
+        """The plan of the thread that made the events `first` to `end` of a slot."""
+        mine = np.flatnonzero(self.rank.event_threads == slot)[first:end]
         events, functions = self.events[mine], self.functions[mine]
         failed = self._failed_polls()[mine]
         kept = (self.checks[functions] & Check.CALL != 0) & ~failed
@@ -273,7 +325,7 @@ class _Tracing:
             | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
             | np.where(events["error"][rows], EntryFlag.FAILED, 0)
         )
-        entries["event"] = rows
+        entries["event"] = first + rows
         so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])
         entries["polls"] = np.diff(so_far[rows], prepend=0)
         values: list[int] = []
@@ -286,8 +338,8 @@ class _Tracing:
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
         clock = events["buffer"][np.flatnonzero(self._are(["MPI_Wtime"])[mine])]
         return ThreadPlan(
-            thread.slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
-            np.ascontiguousarray(clock).view(np.float64), np.array([k for k, _ in posting], np.int64),
+            made, slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
+            np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
         )  # fmt: skip
 
     # Outcomes: [Outcome, value...] by event

@@ -179,9 +179,7 @@ class Cuts:
         rank = int(self.order.processes.rank[process])
         if self.trace.ranks[rank].world != 0:
             return {}
-        if event < 0:
-            slot, index = process - int(self.order.processes.first[rank]), 0
-        else:
-            thread, index = self.trace.ranks[rank].locate(event)
-            slot = thread.slot
-        return {(rank, slot): self.plans[rank].threads[slot].position(index + inclusive)}
+        slot = process - int(self.order.processes.first[rank])
+        index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
+        threads = enumerate(self.plans[rank].threads)
+        return {(rank, i): thread.position(index) for i, thread in threads if thread.slot == slot}

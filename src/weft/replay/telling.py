@@ -28,11 +28,11 @@ _FIELDS = {
 
 def event_of(trace: Trace, session: Session, rank: int, slot: int, position: int) -> Event | None:
     """The recorded call behind an entry of a thread's plan."""
-    entries = session.plans[rank].threads[slot].entries
-    record = trace.ranks[rank]
+    thread = session.plans[rank].threads[slot]
+    entries, record = thread.entries, trace.ranks[rank]
     if not 0 <= position < len(entries) or not len(record):
         return None
-    merged = np.flatnonzero(record.event_threads == slot)
+    merged = np.flatnonzero(record.event_threads == thread.slot)
     index = int(entries["event"][position])
     return record.event(int(merged[index])) if index < len(merged) else None
 

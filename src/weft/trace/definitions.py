@@ -81,13 +81,17 @@ class FileDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ThreadDefinition:
-    """A thread that used a thread slot, from the event with index `first_event` of that slot on."""
+    """A thread that used a thread slot, from the event with index `first_event` of that slot on.
+
+    `made`: ordinal of its creation in its process, 0 for the main thread, MADE_UNKNOWN where MPI or the system made it.
+    """
 
     slot: int
     first_event: int
     tid: int
     main: bool
     name: str
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +236,7 @@ class Definitions:
             key = c.u(), c.u()
             self.names[key] = c.s()
         elif kind == Def.THREAD:
-            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s()))
+            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s(), c.u() if c.left else 0))
         elif kind == Def.ENV:
             name, _, value = c.s().partition("=")
             self.environment[name] = value

@@ -33,6 +33,7 @@ ID_WORLD: Final = 2
 ID_SELF: Final = 3
 ID_DYNAMIC: Final = 256
 WORLD_UNKNOWN: Final = 0xFFFF
+MADE_UNKNOWN: Final = 0xFFFFFFFF
 
 
 class StreamKind(IntEnum):

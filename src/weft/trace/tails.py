@@ -12,6 +12,7 @@ from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
 from weft.trace.varint import Cursor, Damaged, put_s, put_u, put_z, signed64
 
+PROBES: Final = frozenset(["MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe"])
 MAX_STRING: Final = 4096
 _MOD: Final = 2**64 - 1
 
@@ -29,11 +30,12 @@ class Status:
 
 @dataclass(slots=True)
 class Tail:
-    """A decoded tail. `out` holds what was written at exit; `damage` says why decoding ended early, else None."""
+    """A decoded tail. `decided`: the ticket of a probe's success. `out` holds what was written at exit; `damage` says why decoding ended early, else None."""
 
     ticket: int | None = None
     count: int | None = None
     received: int | None = None
+    decided: int | None = None
     values: dict[str, Any] = field(default_factory=dict)
     out: dict[str, Any] = field(default_factory=dict)
     damage: str | None = None
@@ -101,6 +103,8 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
                 tail.out[parameter.name] = _value(cursor, parameter, buffer)
             if "status" in function.slot:
                 tail.received = cursor.u()
+            if flags & Flag.TICKET and function.name in PROBES and cursor.left:
+                tail.decided = cursor.u()
     except Damaged as error:
         tail.damage = str(error)
     tail.end = cursor.position
@@ -153,7 +157,7 @@ def _default(type: str) -> Any:
 
 def encode_tail(
     function: Function, flags: int, values: Mapping[str, Any], *, buffer: int = 0, count: int | None = None,
-    slot_count: int = 0, ticket: int = 0, received: int = 0, outs: Mapping[str, Any] | None = None,
+    slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None, outs: Mapping[str, Any] | None = None,
 ) -> bytes:  # fmt: skip
     """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
     parts = []
@@ -167,4 +171,6 @@ def encode_tail(
         parts += [_encode(outs.get(p.name), p, buffer) for p in function.tail_out]
         if "status" in function.slot:
             parts.append(put_u(received))
+        if flags & Flag.TICKET and function.name in PROBES:
+            parts.append(put_u(ticket if decided is None else decided))
     return b"".join(parts)

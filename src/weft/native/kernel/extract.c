@@ -231,6 +231,11 @@ static uint32_t ticket_of(const struct weft_extract_input *in, uint64_t i) {
     if (start > bytes) return NONE;
     struct cursor c = {in->tails[in->threads[i]] + start, in->tails[in->threads[i]] + bytes, false};
     uint64_t ticket = read_u(&c);
+    uint8_t op = spec_of(in, e).op;
+    if ((op == WEFT_OP_PROBE || op == WEFT_OP_MPROBE) && e->flags & WEFT_FLAG_CLOSED && !e->error) {
+        read_u(&c); /* bytes; then when it found its message */
+        ticket = read_u(&c);
+    }
     return c.bad ? NONE : (uint32_t)ticket;
 }
 

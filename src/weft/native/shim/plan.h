@@ -72,6 +72,7 @@ struct weft_plan_entry {
     uint32_t polls;    /* how many polls failed before it, since the entry before */
     uint32_t value;    /* its first value */
     uint32_t event;    /* index among the thread's events in the record */
+    uint32_t turn;     /* place of its post among those of all threads of the process, from 1 on; 0: no matter */
 };
 
 /* ---- the page that both sides see ---- */
@@ -120,7 +121,7 @@ struct weft_control {
 
 _Static_assert(sizeof(struct weft_plan_header) == 48, "plan header layout");
 _Static_assert(sizeof(struct weft_plan_thread) == 72, "plan thread layout");
-_Static_assert(sizeof(struct weft_plan_entry) == 40, "plan entry layout");
+_Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
 _Static_assert(sizeof(struct weft_control_thread) == 32, "control thread layout");
 _Static_assert(sizeof(struct weft_control) <= 4096, "control fits one page");
 

@@ -42,6 +42,8 @@ struct weft_replay {
     int slot;
 };
 
+static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
+
 /* ---- taking the plan up ---- */
 static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
     if (offset % 8 || offset > plan_size || count > (plan_size - offset) / each) return NULL;
@@ -85,6 +87,11 @@ void weft_replay_start(const char *folder, int rank) {
     if (!good) {
         control->state = WEFT_CONTROL_REFUSED;
         return;
+    }
+    const struct weft_plan_thread *t = span(header->table, header->threads, sizeof *t);
+    for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++) {
+        const struct weft_plan_entry *entries = span(t[i].entries, t[i].entry_count, sizeof *entries);
+        find_turn((int)i, entries, entries ? t[i].entry_count : 0, 0);
     }
     control->state = WEFT_CONTROL_RUNNING;
     weft_replaying = 1;
@@ -132,13 +139,14 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
     struct weft_replay *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     int slot = (int)thread->slot;
+    uint32_t made = weft_made || syscall(SYS_gettid) == getpid() ? weft_made : WEFT_MADE_UNKNOWN;
     const struct weft_plan_thread *all = span(header->table, header->threads, sizeof *all);
     const struct weft_plan_thread *t = NULL;
     for (uint32_t i = 0; i < header->threads; i++)
-        if (all[i].made == thread->made) t = &all[slot = (int)i];
+        if (all[i].made == made) t = &all[slot = (int)i];
     if (!t || slot >= WEFT_CONTROL_THREADS) {
         nobody.slot = slot;
-        diverge(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads, (int64_t)thread->made);
+        diverge(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads, (int64_t)made);
     }
     r->slot = slot;
     r->control = &control->thread[slot];
@@ -161,6 +169,46 @@ static inline struct weft_replay *mine(void) {
     if (!weft_replaying || !thread) return NULL;
     return LIKELY(thread->replay != NULL) ? thread->replay : adopt(thread);
 }
+
+/* ---- turns: in which order the threads of a process post ---- */
+static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
+
+static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
+    while (from < count && !entries[from].turn) from++;
+    pending_turn[slot].at = from;
+    __atomic_store_n(&pending_turn[slot].turn, from < count ? entries[from].turn : UINT32_MAX, __ATOMIC_RELEASE);
+}
+
+/* Whether nobody has to post before: threads that stand at their goals will not. */
+static bool my_turn(const struct weft_replay *r, uint32_t turn) {
+    for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++)
+        if ((int)i != r->slot && pending_turn[i].turn < turn && pending_turn[i].at < control->thread[i].goal) return false;
+    return true;
+}
+
+static void await_turn(struct weft_replay *r) {
+    uint64_t at = pending_turn[r->slot].at;
+    /* A probe's call has passed the guard when it posts, other calls have not. */
+    if ((at != r->at && at + 1 != r->at) || at >= r->entry_count) return;
+    for (unsigned spins = 0; !my_turn(r, r->entries[at].turn); spins++) {
+        if (spins < 100) sched_yield();
+        else nap(50);
+    }
+}
+
+static struct weft_replay *mine_now(void);
+
+void weft_replay_turn(void) {
+    struct weft_replay *r = mine_now();
+    if (r) await_turn(r);
+}
+
+void weft_replay_turned(void) {
+    struct weft_replay *r = mine_now();
+    if (r && r->at > pending_turn[r->slot].at) find_turn(r->slot, r->entries, r->entry_count, r->at);
+}
+
+static struct weft_replay *mine_now(void) { return mine(); }
 
 /* ---- the guard ---- */
 static void park(struct weft_replay *r) {
@@ -277,11 +325,14 @@ static int source_of(struct weft_replay *r, MPI_Comm *comm) {
 
 #define WEFT_REPLAY_CALL(name) WEFT_HIDDEN int weft_p_##name
 
+/* The MPI's own function, or with several threads the one that posts in turn. */
+#define POST(name) (weft_threaded ? (__typeof__(&P##name))weft_split[K_##name] : REAL(name))
+
 #define RECEIVE(name, type)                                                                                                \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
         struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;                                                 \
         if (r) source = source_of(r, NULL);                                                                               \
-        return REAL(name)(buf, count, datatype, source, tag, comm, status);                                               \
+        return POST(name)(buf, count, datatype, source, tag, comm, status);                                               \
     }
 WEFT_REPLAY_CALL(MPI_Recv) RECEIVE(MPI_Recv, int)
 #ifdef HAVE_MPI_Recv_c
@@ -299,23 +350,23 @@ WEFT_REPLAY_CALL(MPI_Irecv) IRECEIVE(MPI_Irecv, int)
 WEFT_REPLAY_CALL(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count)
 #endif
 
-#define SENDRECV(name, type, last, at)                                                                                     \
+#define SENDRECV(name, type, last, at, MINE)                                                                                     \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, last *at) {                                           \
         struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;                                                 \
         if (r) source = source_of(r, NULL);                                                                               \
-        return REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,     \
+        return MINE(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,     \
                           comm, at);                                                                                      \
     }
-WEFT_REPLAY_CALL(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int, MPI_Status, status)
+WEFT_REPLAY_CALL(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int, MPI_Status, status, POST)
 #ifdef HAVE_MPI_Sendrecv_c
-WEFT_REPLAY_CALL(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count, MPI_Status, status)
+WEFT_REPLAY_CALL(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count, MPI_Status, status, POST)
 #endif
 #ifdef HAVE_MPI_Isendrecv
-WEFT_REPLAY_CALL(MPI_Isendrecv) SENDRECV(MPI_Isendrecv, int, MPI_Request, request)
+WEFT_REPLAY_CALL(MPI_Isendrecv) SENDRECV(MPI_Isendrecv, int, MPI_Request, request, REAL)
 #endif
 #ifdef HAVE_MPI_Isendrecv_c
-WEFT_REPLAY_CALL(MPI_Isendrecv_c) SENDRECV(MPI_Isendrecv_c, MPI_Count, MPI_Request, request)
+WEFT_REPLAY_CALL(MPI_Isendrecv_c) SENDRECV(MPI_Isendrecv_c, MPI_Count, MPI_Request, request, REAL)
 #endif
 
 #define REPLACE(name, type, last, at)                                                                                      \
@@ -530,14 +581,14 @@ WEFT_REPLAY_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *stat
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
     if (e && value(r, e, 0) >= 0) source = value(r, e, 0);
-    return REAL(MPI_Probe)(source, tag, comm, status);
+    return POST(MPI_Probe)(source, tag, comm, status);
 }
 
 WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
     if (e && value(r, e, 0) >= 0) source = value(r, e, 0);
-    return REAL(MPI_Mprobe)(source, tag, comm, message, status);
+    return POST(MPI_Mprobe)(source, tag, comm, message, status);
 }
 
 #define PROBED(name)                                                                                                       \
@@ -549,17 +600,17 @@ WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *me
 WEFT_REPLAY_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     if (source == MPI_PROC_NULL) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
     PROBED(MPI_Iprobe);
-    if (told == ANSWER_FREE) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
+    if (told == ANSWER_FREE) return POST(MPI_Iprobe)(source, tag, comm, flag, status);
     *flag = told == ANSWER_PASS;
-    return *flag ? REAL(MPI_Probe)(source, tag, comm, status) : MPI_SUCCESS;
+    return *flag ? POST(MPI_Probe)(source, tag, comm, status) : MPI_SUCCESS;
 }
 
 WEFT_REPLAY_CALL(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     if (source == MPI_PROC_NULL) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
     PROBED(MPI_Improbe);
-    if (told == ANSWER_FREE) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
+    if (told == ANSWER_FREE) return POST(MPI_Improbe)(source, tag, comm, flag, message, status);
     *flag = told == ANSWER_PASS;
-    return *flag ? REAL(MPI_Mprobe)(source, tag, comm, message, status) : MPI_SUCCESS;
+    return *flag ? POST(MPI_Mprobe)(source, tag, comm, message, status) : MPI_SUCCESS;
 }
 
 /* ---- time ---- */
@@ -615,7 +666,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
 #define SEND(name, type)                                                                                                   \
     (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {                              \
         if (mine() && send_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) return MPI_SUCCESS;                    \
-        return REAL(name)(buf, count, datatype, dest, tag, comm);                                                         \
+        return POST(name)(buf, count, datatype, dest, tag, comm);                                                         \
     }
 WEFT_REPLAY_CALL(MPI_Send) SEND(MPI_Send, int)
 #ifdef HAVE_MPI_Send_c

@@ -255,6 +255,7 @@ static void thread_define(struct weft_thread *thread) {
     weft_text_u(&text, (uint64_t)tid);
     weft_text_u(&text, tid == getpid());
     weft_text_s(&text, name, strlen(name));
+    weft_text_u(&text, weft_made || tid == getpid() ? weft_made : WEFT_MADE_UNKNOWN);
     weft_define(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
 }
 
@@ -275,7 +276,11 @@ struct weft_thread *weft_thread_new(void) {
             thread = NULL;
         } else record->header->threads = thread_count;
     }
-    if (thread_count > 1) weft_threaded = 1;
+    if (thread_count > 1 && !weft_threaded) {
+        weft_threaded = 1;
+        for (int k = 0; k < weft_count; k++)
+            if (weft_split[k] && weft_under[k] == weft_next[k]) weft_under[k] = weft_split[k];
+    }
     pthread_mutex_unlock(&lock);
     if (!thread) return NULL;
     weft_self = thread;
@@ -284,10 +289,37 @@ struct weft_thread *weft_thread_new(void) {
     return thread;
 }
 
+/* Threads are known from run to run by the order in which the program makes them; those that MPI makes do not count. */
+__thread uint32_t weft_made;
+struct birth { void *(*body)(void *); void *argument; uint32_t made; };
+
+static void *born(void *data) {
+    struct birth birth = *(struct birth *)data;
+    free(data);
+    weft_made = birth.made;
+    return birth.body(birth.argument);
+}
+
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                                                           void *(*body)(void *), void *argument) {
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static uint32_t count;
+    if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, "pthread_create");
+    uintptr_t at = (uintptr_t)__builtin_return_address(0);
+    bool ours = weft_recording && !weft_depth && at - weft_library_start >= weft_library_end - weft_library_start;
+    struct birth *birth = ours ? malloc(sizeof *birth) : NULL;
+    if (!birth) return real(thread, attributes, body, argument);
+    *birth = (struct birth){body, argument, __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)};
+    int code = real(thread, attributes, born, birth);
+    if (code) free(birth);
+    return code;
+}
+
 static void thread_ended(void *data) {
     struct weft_thread *thread = data;
     pthread_mutex_lock(&lock);
     thread->poll = NULL;
+    thread->replay = NULL;
     thread->next_free = free_threads;
     free_threads = thread;
     pthread_mutex_unlock(&lock);
@@ -376,6 +408,7 @@ static void child_after_fork(void) {
     weft_objects_reset();
     weft_sites_reset();
     pthread_mutex_init(&lock, NULL);
+    weft_post_reset();
 }
 
 static uint32_t job_hash(const char *job) {

@@ -32,6 +32,7 @@ extern WEFT_HIDDEN void *weft_next[];            /* the MPI's own functions */
 extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
 extern WEFT_HIDDEN void *const weft_order[];     /* wrappers of level order, NULL: straight on */
 extern WEFT_HIDDEN void *weft_under[];           /* what the wrappers of level trace call: weft_next, or a replay's */
+extern WEFT_HIDDEN void *const weft_split[];     /* likewise with several threads, see threads.c */
 extern WEFT_HIDDEN void *const weft_replayed[];  /* functions that a replay decides, NULL: MPI does */
 extern WEFT_HIDDEN const char *const weft_names[];
 extern WEFT_HIDDEN const int weft_count;
@@ -63,7 +64,6 @@ struct weft_thread {
     size_t scratch_size;
     struct weft_order_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } order_state;
     struct weft_replay *replay;    /* where it is in the plan that it follows, NULL: nowhere yet */
-    uint32_t made;                 /* ordinal of the thread's creation in its process, 0: the main thread */
 };
 
 extern WEFT_HIDDEN __thread struct weft_thread *weft_self;
@@ -178,6 +178,18 @@ extern WEFT_HIDDEN volatile int weft_replaying;
 WEFT_COLD void weft_replay_start(const char *folder, int rank);
 /* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */
 WEFT_HIDDEN void weft_replay_call(struct weft_thread *thread, struct weft_event *event);
+
+/* In a process with several threads that call MPI: until it is this thread's turn to post, and after it has. */
+WEFT_COLD void weft_replay_turn(void);
+WEFT_COLD void weft_replay_turned(void);
+
+/* ---- several threads (threads.c) ---- */
+extern WEFT_HIDDEN __thread bool weft_posting;    /* this thread holds the lock of posting */
+extern WEFT_HIDDEN __thread uint64_t weft_decided; /* ticket of its last successful probe */
+extern WEFT_HIDDEN __thread uint32_t weft_made;   /* ordinal of its creation, 0: the main thread */
+WEFT_COLD void weft_post_lock(void);
+WEFT_COLD void weft_post_unlock(void);
+WEFT_COLD void weft_post_reset(void);
 
 /* ---- the hot path ---- */
 static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }

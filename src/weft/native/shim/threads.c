@@ -1,0 +1,104 @@
+/* Several threads in MPI: in which order they post, and that their tickets say the same.
+ *
+ * A ticket that is taken before a call says nothing certain of when MPI got it. So, as soon as a second thread calls
+ * MPI, taking the ticket and posting are one step, under a lock; a call that blocks posts first, gives the lock back,
+ * and then waits. A probe that takes a message off the queue gets its ticket when it succeeds.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+
+#include "wrap.h"
+
+static pthread_mutex_t posting = PTHREAD_MUTEX_INITIALIZER;
+__thread bool weft_posting;
+__thread uint64_t weft_decided;
+
+void weft_post_lock(void) {
+    if (weft_replaying) weft_replay_turn();
+    pthread_mutex_lock(&posting);
+    weft_posting = true;
+}
+
+/* `posted`: false for a probe that found nothing. */
+static void unlock(bool posted) {
+    if (!weft_posting) return;
+    weft_posting = false;
+    pthread_mutex_unlock(&posting);
+    if (weft_replaying && posted) weft_replay_turned();
+}
+
+void weft_post_unlock(void) { unlock(true); }
+
+void weft_post_reset(void) { pthread_mutex_init(&posting, NULL); }
+
+#define WEFT_SPLIT_CALL(name) WEFT_HIDDEN int weft_t_##name
+
+/* Posts with `start`, lets others post, waits. */
+#define SPLIT(name, start)                                                                                                 \
+    MPI_Request request = MPI_REQUEST_NULL;                                                                                \
+    int code = start;                                                                                                     \
+    weft_post_unlock();                                                                                                   \
+    return code == MPI_SUCCESS ? REAL(MPI_Wait)(&request, status) : code;
+
+#define RECEIVE(name, i, type)                                                                                             \
+    (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
+        SPLIT(name, REAL(i)(buf, count, datatype, source, tag, comm, &request))                                           \
+    }
+#define SEND(name, i, type)                                                                                                \
+    (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {                              \
+        MPI_Status *status = MPI_STATUS_IGNORE;                                                                           \
+        SPLIT(name, REAL(i)(buf, count, datatype, dest, tag, comm, &request))                                             \
+    }
+#define SENDRECV(name, recv, send, type)                                                                                   \
+    (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
+     MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {                                 \
+        MPI_Request sent = MPI_REQUEST_NULL, request = MPI_REQUEST_NULL;                                                  \
+        int code = REAL(recv)(recvbuf, recvcount, recvtype, source, recvtag, comm, &request);                             \
+        if (code == MPI_SUCCESS) code = REAL(send)(sendbuf, sendcount, sendtype, dest, sendtag, comm, &sent);             \
+        weft_post_unlock();                                                                                               \
+        int received = request == MPI_REQUEST_NULL ? MPI_SUCCESS : REAL(MPI_Wait)(&request, status);                      \
+        int done = sent == MPI_REQUEST_NULL ? MPI_SUCCESS : REAL(MPI_Wait)(&sent, MPI_STATUS_IGNORE);                     \
+        return code != MPI_SUCCESS ? code : received != MPI_SUCCESS ? received : done;                                    \
+    }
+
+WEFT_SPLIT_CALL(MPI_Recv) RECEIVE(MPI_Recv, MPI_Irecv, int)
+WEFT_SPLIT_CALL(MPI_Send) SEND(MPI_Send, MPI_Isend, int)
+WEFT_SPLIT_CALL(MPI_Ssend) SEND(MPI_Ssend, MPI_Issend, int)
+WEFT_SPLIT_CALL(MPI_Rsend) SEND(MPI_Rsend, MPI_Irsend, int)
+WEFT_SPLIT_CALL(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, MPI_Irecv, MPI_Isend, int)
+#ifdef HAVE_MPI_Recv_c
+WEFT_SPLIT_CALL(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Irecv_c, MPI_Count)
+WEFT_SPLIT_CALL(MPI_Send_c) SEND(MPI_Send_c, MPI_Isend_c, MPI_Count)
+WEFT_SPLIT_CALL(MPI_Ssend_c) SEND(MPI_Ssend_c, MPI_Issend_c, MPI_Count)
+WEFT_SPLIT_CALL(MPI_Rsend_c) SEND(MPI_Rsend_c, MPI_Irsend_c, MPI_Count)
+WEFT_SPLIT_CALL(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Irecv_c, MPI_Isend_c, MPI_Count)
+#endif
+
+/* ---- probes: a ticket for the moment of success ---- */
+static uint64_t ticket(void) { return __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL); }
+
+#define TRY(call)                                                                                                          \
+    weft_post_lock();                                                                                                     \
+    int code = call;                                                                                                      \
+    if (code == MPI_SUCCESS && *flag) weft_decided = ticket();                                                            \
+    unlock(code != MPI_SUCCESS || *flag);                                                                                                   \
+    return code;
+
+WEFT_SPLIT_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    TRY(REAL(MPI_Iprobe)(source, tag, comm, flag, status))
+}
+WEFT_SPLIT_CALL(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+    TRY(REAL(MPI_Improbe)(source, tag, comm, flag, message, status))
+}
+WEFT_SPLIT_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    for (int found = 0;; sched_yield()) {
+        int code = weft_t_MPI_Iprobe(source, tag, comm, &found, status);
+        if (code != MPI_SUCCESS || found) return code;
+    }
+}
+WEFT_SPLIT_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+    for (int found = 0;; sched_yield()) {
+        int code = weft_t_MPI_Improbe(source, tag, comm, &found, message, status);
+        if (code != MPI_SUCCESS || found) return code;
+    }
+}
