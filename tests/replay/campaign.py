@@ -1,0 +1,125 @@
+"""Records a program and replays it many times under changing load: is every replay the same?
+
+    python tests/replay/campaign.py                          # every program, 20 replays each
+    python tests/replay/campaign.py --replays 200            # the figure of docs/performance.md
+    python tests/replay/campaign.py --venv .venv-openmpi --replays 50 --programs pool sums
+
+A replay is the same when the program's output is and when each thread's events are: function, communicator, peer,
+tag, count, datatype, request, flags and error, failed polls aside where --polls is not given. Also prints how many
+different outputs plain runs gave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import weft
+from weft.trace.layout import Flag
+
+HERE = Path(__file__).parent / "programs"
+PROGRAMS = {
+    "pool": ("pool.c", 4, ["40"]), "halo": ("halo.c", 4, ["20"]), "balance": ("balance.c", 4, ["30"]),
+    "futures": ("futures.py", 3, []), "pickled": ("pickled.py", 4, []), "threads": ("threads.c", 3, ["40"]),
+    "sums": ("sums.c", 4, ["20"]),
+}  # fmt: skip
+KEPT = ("function", "comm", "peer", "tag", "count", "datatype", "object", "error")
+
+
+def environment() -> dict[str, str]:
+    """One thread a rank; Open MPI may run as root and on few cores."""
+    return os.environ | {
+        "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }  # fmt: skip
+
+
+def streams(run: Path) -> list[bytes]:
+    """What every thread did, as bytes that are equal for equal replays."""
+    found = []
+    for rank in weft.open(run).ranks:
+        polls = rank.trace.functions.mask(
+            ["MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status"]
+        )
+        made = {d.slot: d.made for d in rank.definitions.threads}
+        threads = []
+        for thread in rank.threads:
+            e = thread.events
+            failed = polls[e["function"]] & (e["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (e["count"] > 0)
+            e = e[~failed]
+            rows = [np.ascontiguousarray(e[name]).tobytes() for name in KEPT]
+            if len(rank.threads) > 1:  # ids of objects are given in the order in which threads ask for them
+                rows[KEPT.index("object")] = b""
+            rows.append((e["flags"] & ~np.uint8(Flag.BUFFER_CHANGED)).tobytes())
+            threads.append((made.get(thread.slot, 0), b"".join(rows)))
+        found += [text for _, text in sorted(threads)]
+    return found
+
+
+def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, int, int]:
+    """Record and replay one program: replays that were the same, replays, different outputs of plain runs."""
+    source, ranks, arguments = PROGRAMS[name]
+    weft_command = str(venv / "bin" / "weft")
+    if source.endswith(".c"):
+        program = [str(folder / name)]
+        subprocess.run(
+            [str(venv / "bin" / "mpicc"), "-g", "-O1", "-o", program[0], str(HERE / source), "-lpthread"], check=True, timeout=120
+        )
+    else:
+        program = [str(venv / "bin" / "python"), str(HERE / source)]
+    program += arguments
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=folder, env=environment(), check=False)
+
+    mpiexec = [str(venv / "bin" / "mpiexec"), "-n", str(ranks), *program]
+    plain = {run(*mpiexec).stdout for _ in range(5)}
+    recorded = run(weft_command, "run", "--out", str(folder / name) + ".run", "-n", str(ranks), "--", *program)
+    if recorded.returncode:
+        raise SystemExit(f"{name}: recording ended with {recorded.returncode}\n{recorded.stderr}")
+    expected = streams(folder / f"{name}.run")
+    same = 0
+    for k in range(replays):
+        burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(random.choice([0, 0, 1, 2, 3]))]
+        try:
+            out = folder / f"{name}.replay"
+            again = run(weft_command, "replay", str(folder / name) + ".run", "--out", str(out))
+            alike = streams(out) == expected if out.exists() else False
+            if again.stdout == recorded.stdout and alike and again.returncode == 0:
+                same += 1
+            else:
+                print(f"{name}, replay {k}: status {again.returncode}, output {'same' if again.stdout == recorded.stdout else 'differs'}, "
+                      f"events {'same' if alike else 'differ'}\n{again.stderr[-1500:]}", flush=True)  # fmt: skip
+        finally:
+            for burner in burners:
+                burner.kill()
+                burner.wait()
+            shutil.rmtree(out, ignore_errors=True)
+    return same, replays, len(plain)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--venv", type=Path, default=Path(sys.executable).parents[1])
+    parser.add_argument("--replays", type=int, default=20)
+    parser.add_argument("--programs", nargs="+", choices=sorted(PROGRAMS), default=list(PROGRAMS))
+    arguments = parser.parse_args()
+    worse = 0
+    for name in arguments.programs:
+        with tempfile.TemporaryDirectory(prefix="weft-replay-") as folder:
+            same, count, outputs = campaign(name, arguments.venv.absolute(), arguments.replays, Path(folder))
+        print(f"{name:10} {same} of {count} replays the same; 5 plain runs gave {outputs} different outputs", flush=True)
+        worse += same != count
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
