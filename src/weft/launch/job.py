@@ -6,17 +6,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 
 from weft.launch import process as processes
 from weft.launch import survivors
 from weft.launch.line import with_environment
+from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.process import GRACE, Process
 from weft.launch.rundir import RunDirectory
 from weft.launch.verdict import Question
 from weft.launch.watch import INTERVAL, Watch
 
+QUIETLY = {Family.HYDRA: SIGKILL}
+"""Hydra tells of a bad termination on SIGTERM; killed, it takes its ranks along without a word."""
 OBSERVED = 0.05
 """Seconds between looks where somebody waits for what the ranks do."""
 
@@ -34,6 +37,7 @@ class Job:
     proof: list[str] = field(default_factory=list)
     hung_for: float = 0.0
     survivors: int = 0
+    family: Family = Family.OTHER
     observer: Callable[[Watch], bool] | None = None
     """Looks at the ranks as often as the watcher does; true ends the job."""
     _question: Question | None = None
@@ -48,7 +52,7 @@ class Job:
         if self.observer is not None:
             pause = min(pause, OBSERVED)
             if self.observer(self.watch):
-                self._end("killed")
+                self._end("killed", QUIETLY.get(self.family, SIGTERM))
                 return pause
         if not self.watch.still_for:
             self._forget()
@@ -82,11 +86,11 @@ class Job:
             self._question.drop()
             self._question = None
 
-    def _end(self, ended: str) -> None:
+    def _end(self, ended: str, number: Signals = SIGTERM) -> None:
         """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
         self.ended = ended
         self._kill_at = time.monotonic() + GRACE
-        self.process.send(SIGTERM)
+        self.process.send(number)
         self.process.send(SIGCONT)
 
     def _insist(self) -> float:
@@ -120,7 +124,7 @@ def run_job(
 ) -> Job:
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
-    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, observer=observer)
+    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, family=plan.line.family, observer=observer)
     processes.attend(job.process, job.tick)
     job.close()
     processes.unblock()
