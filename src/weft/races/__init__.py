@@ -74,9 +74,9 @@ def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) 
         severity="note",
         certainty="certain",
         message=(
-            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come, and answers each, so "
-            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); nothing to mend "
-            "unless the result depends on that order"
+            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come and answers each, so "
+            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); there is nothing "
+            "to mend unless the result depends on that order"
         ),
         ranks=(rank, *sorted(clients)),
         sites=tuple(_site(trace.event(*event)) for event in events),
@@ -135,7 +135,8 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     message = (
         f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_place(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
-        f" (sent at {_place(sites[1])}); {_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
+        f" (sent at {_place(sites[1])}); "
+        f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     if races.influenced[k]:
         message += ". An earlier race decides whether this one occurs: look at that first"
