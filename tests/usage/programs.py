@@ -139,6 +139,18 @@ if me == 0: comm.Send(a, 1)  # BUG
 <<comm.Barrier()||pass>>
 if me == 1: comm.Recv(b, 0)
 <<||comm.Barrier()>>"""),
+    ("potential-deadlock", "wildcard_then_named", 3, """
+if me == 0:
+    comm.Recv(b, <<MPI.ANY_SOURCE||2>>, 1)  # BUG
+    comm.Recv(b, 1, 1)  # BUG
+if me == 1: time.sleep(0.3)
+if me: comm.Send(a, 0, 1)"""),
+    ("potential-deadlock", "object_wildcard_then_named", 3, """
+if me == 0:
+    comm.recv(source=<<MPI.ANY_SOURCE||2>>)  # BUG
+    comm.recv(source=1)
+if me == 1: time.sleep(0.3)
+if me: comm.send(me, dest=0)"""),
     ("collective-mismatch", "order", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
 if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
@@ -334,6 +346,21 @@ C_TEMPLATES = [
   <<MPI_Wait(&r, MPI_STATUS_IGNORE);||>>
   MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
   <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("potential-deadlock", "wildcard_then_named", 3, """
+  if (me == 0) {
+    MPI_Irecv(a, 4, MPI_INT, <<MPI_ANY_SOURCE||2>>, 1, comm, rs); /* BUG */
+    MPI_Wait(rs, MPI_STATUS_IGNORE);
+    MPI_Recv(b, 4, MPI_INT, 1, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  }
+  if (me == 1) usleep(300000);
+  if (me) MPI_Send(a, 4, MPI_INT, 0, 1, comm);"""),
+    ("potential-deadlock", "wildcard_then_tag", 3, """
+  if (me == 0) {
+    MPI_Recv(b, 4, MPI_INT, MPI_ANY_SOURCE, <<MPI_ANY_TAG||5>>, comm, MPI_STATUS_IGNORE); /* BUG */
+    MPI_Recv(b, 4, MPI_INT, MPI_ANY_SOURCE, 7, comm, MPI_STATUS_IGNORE); /* BUG */
+  }
+  if (me == 1) { usleep(300000); MPI_Send(a, 4, MPI_INT, 0, 7, comm); }
+  if (me == 2) MPI_Send(a, 4, MPI_INT, 0, 5, comm);"""),
     ("collective-mismatch", "barrier_reduce", 3, """
   if (me == 1) <<MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, 0, comm)||MPI_Barrier(comm)>>; /* BUG */
   else MPI_Barrier(comm);"""),
@@ -381,6 +408,36 @@ C_TEMPLATES = [
     MPI_Request_free(&r);
     <<MPI_Recv(b, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);||>>
   }"""),
+    ("request-misuse", "copied_send", 2, """
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (me == 0) {
+    MPI_Issend(a, 4, MPI_INT, 1, 1, comm, &r);
+    <<q = r||q = MPI_REQUEST_NULL>>;
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Wait(&q, MPI_STATUS_IGNORE); /* BUG */
+  } else MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
+    ("request-misuse", "copied_receive_fatal", 2, """
+  int f;
+  if (me == 0) { MPI_Irecv(b, 4, MPI_INT, 1, 1, comm, &r);
+    q = r;
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Test(<<&q||&r>>, &f, MPI_STATUS_IGNORE); /* BUG */
+  } else MPI_Send(a, 4, MPI_INT, 0, 1, comm);"""),
+    ("request-misuse", "freed_twice", 2, """
+  MPI_Recv_init(b, 4, MPI_INT, MPI_PROC_NULL, 1, comm, &r);
+  MPI_Start(&r);
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  q = r;
+  MPI_Request_free(&r);
+  <<MPI_Request_free(&q);||>> /* BUG */"""),
+    ("request-misuse", "copied_in_waitall", 2, """
+  if (me == 0) {
+    MPI_Irecv(b, 2, MPI_INT, 1, 1, comm, rs);
+    MPI_Irecv(b + 2, 2, MPI_INT, 1, 2, comm, rs + 1);
+    rs[2] = <<rs[1]||MPI_REQUEST_NULL>>;
+    MPI_Wait(rs + 1, MPI_STATUS_IGNORE);
+    MPI_Waitall(3, rs, MPI_STATUSES_IGNORE); /* BUG */
+  } else { MPI_Send(a, 2, MPI_INT, 0, 1, comm); MPI_Send(a, 2, MPI_INT, 0, 2, comm); }"""),
     ("buffer-reuse", "overlap", 2, """
   if (me == 0) { MPI_Send(a, 4, MPI_INT, 1, 1, comm); MPI_Send(a, 4, MPI_INT, 1, 2, comm); }
   else {

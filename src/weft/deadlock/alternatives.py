@@ -40,7 +40,7 @@ BUDGET: Final = 1 << 27
 
 MIN_TRIED: Final = 8
 
-_WAITING: Final = calls.RECVS | calls.SENDRECVS | calls.PROBES | frozenset(("Wait", "Waitall")) | calls.SYNCHRONOUS
+_WAITING: Final = calls.RECVS | calls.SENDRECVS | calls.PROBES | frozenset(("Wait", "Waitall", "Mrecv"))
 """Calls that cannot return without what they wait for; Waitany may return with something else."""
 
 
@@ -337,6 +337,9 @@ def _completed(match: Match, stuck: _Stuck) -> list[int]:
 def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
     """Whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
+    post = match.trace.event(*recvs.id(row))
+    if calls.base(post.function.name) == "Improbe":
+        return False  # asks, and goes on
     starved = again.partner.get(row) == NONE
     if recvs.flags[row] & Post.ANY_SOURCE:
         return starved  # else it may take something else
@@ -349,7 +352,12 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
     trace = match.trace
     receive, took = trace.event(*match.recvs.id(choice.recv)), trace.event(*match.sends.id(again.took))
     other, waiting = trace.event(*match.sends.id(choice.send)), trace.event(*match.recvs.id(wanting))
-    via = "" if waiting.index == at.index else f", in {describe.call(at)}{describe.where(at)}"
+    # A matched probe is what waits, not the receive that takes its message.
+    via = (
+        ""
+        if waiting.index == at.index or calls.base(at.function.name) == "Mrecv"
+        else f", in {describe.call(at)}{describe.where(at)}"
+    )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
     return finding(
         "potential-deadlock",

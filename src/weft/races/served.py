@@ -190,5 +190,5 @@ def _named(match: Match, place: _Place) -> _Times:
 def _by_peer(peers: NDArray[np.int32], events: NDArray[np.uint32] | I64) -> dict[int, I64]:
     order = np.lexsort((events, peers))
     unique, first = np.unique(peers[order], return_index=True)
-    ordered, ends = events[order].astype(np.int64), [*first[1:], len(peers)]
+    ordered, ends = events[order].astype(np.int64), [*first, len(peers)][1:]
     return {int(peer): ordered[low:high] for peer, low, high in zip(unique, first, ends, strict=True)}
