@@ -64,7 +64,7 @@ def test_a_loop_that_does_not_answer_its_source_stays_a_warning(answer: str) -> 
 
 
 def test_messages_that_another_line_takes_keep_the_warning() -> None:
-    assert [f.sites[0].line for f in races(pool(line=15)) if f.severity == "warning"] == [14]
+    assert {f.sites[0].line for f in races(pool(line=15)) if f.severity == "warning"} == {14}
     assert severities(pool(line=14)) == {"note"}
 
 
