@@ -1,10 +1,11 @@
 """Small real programs, each with one bug, and their corrected twins, made from templates.
 
-    python tests/usage/programs.py [--only TEXT] [--jobs N] [--venv .venv]
+    python tests/usage/programs.py [--mpi mpich|openmpi|both] [--only TEXT] [--jobs N]
 
 runs them all under `weft run` and prints a table: every bug must be found, with its kind and its line, and every twin
 must be silent. `<<bug||right>>` in a template is what the two differ in; a line with the comment BUG is one that a
-finding must name. Each template runs on MPI_COMM_WORLD and on a duplicate.
+finding must name. Each template runs on MPI_COMM_WORLD and on a duplicate. The situations of message races come from
+race_programs.py, all of one language in one program.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from race_programs import RaceProgram
+
+from weft.findings import Finding
+
 ROOT = Path(__file__).resolve().parents[2]
+VENVS = {"mpich": ROOT / ".venv", "openmpi": ROOT / ".venv-openmpi"}
 LIMIT = 240
 """Seconds for one program; the first run with an MPI builds its recorder."""
 
@@ -133,6 +139,18 @@ if me == 0: comm.Send(a, 1)  # BUG
 <<comm.Barrier()||pass>>
 if me == 1: comm.Recv(b, 0)
 <<||comm.Barrier()>>"""),
+    ("potential-deadlock", "wildcard_then_named", 3, """
+if me == 0:
+    comm.Recv(b, <<MPI.ANY_SOURCE||2>>, 1)  # BUG
+    comm.Recv(b, 1, 1)  # BUG
+if me == 1: time.sleep(0.3)
+if me: comm.Send(a, 0, 1)"""),
+    ("potential-deadlock", "object_wildcard_then_named", 3, """
+if me == 0:
+    comm.recv(source=<<MPI.ANY_SOURCE||2>>)  # BUG
+    comm.recv(source=1)
+if me == 1: time.sleep(0.3)
+if me: comm.send(me, dest=0)"""),
     ("collective-mismatch", "order", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
 if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
@@ -328,6 +346,21 @@ C_TEMPLATES = [
   <<MPI_Wait(&r, MPI_STATUS_IGNORE);||>>
   MPI_Recv(b, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
   <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>"""),
+    ("potential-deadlock", "wildcard_then_named", 3, """
+  if (me == 0) {
+    MPI_Irecv(a, 4, MPI_INT, <<MPI_ANY_SOURCE||2>>, 1, comm, rs); /* BUG */
+    MPI_Wait(rs, MPI_STATUS_IGNORE);
+    MPI_Recv(b, 4, MPI_INT, 1, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  }
+  if (me == 1) usleep(300000);
+  if (me) MPI_Send(a, 4, MPI_INT, 0, 1, comm);"""),
+    ("potential-deadlock", "wildcard_then_tag", 3, """
+  if (me == 0) {
+    MPI_Recv(b, 4, MPI_INT, MPI_ANY_SOURCE, <<MPI_ANY_TAG||5>>, comm, MPI_STATUS_IGNORE); /* BUG */
+    MPI_Recv(b, 4, MPI_INT, MPI_ANY_SOURCE, 7, comm, MPI_STATUS_IGNORE); /* BUG */
+  }
+  if (me == 1) { usleep(300000); MPI_Send(a, 4, MPI_INT, 0, 7, comm); }
+  if (me == 2) MPI_Send(a, 4, MPI_INT, 0, 5, comm);"""),
     ("collective-mismatch", "barrier_reduce", 3, """
   if (me == 1) <<MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, 0, comm)||MPI_Barrier(comm)>>; /* BUG */
   else MPI_Barrier(comm);"""),
@@ -375,6 +408,36 @@ C_TEMPLATES = [
     MPI_Request_free(&r);
     <<MPI_Recv(b, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);||>>
   }"""),
+    ("request-misuse", "copied_send", 2, """
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (me == 0) {
+    MPI_Issend(a, 4, MPI_INT, 1, 1, comm, &r);
+    <<q = r||q = MPI_REQUEST_NULL>>;
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Wait(&q, MPI_STATUS_IGNORE); /* BUG */
+  } else MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
+    ("request-misuse", "copied_receive_fatal", 2, """
+  int f;
+  if (me == 0) { MPI_Irecv(b, 4, MPI_INT, 1, 1, comm, &r);
+    q = r;
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Test(<<&q||&r>>, &f, MPI_STATUS_IGNORE); /* BUG */
+  } else MPI_Send(a, 4, MPI_INT, 0, 1, comm);"""),
+    ("request-misuse", "freed_twice", 2, """
+  MPI_Recv_init(b, 4, MPI_INT, MPI_PROC_NULL, 1, comm, &r);
+  MPI_Start(&r);
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  q = r;
+  MPI_Request_free(&r);
+  <<MPI_Request_free(&q);||>> /* BUG */"""),
+    ("request-misuse", "copied_in_waitall", 2, """
+  if (me == 0) {
+    MPI_Irecv(b, 2, MPI_INT, 1, 1, comm, rs);
+    MPI_Irecv(b + 2, 2, MPI_INT, 1, 2, comm, rs + 1);
+    rs[2] = <<rs[1]||MPI_REQUEST_NULL>>;
+    MPI_Wait(rs + 1, MPI_STATUS_IGNORE);
+    MPI_Waitall(3, rs, MPI_STATUSES_IGNORE); /* BUG */
+  } else { MPI_Send(a, 2, MPI_INT, 0, 1, comm); MPI_Send(a, 2, MPI_INT, 0, 2, comm); }"""),
     ("buffer-reuse", "overlap", 2, """
   if (me == 0) { MPI_Send(a, 4, MPI_INT, 1, 1, comm); MPI_Send(a, 4, MPI_INT, 1, 2, comm); }
   else {
@@ -442,13 +505,33 @@ class Program:
 
     @property
     def title(self) -> str:
-        """`c/deadlock/recv_recv/dup`."""
-        return f"{self.language}/{self.kind}/{self.name}/{self.setup}"
+        """`c/deadlock/recv_recv/dup/twin`."""
+        return f"{self.language}/{self.kind}/{self.name}/{self.setup}/{'bug' if self.bug else 'twin'}"
+
+    @property
+    def place(self) -> str:
+        """A folder's name for it."""
+        return self.title.replace("/", "-")
 
     @property
     def lines(self) -> set[int]:
         """The lines that a finding should name."""
         return {number for number, text in enumerate(self.source.splitlines(), 1) if "BUG" in text}
+
+    def verdicts(self, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+        """The title, and `ok` or what is wrong with the findings."""
+        yield self.title, self._verdict(findings)
+
+    def _verdict(self, findings: Sequence[Finding]) -> str:
+        loud = [f for f in findings if f.severity != "note"]
+        if not self.bug:
+            return "ok" if not loud else f"false alarm: {loud[0].kind}: {loud[0].message}"
+        right = [f for f in findings if f.kind == self.kind]
+        if not right:
+            return "missed" + (f" (found {', '.join(sorted({f.kind for f in loud}))})" if loud else "")
+        if not any(site.line in self.lines for f in right for site in f.sites):
+            return f"wrong line: {right[0].message}"
+        return "ok"
 
 
 def programs() -> Iterator[Program]:
@@ -462,7 +545,13 @@ def programs() -> Iterator[Program]:
                     yield Program(kind, name, language, setup, ranks, bug, source)
 
 
-def record(program: Program, folder: Path, venv: Path) -> Path:
+def race_programs() -> Iterator[RaceProgram]:
+    """The programs that hold the situations of message races."""
+    for language in SETUPS:
+        yield RaceProgram(language)
+
+
+def record(program: Program | RaceProgram, folder: Path, venv: Path) -> Path:
     """Run a program under `weft run`; the run directory."""
     folder.mkdir(parents=True)
     source = folder / f"prog.{program.language}"
@@ -483,32 +572,18 @@ def record(program: Program, folder: Path, venv: Path) -> Path:
     return folder / "run"
 
 
-def judge(program: Program, run: Path) -> str:
-    """`ok`, or what is wrong with the findings."""
+def check(program: Program | RaceProgram, folder: Path, venv: Path) -> list[tuple[str, str]]:
+    """Run a program; each case's title and `ok` or what is wrong, which a program that could not be run is too."""
     import weft
     from weft.report import examine
 
-    report = examine(weft.open(run))
-    loud = [f for f in report.findings if f.severity != "note"]
-    if report.failures:
-        return f"analysis failed: {report.failures[0].analysis}: {report.failures[0].error}"
-    if not program.bug:
-        return "ok" if not loud else f"false alarm: {loud[0].kind}: {loud[0].message}"
-    right = [f for f in report.findings if f.kind == program.kind]
-    if not right:
-        return "missed" + (f" (found {', '.join(sorted({f.kind for f in loud}))})" if loud else "")
-    if not any(site.line in program.lines for f in right for site in f.sites):
-        return f"wrong line: {right[0].message}"
-    return "ok"
-
-
-def check(program: Program, folder: Path, venv: Path) -> str:
-    """Run a program and judge it; one that could not be run is wrong too."""
-    place = folder / program.title.replace("/", "-") / ("bug" if program.bug else "twin")
     try:
-        return judge(program, record(program, place, venv))
+        report = examine(weft.open(record(program, folder / venv.name / program.place, venv)))
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return [(program.title, f"{type(error).__name__}: {error}")]
+    if report.failures:
+        return [(program.title, f"analysis failed: {f.analysis}: {f.error}") for f in report.failures]
+    return list(program.verdicts(report.findings))
 
 
 def main() -> int:
@@ -516,18 +591,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="programs whose title contains this")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    parser.add_argument("--mpi", choices=(*VENVS, "both"), default="mpich", help="the MPI from PyPI to run them on")
     parser.add_argument("--keep", type=Path, help="keep programs and runs in this folder")
     options = parser.parse_args()
-    wanted = [p for p in programs() if options.only in p.title]
-    wrong = 0
+    mpis = list(VENVS) if options.mpi == "both" else [options.mpi]
+    wanted = [(mpi, p) for mpi in mpis for p in (*race_programs(), *programs()) if options.only in p.title]
+    wrong = total = 0
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
         folder = options.keep or Path(temporary)
-        verdicts = pool.map(lambda p: check(p, folder, options.venv.resolve()), wanted)
-        for program, verdict in zip(wanted, verdicts, strict=True):
-            wrong += verdict != "ok"
-            print(f"{program.title:<48} {'bug ' if program.bug else 'twin'} {verdict}", flush=True)
-    print(f"{len(wanted) - wrong} of {len(wanted)} as they should be")
+        for (mpi, _), rows in zip(wanted, pool.map(lambda w: check(w[1], folder, VENVS[w[0]]), wanted), strict=True):
+            for title, verdict in rows:
+                total += 1
+                wrong += verdict != "ok"
+                print(f"{mpi:<8} {title:<56} {verdict}", flush=True)
+    print(f"{total - wrong} of {total} as they should be")
     return 1 if wrong else 0
 
 

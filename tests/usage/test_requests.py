@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from weft.findings import Finding
-from weft.trace.builder import Builder
+from weft.trace.builder import Builder, Request
+from weft.trace.layout import PROC_NULL
 from weft.usage.requests import find
 
 
@@ -169,3 +170,37 @@ def test_a_rank_that_was_killed_leaks_nothing() -> None:
     b.ranks[0].isend(0)
     b.ranks[0].open.barrier()
     assert find(b.open()) == []
+
+
+def test_a_stale_copy_of_a_handle_is_told() -> None:
+    for call in ("wait", "test", "request_free"):
+        b = Builder(ranks=2)
+        r0 = b.ranks[0]
+        made = r0.irecv(1, site=at(5))
+        r0.wait(made)
+        getattr(r0, call)(Request(r0.new_id("REQUEST"), "MPI_Irecv"), site=at(7))
+        [finding] = found(b)
+        assert (finding.kind, finding.certainty) == ("request-misuse", "certain")
+        assert [site.line for site in finding.sites] == [7, 5]
+        assert "is already over, that of irecv(source=1, tag=0) at a.c:5" in finding.message
+
+
+def test_a_lost_id_of_a_finished_send_is_no_stale_copy() -> None:
+    """MPICH gave two sends one handle: the first wait took the second's id, the second wait finds none."""
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.isend(1, buffer=0x100)
+    last = r0.isend(1, buffer=0x200)
+    r0.wait(last)
+    r0.wait(Request(r0.new_id("REQUEST"), "MPI_Isend"))
+    assert kinds(b) == []
+
+
+def test_the_shared_handle_of_operations_with_nobody_is_no_leak() -> None:
+    """Open MPI gives all of them one handle: the id of the earlier one is lost."""
+    b = Builder(ranks=2)
+    r0 = b.ranks[0]
+    r0.irecv(PROC_NULL, got=PROC_NULL, buffer=0x100)
+    last = r0.irecv(PROC_NULL, got=PROC_NULL, buffer=0x200)
+    r0.waitall([last, last])
+    assert kinds(b) == []

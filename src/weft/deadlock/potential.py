@@ -64,7 +64,7 @@ class Constraints:
         return place
 
 
-class _Processes:
+class Processes:
     """Threads of ranks, numbered."""
 
     def __init__(self, trace: Trace) -> None:
@@ -87,7 +87,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     """One finding for each group of send sites that would hang without buffering; none for a run that does hang."""
     if Standstill(trace).stuck:
         return []
-    processes = _Processes(trace)
+    processes = Processes(trace)
     constraints = _constraints(trace, match, processes)
     findings: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -109,24 +109,44 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 # Constraints
 
 
-def _constraints(trace: Trace, match: Match, processes: _Processes) -> Constraints:
+def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
+    """Every standard send waits, and every collective but those that are local in practice."""
+    local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
+    return constraints_of(match, processes, (match.sends.flags & _NOT_WAITING) == 0, ~local)
+
+
+def constraints_of(
+    match: Match, processes: Processes, waits: NDArray[np.bool_], together: NDArray[np.bool_],
+    never: tuple[Ints, ...] | None = None,
+) -> Constraints:  # fmt: skip
+    """The constraints of a matched record.
+
+    `waits` says which sends wait for their receive, `together` which parts of collectives wait for the others. `never`
+    holds ranks and events (of equal length) that cannot be passed.
+    """
     parts = [
         _messages(processes, match.recvs, match.sends, np.ones(len(match.recvs), np.bool_), None),
         _messages(processes, match.probes, match.sends, np.ones(len(match.probes), np.bool_), None),
-        _messages(processes, match.sends, match.recvs, (match.sends.flags & _NOT_WAITING) == 0, 0),
+        _messages(processes, match.sends, match.recvs, waits, 0),
     ]
-    gathered, size = _gatherings(trace, match, processes)
+    gathered, size = _gatherings(match, processes, together)
     parts += gathered
+    if never is not None:
+        # A gathering of one where nobody arrives.
+        rank, event = never
+        target = np.full(len(rank), _GATHERING - len(size))
+        parts.append((processes.of(rank, event), event, target, np.ones(len(rank), np.int64), np.full(len(rank), -1)))
+        size = np.append(size, 1)
     process, at, target, value, send = (np.concatenate([p[i] for p in parts]) for i in range(5))
     # Arrivals (value 0 of a gathering) come before what waits at the same event.
-    waits = (target >= 0) | (value == 1)
-    order = np.lexsort((waits, at, process))
+    waiting = (target >= 0) | (value == 1)
+    order = np.lexsort((waiting, at, process))
     first = np.searchsorted(process[order], np.arange(len(processes.rank) + 1)).astype(np.int64)
     return Constraints(first, at[order], target[order], value[order], send[order], size)
 
 
 def _messages(
-    processes: _Processes, mine: Posts, theirs: Posts, wait: NDArray[np.bool_], send: int | None
+    processes: Processes, mine: Posts, theirs: Posts, wait: NDArray[np.bool_], send: int | None
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """At its completion, each of `mine` needs that its partner was posted."""
     rows = np.flatnonzero(wait & (mine.partner != NONE) & (mine.completion != NONE))
@@ -139,12 +159,11 @@ def _messages(
 
 
 def _gatherings(
-    trace: Trace, match: Match, processes: _Processes
+    match: Match, processes: Processes, together: NDArray[np.bool_]
 ) -> tuple[list[tuple[Ints, Ints, Ints, Ints, Ints]], Ints]:
     """All members arrive at a collective with their call and wait for each other at its completion."""
     calls_ = match.collectives
-    local = masks(trace.functions).table(_LOCAL)[calls_.function]
-    rows = np.flatnonzero(~local & ((calls_.flags & Post.INIT) == 0))
+    rows = np.flatnonzero(together & ((calls_.flags & Post.INIT) == 0))
     rank, event = calls_.ranks()[rows].astype(np.int64), calls_.event[rows].astype(np.int64)
     instance = calls_.instance[rows].astype(np.int64)
     size = np.bincount(instance, minlength=len(match.instances)).astype(np.int64)
@@ -212,7 +231,7 @@ def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[t
 # Words
 
 
-def _finding(match: Match, processes: _Processes, constraints: Constraints, cycle: list[tuple[int, int]]) -> Finding:
+def _finding(match: Match, processes: Processes, constraints: Constraints, cycle: list[tuple[int, int]]) -> Finding:
     links = [_Link(match, int(processes.rank[p]), constraints, c) for p, c in cycle]
     sends = [link for link in links if link.send is not None]
     wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)

@@ -1,6 +1,7 @@
 """Message races: wildcard receives that could have taken another message.
 
-`detect` gives all of them as arrays; `find` says them as findings, those that no other race influences first.
+`detect` gives all of them as arrays, `served` which of them are of order only; `find` says them as findings, those that
+no other race influences first.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from weft.findings import Finding, Site
-from weft.match import Match, Post, Posts
+from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.search import Races, detect
+from weft.races.served import served
+from weft.terms.words import plural, rank_words
 from weft.trace import Event, Trace
 
-__all__ = ["Races", "detect", "find"]
+__all__ = ["Races", "detect", "find", "served"]
 
 MOST_OF_A_SITE: Final = 200
 """Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
@@ -29,10 +32,13 @@ NAMED: Final = 3
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """Every message race: the receive, the message taken, the messages that could have come first."""
     races = detect(match, order)
-    found: list[Finding] = []
+    harmless = served(match, order, races)
+    found = _order_only(trace, match, races, np.flatnonzero(harmless).tolist())
     seen: Counter[tuple[int, int]] = Counter()
     keys, chosen = [], []
     for k in np.argsort(races.influenced, kind="stable").tolist():
+        if harmless[k]:
+            continue
         posts = _posts(match, races, k)
         rank, event = posts.id(int(races.row[k]))
         key = rank, int(trace.ranks[rank].events["site"][event])
@@ -45,6 +51,39 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
         beyond = seen[key] - MOST_OF_A_SITE if last[key] == i else 0
         found.append(_finding(trace, match, races, k, max(0, beyond)))
     return found
+
+
+def _order_only(trace: Trace, match: Match, races: Races, chosen: list[int]) -> list[Finding]:
+    """One note for each call site that serves whoever comes."""
+    places: dict[tuple[int, int], list[int]] = {}
+    for k in chosen:
+        rank, event = _posts(match, races, k).id(int(races.row[k]))
+        places.setdefault((rank, int(trace.ranks[rank].events["site"][event])), []).append(k)
+    return [_note(trace, match, races, rank, mine) for (rank, _), mine in places.items()]
+
+
+def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) -> Finding:
+    took = [match.sends.id(int(_posts(match, races, k).partner[races.row[k]])) for k in mine]
+    clients = {source for source, _ in took}.union(
+        *({match.sends.rank_of(int(s)) for s in races.others(k)} for k in mine)
+    )
+    events = [_posts(match, races, mine[0]).id(int(races.row[mine[0]])), took[0]]
+    site = _site(trace.event(*events[0]))
+    return Finding(
+        kind="message-race",
+        severity="note",
+        certainty="certain",
+        message=(
+            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come and answers each, so "
+            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); there is nothing "
+            "to mend unless the result depends on that order"
+        ),
+        ranks=(rank, *sorted(clients)),
+        sites=tuple(_site(trace.event(*event)) for event in events),
+        events=tuple(events),
+        evidence={"order_only": True, "times": len(mine)},
+        cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
+    )
 
 
 def _posts(match: Match, races: Races, race: int) -> Posts:
@@ -70,8 +109,10 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     sends = match.sends
     receive = posts.id(row)
     took = sends.id(int(posts.partner[row]))
-    others = [sends.id(int(s)) for s in races.others(k)]
-    events = [receive, took, *others]
+    rows = [int(s) for s in races.others(k)]
+    others = [sends.id(s) for s in rows]
+    later = [None if (r := int(sends.partner[s])) == NONE else match.recvs.id(r) for s in rows]
+    events = [receive, took, *others, *dict.fromkeys(event for event in later if event is not None)]
     sites = [_site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
@@ -79,7 +120,10 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         "communicator": comm.name,
         "tag": None if posts.flags[row] & Post.ANY_TAG else tag,
         "took": {"rank": took[0], "event": took[1]},
-        "others": [{"rank": rank, "event": event} for rank, event in others],
+        "others": [
+            {"rank": rank, "event": event, "taken_by": by and by[1]}
+            for (rank, event), by in zip(others, later, strict=True)
+        ],
         "alternatives": int(races.total[k]),
         "influenced": bool(races.influenced[k]),
     }
@@ -91,7 +135,8 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     message = (
         f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_place(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
-        f" (sent at {_place(sites[1])}); {_others_text(others, sites[2:], int(races.total[k]))} could have come first"
+        f" (sent at {_place(sites[1])}); "
+        f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     if races.influenced[k]:
         message += ". An earlier race decides whether this one occurs: look at that first"
@@ -108,11 +153,24 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     )
 
 
-def _others_text(others: list[tuple[int, int]], sites: list[Site], total: int) -> str:
-    named = [f"rank {rank} ({_place(site)})" for (rank, _), site in zip(others[:NAMED], sites, strict=False)]
+def _others_text(
+    trace: Trace, sites: list[Site], others: list[tuple[int, int]], later: list[tuple[int, int] | None], total: int
+) -> str:
+    named = [
+        f"rank {rank} ({_place(site)}{_taken_text(trace, sites[0], by)})"
+        for (rank, _), site, by in zip(others[:NAMED], sites[2:], later, strict=False)
+    ]
     rest = total - len(named)
     if rest:
         named.append(f"{rest} other rank{'s' if rest > 1 else ''}")
     if len(named) == 1:
         return f"the message of {named[0]}"
     return f"the messages of {', '.join(named[:-1])} and {named[-1]}"
+
+
+def _taken_text(trace: Trace, receive: Site, by: tuple[int, int] | None) -> str:
+    """`, received at pool.py:15`, where that is another line than the race's."""
+    if by is None:
+        return ", never received"
+    site = _site(trace.event(*by))
+    return f", received at {_place(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""

@@ -16,6 +16,7 @@ from weft.trace import Level, Trace
 ANALYSES: Final[Mapping[str, str]] = {
     "deadlock": "weft.deadlock:find",
     "potential deadlock": "weft.deadlock.potential:find",
+    "other matches": "weft.deadlock.alternatives:find",
     "invalid arguments": "weft.usage.arguments:find",
     "collectives": "weft.usage.collectives:find",
     "messages": "weft.usage.messages:find",

@@ -16,6 +16,10 @@ from weft.trace import Trace
 
 MAX_SITES: Final = 6
 SUMMARY_LINES: Final = 20
+CALM_LINES: Final = 3
+WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
+"""Kinds that only cost time."""
+
 _INDENT: Final = 9
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -33,16 +37,20 @@ def line(finding: Finding) -> str:
 
 
 def summary(trace: Trace, report: Report | None = None) -> str:
-    """What ends a `weft run`: a line a finding, worst first; notes are counted."""
+    """What ends a `weft run`: a line a finding, worst first; notes on time are counted, others said: no problems."""
     report = report or examine(trace)
     loud = [f for f in report.findings if f.severity != "note"]
-    notes = len(report.findings) - len(loud)
+    calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
+    notes = len(report.findings) - len(loud) - len(calm)
     lines = [line(finding) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append(f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}")
     lines += [failure_line(failure) for failure in report.failures]
     if not loud and not report.failures:
         lines.append("nothing found")
+    lines += [line(finding) for finding in calm[:CALM_LINES]]
+    if len(calm) > CALM_LINES:
+        lines.append(f"and {plural(len(calm) - CALM_LINES, 'more note')}")
     if notes:
         lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
     return "\n".join(lines)

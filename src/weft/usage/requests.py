@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic
+from weft.deadlock.traffic import Traffic, nth
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.columns import Ints
@@ -19,6 +20,7 @@ from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
 
 _FREES = frozenset(("Request_free",))
+_USES = frozenset(("Wait", "Test", "Request_free"))
 _FIRED = calls.REQUEST_MAKERS - calls.PERSISTENT
 _SENDING = calls.ISENDS | calls.SEND_INITS
 _READS = calls.SENDS | _SENDING
@@ -56,6 +58,7 @@ class _Requests:
         """Leaks, and starts, waits and frees at the wrong time."""
         if reached_finalize(self.rank):
             yield from self._leaks()
+        yield from self._stale()
         yield from self._starts()
         yield from self._frees_while_active()
 
@@ -71,8 +74,9 @@ class _Requests:
     def _spare(self) -> int:
         """Completions that belong to no request of the record.
 
-        MPICH gives one handle to all sends that were complete at once, so that the id of an earlier one is lost: its
-        completion shows as a second one of the last such request, or as one of an unknown request.
+        MPICH gives one handle to all sends that were complete at once, Open MPI to all operations with MPI_PROC_NULL,
+        so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
+        one of an unknown request.
         """
         done = self.of.completions.request
         fired = self.ids[~self.persistent]
@@ -80,13 +84,79 @@ class _Requests:
         times = np.unique(done[np.isin(done, fired)], return_counts=True)[1]
         return int(np.count_nonzero(~known) + (times - 1).sum())
 
+    def _stale(self) -> Iterator[Finding]:
+        """Waits, tests and frees of a request that is over: of a copy of its handle, as the call sets its own to null.
+
+        A request that nobody made in the record may also be one whose id was lost (see `_spare`): where a send is left
+        over, only a call that failed, or never returned, is told.
+        """
+        events, done = self.rank.events, self.of.completions
+        single = self.masks.where(events, _USES)
+        single = single[events["object"][single] >= ID_DYNAMIC]
+        known = np.isin(events["object"][single], self.ids) | self._seen_before(single)
+        strange = single[~known]
+        again = [row for row, use in enumerate(nth(done.request)) if use and int(done.request[row]) in self._fired_ids]
+        arrays = done.event[~np.isin(done.request, self.ids) & ~np.isin(done.event, single)]
+        used = np.unique(np.concatenate([strange, done.event[again], arrays, self._failed_arrays()])).astype(np.int64)
+        if len(self._lost_instant()):
+            closed = (events["flags"][used] & Flag.CLOSED) != 0
+            used = used[(events["error"][used] != 0) | ~closed]
+        for event in self._events(used):
+            yield self._stale_finding(event)
+
+    def _failed_arrays(self) -> Ints:
+        """Calls on several requests that failed or never returned, with one that no call of the record made."""
+        events = self.rank.events
+        which = self.masks.where(events, (calls.WAITS | calls.TESTS) - _USES)
+        which = which[(events["error"][which] != 0) | ((events["flags"][which] & Flag.CLOSED) == 0)]
+        known = set(self.ids.tolist())
+        requests = {index: self.rank.event(index).args.get("array_of_requests", []) for index in which.tolist()}
+        found = [i for i, asked in requests.items() if any(r >= ID_DYNAMIC and r not in known for r in asked)]
+        return np.array(found, np.int64)
+
+    def _stale_finding(self, event: Event) -> Finding:
+        over = np.unique(np.concatenate([self.of.completions.request[self.of.completions.event < event.index],
+                                         self.freed[self.frees < event.index]]))  # fmt: skip
+        made = self.makers[np.isin(self.ids, over) & ~self.persistent]
+        makers = [self.rank.event(int(made[0]))] if len(made) == 1 else []
+        which = f", that of {said(makers[0])}" if makers else ""
+        verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
+        return finding(
+            "request-misuse",
+            f"rank {self.rank.index} {verb} a request{where(event)} that is already over{which}: its handle was copied "
+            "before it was waited for, tested or freed, and the copy is stale",
+            [event, *makers],
+            cause=cause(event),
+        )
+
+    def _seen_before(self, uses: Ints) -> NDArray[np.bool_]:
+        """Whether another kind of call dealt with the request of each use before: then that one may have made it."""
+        events = self.rank.events
+        others = ~self.masks.table(_USES)[events["function"]] & (events["object"] >= ID_DYNAMIC)
+        first: dict[int, int] = {}
+        for index in np.flatnonzero(others & np.isin(events["object"], events["object"][uses])).tolist():
+            first.setdefault(int(events["object"][index]), index)
+        return np.array([first.get(int(events["object"][u]), u) < u for u in uses], np.bool_)
+
+    @property
+    def _fired_ids(self) -> set[int]:
+        return set(self.ids[~self.persistent].tolist())
+
+    def _lost_instant(self) -> Ints:
+        """Requests of calls that may be complete at once and were never seen to complete."""
+        gone = np.union1d(self.of.completions.request, self.freed)
+        instant = self.masks.table(_SENDING)[self.functions]
+        instant |= self.rank.events["peer"][self.makers] == PROC_NULL
+        lost: Ints = self.makers[instant & ~self.persistent & ~np.isin(self.ids, gone)]
+        return lost
+
     def _leaks(self) -> Iterator[Finding]:
         gone = np.union1d(self.of.completions.request, self.freed)
         lost = ~np.isin(self.ids, gone)
         active = lost & ~self.persistent
-        sends = active & self.masks.table(_SENDING)[self.functions]
-        if 0 < int(sends.sum()) <= self._spare():
-            active &= ~sends
+        instant = self._lost_instant()
+        if 0 < len(instant) <= self._spare():
+            active &= ~np.isin(self.makers, instant)
         for event in self._events(self.makers[active]):
             yield finding(
                 "request-leak",

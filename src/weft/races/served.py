@@ -1,0 +1,194 @@
+"""Races in which only the order differs: a loop that serves whoever comes, and answers each.
+
+A master of a pool receives from any source at one line, answers that sender, and receives again. Which worker it serves
+first is free, and meant to be. Such a race is told as a note. Two things must hold, for one call site of one rank:
+
+1. Every message that could have been exchanged is received at that site (behind a probe: was seen by the probe at that
+   site). So whatever comes first, it is the same line that gets it.
+2. The program looks at who came: before the next wildcard at the site it sends to the source it got, or receives from
+   it by name (behind a probe, or the body behind a header). A receive that ends a conversation needs no answer: where
+   the site answers others, and the source had been sent something since its last message was taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match, Post, Posts
+from weft.match.native import group
+from weft.order import Order
+from weft.races.search import Races
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Races of one rank, at one call site, with one pattern, by row."""
+
+    rank: int
+    site: int
+    comm: int
+    tag: int
+    probe: bool
+    races: I64
+    rows: I64
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Events of one rank that deal with another, in one communicator: by peer, ascending."""
+
+    of: dict[int, I64]
+
+    def between(self, peer: int, low: int, high: int) -> bool:
+        """Whether one lies behind `low` and before `high`."""
+        events = self.of.get(peer)
+        if events is None:
+            return False
+        at = int(np.searchsorted(events, low, side="right"))
+        return at < len(events) and int(events[at]) < high
+
+
+def served(match: Match, order: Order, races: Races) -> NDArray[np.bool_]:
+    """For each race whether it is one of order only."""
+    found = np.zeros(len(races), np.bool_)
+    sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
+    for place in _places(match, races):
+        if sent is None:
+            sent = group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
+        to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
+        if _one_site(match, order, place, to_me) and _answers(match, place):
+            found[place.races] = True
+    return found
+
+
+def _posts(match: Match, probe: bool) -> Posts:
+    return match.probes if probe else match.recvs
+
+
+def _places(match: Match, races: Races) -> list[_Place]:
+    """The races by site, communicator and tag."""
+    found: list[_Place] = []
+    for probe in (False, True):
+        posts = _posts(match, probe)
+        which = np.flatnonzero(races.probe == probe)
+        rows = races.row[which].astype(np.int64)
+        if not len(rows):
+            continue
+        ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
+        site = _sites(match, posts, rows, ranks)
+        tag = np.where(posts.flags[rows] & Post.ANY_TAG, -1, posts.tag[rows])
+        keys = np.stack([ranks, site, posts.comm[rows], tag], axis=1)
+        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
+        for k, (rank, at, comm, tagged) in enumerate(unique.tolist()):
+            mine = np.flatnonzero(inverse.ravel() == k)
+            mine = mine[np.argsort(rows[mine])]
+            found.append(_Place(rank, at, comm, tagged, probe, which[mine], rows[mine]))
+    return found
+
+
+def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
+    """The call site of each row's event."""
+    found = np.zeros(len(rows), np.int64)
+    for rank in np.unique(ranks).tolist():
+        mine = ranks == rank
+        found[mine] = match.trace.ranks[rank].events["site"][posts.event[rows[mine]]]
+    return found
+
+
+def _one_site(match: Match, order: Order, place: _Place, to_me: I64) -> bool:
+    """Whether no message that could have come first went elsewhere, or nowhere."""
+    sends, recvs = match.sends, match.recvs
+    fits = sends.comm[to_me] == place.comm
+    if place.tag >= 0:
+        fits &= sends.tag[to_me] == place.tag
+    rows = to_me[fits]
+    taker = sends.partner[rows].astype(np.int64)
+    here = _came_here(match, place, rows, taker)
+    # Received in the order sent: before a message can be taken, the one before it of that sender must be gone.
+    source = np.searchsorted(sends.first, rows.astype(np.uint64), side="right")
+    first = np.concatenate([[True], source[1:] != source[:-1]]) if len(rows) else np.zeros(0, np.bool_)
+    gone = np.where(taker == NONE, np.iinfo(np.int64).max, recvs.event[np.where(taker == NONE, 0, taker)])
+    before = np.where(first, -1, np.concatenate([[-1], gone[:-1]]) if len(rows) else gone)
+    posts = _posts(match, place.probe)
+    posted = posts.event[place.rows].astype(np.int64)
+    known = (posts.event if place.probe else order.known)[place.rows].astype(np.int64)
+    for k in np.flatnonzero(~here).tolist():
+        last = int(np.searchsorted(posted, gone[k])) - 1
+        if last < 0 or posted[last] <= before[k]:
+            continue
+        send_known = int(order.send_known[rows[k]])
+        if send_known == NONE or send_known < 2 * known[last] + 2:
+            return False
+    return True
+
+
+def _came_here(match: Match, place: _Place, rows: I64, taker: I64) -> NDArray[np.bool_]:
+    """Which messages the site received, or saw."""
+    recvs, probes = match.recvs, match.probes
+    events = match.trace.ranks[place.rank].events["site"]
+    if place.probe:
+        part = probes.of_rank(place.rank)
+        at_site = events[probes.event[part]] == place.site
+        return np.isin(rows, probes.partner[part][at_site])
+    here = np.zeros(len(rows), np.bool_)
+    taken = taker != NONE
+    here[taken] = events[recvs.event[taker[taken]]] == place.site
+    return here
+
+
+def _answers(match: Match, place: _Place) -> bool:
+    """Whether each racing receive is answered, or ends a conversation at a site that answers."""
+    posts = _posts(match, place.probe)
+    part = posts.of_rank(place.rank)
+    events = match.trace.ranks[place.rank].events["site"]
+    wild = (posts.flags[part] & Post.ANY_SOURCE != 0) & (posts.comm[part] == place.comm)
+    wild &= events[posts.event[part]] == place.site
+    # A probe in a loop may see one message again and again: that is one service.
+    decided = (posts.event if place.probe else posts.decided)[part][wild].astype(np.int64)
+    to, named = _to(match, place), _named(match, place)
+    took = _Times(_by_peer(posts.peer[part][wild], decided))
+    answered = 0
+    open_ends = []
+    for row in place.rows.tolist():
+        at = int((posts.event if place.probe else posts.decided)[row])
+        peer = int(posts.peer[row])
+        following = int(np.searchsorted(decided, at, side="right"))
+        until = int(decided[following]) if following < len(decided) else NONE
+        if to.between(peer, at, until) or named.between(peer, at, until):
+            answered += 1
+        else:
+            open_ends.append((peer, at))
+    return answered > 0 and all(_was_asked(to, took, peer, at) for peer, at in open_ends)
+
+
+def _was_asked(to: _Times, took: _Times, peer: int, at: int) -> bool:
+    """Whether the source had been sent something since the site last took a message of it."""
+    mine = took.of.get(peer, np.zeros(0, np.int64))
+    before = int(np.searchsorted(mine, at)) - 1
+    return to.between(peer, int(mine[before]) if before >= 0 else -1, at)
+
+
+def _to(match: Match, place: _Place) -> _Times:
+    """When the rank sent to each other rank."""
+    part = match.sends.of_rank(place.rank)
+    mine = match.sends.comm[part] == place.comm
+    return _Times(_by_peer(match.sends.peer[part][mine], match.sends.event[part][mine]))
+
+
+def _named(match: Match, place: _Place) -> _Times:
+    """When the rank received from each other rank by its name."""
+    recvs, part = match.recvs, match.recvs.of_rank(place.rank)
+    mine = (recvs.comm[part] == place.comm) & (recvs.flags[part] & Post.ANY_SOURCE == 0)
+    return _Times(_by_peer(recvs.peer[part][mine], recvs.event[part][mine]))
+
+
+def _by_peer(peers: NDArray[np.int32], events: NDArray[np.uint32] | I64) -> dict[int, I64]:
+    order = np.lexsort((events, peers))
+    unique, first = np.unique(peers[order], return_index=True)
+    ordered, ends = events[order].astype(np.int64), [*first, len(peers)][1:]
+    return {int(peer): ordered[low:high] for peer, low, high in zip(unique, first, ends, strict=True)}

@@ -1,0 +1,117 @@
+"""Races of order only: which loops of wildcard receives are told as a note, and which stay warnings."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.findings import Finding
+from weft.match import match
+from weft.order import order
+from weft.races import find
+from weft.trace.builder import ANY, Builder
+
+
+def races(b: Builder) -> list[Finding]:
+    trace = b.open()
+    m = match(trace)
+    return find(trace, m, order(trace, m))
+
+
+def severities(b: Builder) -> set[str]:
+    return {f.severity for f in races(b)}
+
+
+def at(line: int) -> tuple[str, int, str]:
+    return ("pool.py", line, "main")
+
+
+CAME = (1, 2, 2, 1, 1, 2)
+
+
+def pool(answer: str = "sender", line: int = 14, initial: bool = False, drain: bool = False) -> Builder:
+    """Rank 0 receives six messages at line 14 and answers."""
+    b = Builder(ranks=4)
+    r0 = b.ranks[0]
+    for r in b.ranks[1:3]:
+        if initial:
+            r0.send(r.index, 2)
+            r.recv(0, 2)
+        for _ in range(3):
+            r.send(0, 1, site=at(31))
+            r.recv(0, 2)
+    for k, source in enumerate(CAME):
+        r0.recv(ANY, 1, got=source, site=at(14 if k < 4 else line))
+        if answer == "sender" and not (drain and k >= 4):
+            r0.send(source, 2)
+        elif answer == "other":
+            r0.send(3 - source, 2)
+    return b
+
+
+def test_a_pool_that_answers_whoever_comes_is_a_note() -> None:
+    [finding] = races(pool())
+    assert (finding.severity, finding.certainty) == ("note", "certain")
+    assert finding.message.startswith(
+        "order only: rank 0 serves ranks 1 and 2 at pool.py:14 as they come and answers each, so another run may serve "
+        "them in another order ("
+    )
+    assert finding.evidence["order_only"] is True
+
+
+@pytest.mark.parametrize("answer", ["nobody", "other"])
+def test_a_loop_that_does_not_answer_its_source_stays_a_warning(answer: str) -> None:
+    assert severities(pool(answer)) == {"warning"}
+
+
+def test_messages_that_another_line_takes_keep_the_warning() -> None:
+    assert {f.sites[0].line for f in races(pool(line=15)) if f.severity == "warning"} == {14}
+    assert severities(pool(line=14)) == {"note"}
+
+
+def test_the_last_results_of_a_pool_need_no_answer_where_the_worker_had_a_task() -> None:
+    assert severities(pool(initial=True, drain=True)) <= {"note"}
+
+
+def test_tasks_first_and_then_a_plain_sum_is_a_warning() -> None:
+    b = Builder(ranks=3)
+    r0 = b.ranks[0]
+    for r in b.ranks[1:]:
+        r0.send(r.index, 2)
+        r.recv(0, 2)
+        r.send(0, 1)
+    for source in (2, 1):
+        r0.recv(ANY, 1, got=source, site=at(14))
+    assert severities(b) == {"warning"}
+
+
+def test_a_message_that_nobody_received_keeps_the_warning() -> None:
+    b = pool()
+    b.ranks[3].send(0, 1)
+    assert severities(b) == {"warning"}
+
+
+def probes(named: bool) -> Builder:
+    b = Builder(ranks=3)
+    for r in b.ranks[1:]:
+        r.send(0, 1)
+        r.send(0, 1)
+    for source in (2, 1, 1, 2):
+        b.ranks[0].probe(ANY, 1, got=source, site=at(10))
+        b.ranks[0].recv(source if named else ANY, 1, got=source, site=at(11))
+    return b
+
+
+def test_a_probe_and_the_receive_that_names_its_source_is_a_note() -> None:
+    assert severities(probes(named=True)) == {"note"}
+    assert "warning" in severities(probes(named=False))
+
+
+def test_a_header_and_its_body_from_the_same_source_is_a_note() -> None:
+    b = Builder(ranks=3)
+    for r in b.ranks[1:]:
+        r.send(0, 1)
+        r.send(0, 1)
+    for source in (2, 1):
+        b.ranks[0].recv(ANY, 1, got=source, site=at(10))
+        b.ranks[0].recv(source, 1, site=at(11))
+    assert severities(b) == {"note"}
