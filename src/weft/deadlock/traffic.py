@@ -304,8 +304,8 @@ class Traffic:
         rows = np.flatnonzero(ends.request > 1)
         if not len(rows) or not len(done):
             return found
-        mine = _nth(ends.request[rows])
-        theirs = _nth(done.request)
+        mine = nth(ends.request[rows])
+        theirs = nth(done.request)
         key = (ends.request[rows] << 32) | mine
         other = (done.request << 32) | theirs
         order = np.argsort(other)
@@ -340,7 +340,7 @@ class Traffic:
         return Ends(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
 
 
-def _nth(values: Ints) -> Ints:
+def nth(values: Ints) -> Ints:
     """For each value, how many equal ones stand before it."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
