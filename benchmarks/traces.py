@@ -215,7 +215,7 @@ def rma(w: Writer, n: int) -> Iterator[Events]:
     for _, rows in _steps(n // 2, 6):
         peers = [0, left, right, right, left, right]
         events = block(w, names, rows, peer=peers, tag=[0, 0, 0, 0, op, op], buffer=buffers, object=window)
-        tails(w, events, 0, 6, zigzag(0))
+        tails(w, events, 0, 6, b"\0")
         for at, place in enumerate((0, 1, 2, 3, 3), 1):
             tails(w, events, at, 6, zigzag(place), zigzag(1), kind)
         yield events
@@ -231,7 +231,7 @@ def rma(w: Writer, n: int) -> Iterator[Events]:
 
 def _fence(w: Writer, window: int) -> Events:
     events = block(w, ["MPI_Win_fence"], 1, object=window)
-    tails(w, events, 0, 1, zigzag(0))
+    tails(w, events, 0, 1, b"\0")
     return events
 
 

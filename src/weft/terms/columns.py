@@ -68,6 +68,12 @@ class RaggedStatuses:
 Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
+def ints(found: dict[str, Column], name: str) -> Ints:
+    """A scalar parameter of those that `columns` found; no values for any other."""
+    values = found.get(name)
+    return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
+
+
 def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
     """The tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
 

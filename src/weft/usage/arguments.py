@@ -135,7 +135,8 @@ class _Arguments:
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
-            ids = np.array([self._window_comm(int(i)) for i in self.events["object"][which]], np.int64)
+            windows, of = np.unique(self.events["object"][which], return_inverse=True)
+            ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[of.reshape(-1)]
         for id in np.unique(ids).tolist():
             comm = self.rank.comm(id)
             if comm is not None:
@@ -147,9 +148,10 @@ class _Arguments:
         return definition.comm if definition else 0
 
     def _inter(self, which: Ints) -> NDArray[np.bool_]:
-        return np.array(
-            [bool(c and c.inter) for c in map(self.rank.comm, self.events["comm"][which].tolist())], np.bool_
-        )
+        comms, of = np.unique(self.events["comm"][which], return_inverse=True)
+        inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
+        found: NDArray[np.bool_] = inter[of.reshape(-1)]
+        return found
 
     def _receive_halves(self) -> Iterator[Finding]:
         which = self._where(calls.SENDRECVS | calls.ISENDRECVS)
@@ -268,7 +270,7 @@ class _Arguments:
         """Where the receive buffer counts: at the root alone, and not for nobody."""
         result = np.ones(len(events), np.bool_)
         name = self.masks.name(int(self.events["function"][events[0]])) if len(events) else ""
-        for row, index in enumerate(events.tolist()):
+        for row, index in enumerate(events.tolist() if name in ("Reduce", "Gather", "Sendrecv") else ()):
             if name in ("Reduce", "Gather"):
                 comm = self.rank.comm(int(self.events["comm"][index]))
                 result[row] = comm is not None and comm.rank_of(self.rank.index) == self.events["peer"][index]
