@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.terms import calls, describe
 from weft.terms.calls import masks, words
-from weft.terms.columns import Ints, Ragged, columns
+from weft.terms.columns import Ints, Ragged, columns, distinct
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
 from weft.trace import Event, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
@@ -96,7 +96,7 @@ class _Arguments:
 
     def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
         """The functions of the record that keep an argument in a field of the slot, and their events."""
-        for id in np.unique(self.events["function"]).tolist():
+        for id in distinct(self.events["function"]).tolist():
             function = self.rank.trace.functions[id]
             if place in function.slot and function.slot[place].direction != "out":
                 yield function, np.flatnonzero(self.events["function"] == id)
@@ -135,9 +135,10 @@ class _Arguments:
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
-            windows, of = np.unique(self.events["object"][which], return_inverse=True)
-            ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[of.reshape(-1)]
-        for id in np.unique(ids).tolist():
+            objects = self.events["object"][which]
+            windows = distinct(objects)
+            ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[np.searchsorted(windows, objects)]
+        for id in distinct(ids).tolist():
             comm = self.rank.comm(id)
             if comm is not None:
                 sizes[ids == id] = len(comm.peers(self.rank.index))
@@ -148,9 +149,10 @@ class _Arguments:
         return definition.comm if definition else 0
 
     def _inter(self, which: Ints) -> NDArray[np.bool_]:
-        comms, of = np.unique(self.events["comm"][which], return_inverse=True)
+        ids = self.events["comm"][which]
+        comms = distinct(ids)
         inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
-        found: NDArray[np.bool_] = inter[of.reshape(-1)]
+        found: NDArray[np.bool_] = inter[np.searchsorted(comms, ids)]
         return found
 
     def _receive_halves(self) -> Iterator[Finding]:
@@ -237,7 +239,7 @@ class _Arguments:
 
     def _negative_tails(self) -> Iterator[Finding]:
         """Arguments in the tail that must not be negative."""
-        for id in np.unique(self.events["function"]).tolist():
+        for id in distinct(self.events["function"]).tolist():
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
             if not names:

@@ -12,7 +12,7 @@ from weft.deadlock.traffic import Traffic, nth
 from weft.match.native import address
 from weft.native.kernel import library
 from weft.terms import calls
-from weft.terms.columns import Ints
+from weft.terms.columns import Ints, distinct
 from weft.terms.sizes import solid
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
@@ -58,8 +58,8 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
     """
     if not accesses.writes.any():
         return []
-    sites, of = np.unique(site, return_inverse=True)
-    of = of.astype(np.uint32)
+    sites = distinct(site)
+    of = np.searchsorted(sites, site).astype(np.uint32)
     by_end = np.argsort(accesses.end, kind="stable").astype(np.uint32)
     writes = accesses.writes.view(np.uint8)
     places = (accesses.begin, accesses.end, accesses.args, accesses.low, accesses.high, of, writes, by_end)
@@ -118,7 +118,7 @@ def _spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint6
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
     size = np.zeros(len(args), np.uint64)
-    for id in np.unique(datatype).tolist():
+    for id in distinct(datatype).tolist():
         size[datatype == id] = solid(rank.datatype(id))
     good = (address_ != 0) & (address_ != np.uint64(IN_PLACE)) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0)
     good &= (events["peer"][args] != PROC_NULL) & (events["error"][args] == 0)

@@ -80,7 +80,7 @@ class _Requests:
         return int(np.count_nonzero(~known) + (times - 1).sum())
 
     def _leaks(self) -> Iterator[Finding]:
-        gone = np.union1d(self.of.completions.request, self.freed)
+        gone = np.concatenate([self.of.completions.request, self.freed])
         lost = ~np.isin(self.ids, gone)
         active = lost & ~self.persistent
         sends = active & self.masks.table(_SENDING)[self.functions]
