@@ -1,6 +1,8 @@
 """Say what is wrong with a recorded run.
 
 weft report RUN                      text for people, worst first
+weft report RUN --times              and where the time went: by function, rank and call site
+weft report RUN --matrix             and messages and bytes from rank to rank
 weft report RUN --format json        weft-report/1, for scripts
 weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
 weft report RUN --format html        one file to pass on; -o FILE writes it
@@ -13,15 +15,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.report import Report
-    from weft.trace import Trace
+    from weft.report import Ground, Report
+    from weft.report.tables import Tables
 
 FOUND_STATUS = 1
 FAILED_STATUS = 4
@@ -35,6 +39,8 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
+    parser.add_argument("--times", action="store_true", help="tables of time by function, rank and call site (text)")
+    parser.add_argument("--matrix", action="store_true", help="messages and bytes from rank to rank (text)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
 
 
@@ -42,16 +48,17 @@ def run(args: argparse.Namespace) -> int:
     """Report a run."""
     import weft
     from weft.launch.rundir import newest
-    from weft.report import examine
+    from weft.report import Ground, examine
 
     trace = weft.open(args.run or newest())
-    report = examine(trace)
+    ground = Ground(trace)
+    report = examine(trace, ground=ground)
     if args.output is None:
-        write(trace, report, args.format, sys.stdout)
+        write(ground, report, args, sys.stdout)
     else:
         try:
             with args.output.open("w", encoding="utf-8") as file:
-                write(trace, report, args.format, file)
+                write(ground, report, args, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
     for failure in report.failures:
@@ -61,19 +68,51 @@ def run(args: argparse.Namespace) -> int:
     return FOUND_STATUS if any(f.severity == "error" for f in report.findings) else 0
 
 
-def write(trace: Trace, report: Report, form: str, to: TextIO) -> None:
+def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) -> None:
     """Write the report in one of its forms."""
-    if form == "text":
-        from weft.report import text
-
-        text.write(trace, report, to)
-    elif form == "html":
-        from weft.report.page import to_html
-
-        to.write(to_html(trace, report))
-    else:
-        from weft.report import to_json
+    trace = ground.trace
+    if args.format == "sarif":
         from weft.report.sarif import to_sarif
 
-        make = to_json if form == "json" else to_sarif
-        print(json.dumps(make(trace, report.findings, report.failures), indent=1), file=to)
+        print(json.dumps(to_sarif(trace, report.findings, report.failures), indent=1), file=to)
+    elif args.format == "json":
+        from weft.report import to_json
+
+        made = _tables(ground, report)
+        print(json.dumps(to_json(trace, report.findings, report.failures, made), indent=1), file=to)
+    elif args.format == "html":
+        from weft.report.page import to_html
+
+        to.write(to_html(trace, report, _tables(ground, report)))
+    else:
+        from weft.report import text
+
+        text.write(trace, report, to, list(_lines(ground, report, args)))
+
+
+def _tables(ground: Ground, report: Report) -> Tables | None:
+    """The tables; None of a run that could not be matched, which the report's failures tell."""
+    from weft.report.tables import tables
+    from weft.trace import Level
+
+    try:
+        return tables(ground.trace, ground.match if ground.trace.level != Level.ORDER else None)
+    except Exception:
+        if not report.failures:
+            raise
+        return None
+
+
+def _lines(ground: Ground, report: Report, args: argparse.Namespace) -> Iterator[str]:
+    """The tables that were asked for."""
+    if not args.times and not args.matrix:
+        return
+    from weft.report import tables
+
+    made = _tables(ground, report)
+    if made is None:
+        return
+    if args.times:
+        yield from tables.times_lines(made)
+    if args.matrix:
+        yield from tables.matrix_lines(made, shutil.get_terminal_size().columns)

@@ -195,7 +195,13 @@ _ROLES = {
     "message": Role.OBJECT,
     "fh": Role.OBJECT,
 }
-_CODES = {"int": Code.INT, "address": Code.ADDRESS, "string": Code.STRING, "status": Code.STATUS, "double": Code.DOUBLE}
+CODES: Final = {
+    "int": Code.INT,
+    "address": Code.ADDRESS,
+    "string": Code.STRING,
+    "status": Code.STATUS,
+    "double": Code.DOUBLE,
+}
 
 SPEC = np.dtype([("op", "u1"), ("flags", "u1"), ("program", "<u2")])
 
@@ -211,7 +217,7 @@ def _program(function: Function) -> bytes:
     """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each."""
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
-        code = _CODES.get(parameter.type, Code.HANDLE) | (CODE_ARRAY if parameter.array else 0)
+        code = CODES.get(parameter.type, Code.HANDLE) | (CODE_ARRAY if parameter.array else 0)
         steps.append(bytes([code, _ROLES.get(parameter.name, Role.SKIP)]))
     return bytes([len(function.tail_in), len(function.tail_out)]) + b"".join(steps)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
-from weft.trace import Trace
-from weft.trace.layout import IN_PLACE, ROOT
+from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 
 U32 = NDArray[np.uint32]
 
@@ -283,7 +283,7 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     everybody = (shape == Shape.ALL) | (shape == Shape.SCAN) | (shape == Shape.EXSCAN)
     everybody &= ~inter | tables.barrier[function]
     fence = shape == Shape.FENCE
-    everybody[fence] = [_plain_fence(trace, rank, int(e)) for e in event[fence]]
+    everybody[fence] = _plain_fences(trace.ranks[rank], event[fence])
     role = np.zeros(len(shape), np.uint8)
     role[everybody] = TARGET
     role[everybody & brings] |= SOURCE
@@ -295,6 +295,18 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     return role, np.maximum(place, 0)
 
 
-def _plain_fence(trace: Trace, rank: int, event: int) -> bool:
-    """Whether a fence made no assertion: only then it surely acts as a barrier (MPI-4.1, 12.5.1)."""
-    return bool(trace.ranks[rank].event(event).args.get("assert", 1) == 0)
+def _plain_fences(rank: Rank, fences: U32) -> NDArray[np.bool_]:
+    """Which fences made no assertion: only then one surely acts as a barrier (MPI-4.1, 12.5.1)."""
+    slots = rank.events[fences]
+    if len(rank.threads) == 1 and len(fences):
+        # The tail is the assertion alone: one byte of 0 where there is none.
+        tails = rank.threads[0].tails
+        start = np.minimum(slots["result"].astype(np.int64) * TAIL_ALIGN, len(tails) - 1)
+        tailed = (slots["flags"] & (Flag.HAS_TAIL | Flag.TICKET)) == Flag.HAS_TAIL
+        tailed &= slots["count"] != COUNT_IN_TAIL
+        plain: NDArray[np.bool_] = (tails[start] == 0) & tailed if len(tails) else np.zeros(len(fences), np.bool_)
+    else:
+        plain = np.zeros(len(fences), np.bool_)
+    for row in np.flatnonzero(~plain).tolist():
+        plain[row] = rank.event(int(fences[row])).args.get("assert", 1) == 0
+    return plain

@@ -6,11 +6,11 @@ no other race influences first.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
@@ -33,33 +33,44 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """Every message race: the receive, the message taken, the messages that could have come first."""
     races = detect(match, order)
     harmless = served(match, order, races)
-    found = _order_only(trace, match, races, np.flatnonzero(harmless).tolist())
-    seen: Counter[tuple[int, int]] = Counter()
-    keys, chosen = [], []
-    for k in np.argsort(races.influenced, kind="stable").tolist():
-        if harmless[k]:
-            continue
-        posts = _posts(match, races, k)
-        rank, event = posts.id(int(races.row[k]))
-        key = rank, int(trace.ranks[rank].events["site"][event])
-        seen[key] += 1
-        if seen[key] <= MOST_OF_A_SITE:
-            keys.append(key)
-            chosen.append(k)
-    last = {key: i for i, key in enumerate(keys)}
-    for i, (key, k) in enumerate(zip(keys, chosen, strict=True)):
-        beyond = seen[key] - MOST_OF_A_SITE if last[key] == i else 0
-        found.append(_finding(trace, match, races, k, max(0, beyond)))
+    lines = _lines(trace, match, races)
+    by_influence = np.argsort(races.influenced, kind="stable")
+    by_influence = by_influence[~harmless[by_influence]]
+    key = lines[by_influence]
+    by_line = np.argsort(key, kind="stable")
+    ordered = key[by_line]
+    nth = np.arange(len(key)) - np.searchsorted(ordered, ordered)
+    times = np.searchsorted(ordered, ordered, side="right") - np.searchsorted(ordered, ordered)
+    chosen = np.flatnonzero(nth < MOST_OF_A_SITE)
+    chosen = chosen[np.argsort(by_line[chosen])]
+    found = _order_only(trace, match, races, lines, np.flatnonzero(harmless))
+    for i in chosen.tolist():
+        last = nth[i] == min(int(times[i]), MOST_OF_A_SITE) - 1
+        beyond = max(0, int(times[i]) - MOST_OF_A_SITE) if last else 0
+        found.append(_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
     return found
 
 
-def _order_only(trace: Trace, match: Match, races: Races, chosen: list[int]) -> list[Finding]:
+def _lines(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
+    """For each race a number of its line: of the rank and its call site."""
+    rank, event = np.zeros(len(races), np.int64), np.zeros(len(races), np.int64)
+    for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
+        rows = races.row[mask]
+        rank[mask] = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
+        event[mask] = posts.event[rows]
+    site = np.zeros(len(races), np.int64)
+    for one in np.flatnonzero(np.bincount(rank)).tolist() if len(races) else ():
+        mine = rank == one
+        site[mine] = trace.ranks[one].events["site"][event[mine]]
+    return rank << 32 | site
+
+
+def _order_only(
+    trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], chosen: NDArray[np.int64]
+) -> list[Finding]:
     """One note for each call site that serves whoever comes."""
-    places: dict[tuple[int, int], list[int]] = {}
-    for k in chosen:
-        rank, event = _posts(match, races, k).id(int(races.row[k]))
-        places.setdefault((rank, int(trace.ranks[rank].events["site"][event])), []).append(k)
-    return [_note(trace, match, races, rank, mine) for (rank, _), mine in places.items()]
+    places = np.unique(lines[chosen])
+    return [_note(trace, match, races, int(p) >> 32, chosen[lines[chosen] == p].tolist()) for p in places.tolist()]
 
 
 def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) -> Finding:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.report.analysis import Failure, Report, analyse, examine
+from weft.report.analysis import Failure, Ground, Report, analyse, examine
 from weft.report.document import to_json
 from weft.report.text import summary
 
-__all__ = ["Failure", "Report", "analyse", "examine", "summary", "to_json"]
+__all__ = ["Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]

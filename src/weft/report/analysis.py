@@ -69,11 +69,11 @@ class Ground:
         return made(self.trace, self.match)
 
 
-def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES) -> Report:
-    """Run the analyses. A run of level `order` holds no calls to look at and has no findings."""
+def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground | None = None) -> Report:
+    """Run the analyses, on the `ground` where one is there. A run of level `order` holds no calls and no findings."""
     if trace.level == Level.ORDER:
         return Report(())
-    ground = Ground(trace)
+    ground = ground or Ground(trace)
     findings: list[Finding] = []
     failures: list[Failure] = []
     for name, place in analyses.items():

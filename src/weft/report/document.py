@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from weft.findings import CERTAINTIES, SEVERITIES, Finding
 from weft.report.analysis import Failure
+from weft.report.tables import Tables
+from weft.report.tables import to_json as tables_json
 from weft.trace import Trace
 
 SCHEMA: Final = "weft-report/1"
@@ -40,8 +42,31 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
             },
         },
         "problems": {"type": "array", "items": _TEXT},
+        "times": {
+            "type": "object",
+            "required": ["function", "rank", "site"],
+            "additionalProperties": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+        },
+        "matrix": {
+            "type": "object",
+            "required": ["ranks_per_block", "messages", "bytes"],
+            "properties": {
+                "ranks_per_block": {"type": "integer", "minimum": 1},
+                "messages": {"type": "array", "items": _RANKS},
+                "bytes": {"type": "array", "items": _RANKS},
+            },
+        },
     },
     "$defs": {
+        "row": {
+            "type": "object",
+            "required": ["name", "calls", "ns", "waiting_ns"],
+            "additionalProperties": False,
+            "properties": {
+                "name": _TEXT,
+                **{key: {"type": "integer", "minimum": 0} for key in ("calls", "ns", "waiting_ns")},
+            },
+        },
         "finding": {
             "type": "object",
             "required": ["kind", "severity", "certainty", "message", "ranks", "sites", "events", "evidence"],
@@ -76,8 +101,10 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
 _ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed"))
 
 
-def to_json(trace: Trace, findings: Sequence[Finding], failures: Iterable[Failure] = ()) -> dict[str, Any]:
-    """The document: the run, its findings, the analyses that failed, and what could not be read."""
+def to_json(
+    trace: Trace, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
+) -> dict[str, Any]:
+    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables."""
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {
@@ -94,4 +121,5 @@ def to_json(trace: Trace, findings: Sequence[Finding], failures: Iterable[Failur
         "findings": [finding.to_json() for finding in findings],
         "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
         "problems": list(trace.problems),
+        **(tables_json(tables) if tables else {}),
     }

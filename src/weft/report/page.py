@@ -9,6 +9,8 @@ from typing import Final
 
 from weft.findings import Finding
 from weft.report.analysis import Report
+from weft.report.tables import Tables
+from weft.report.tables import to_html as tables_html
 from weft.report.text import failure_line, heading, printable
 from weft.trace import Trace
 
@@ -23,6 +25,8 @@ article.note { border-color: var(--note); }
 .warning .kind { color: var(--warning); } .note .kind { color: var(--note); }
 article p { margin: .2rem 0; } table { border-collapse: collapse; font-size: .9rem; }
 td { padding: .1rem 1rem .1rem 0; vertical-align: top; } td.place { font-family: ui-monospace, monospace; }
+th { text-align: left; padding-right: 1rem; } h2 { font-size: 1.1rem; }
+.matrix { width: min(100%, 32rem); fill: var(--note); } .matrix .frame { fill: none; stroke: gray; stroke-width: .02; }
 pre { overflow-x: auto; font-size: .85rem; } summary { cursor: pointer; color: gray; }
 """
 
@@ -33,7 +37,7 @@ _HEAD: Final = (
 )
 
 
-def to_html(trace: Trace, report: Report) -> str:
+def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     """The page."""
     title = escape(printable(heading(trace, report.findings)))
     command = trace.run.get("command")
@@ -42,6 +46,8 @@ def to_html(trace: Trace, report: Report) -> str:
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [_article(finding) for finding in report.findings]
     parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
+    if tables:
+        parts.append(tables_html(tables))
     if trace.problems:
         items = "".join(f"<li>{escape(printable(problem))}</li>" for problem in trace.problems)
         parts.append(f"<h2>The record</h2><ul>{items}</ul>")

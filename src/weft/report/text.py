@@ -115,11 +115,12 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
         yield f"What each kind means, with an example and the remedy: {pages}", "dim"
 
 
-def write(trace: Trace, report: Report, to: TextIO) -> None:
-    """Print the report, coloured and wrapped to the width on a terminal, plain elsewhere."""
+def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) -> None:
+    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it."""
     if not to.isatty():
         for text, _ in _blocks(trace, report):
             print(text, file=to)
+        print(*tables, sep="\n", end="\n" if tables else "", file=to)
         return
     from rich.console import Console
     from rich.text import Text
@@ -130,3 +131,5 @@ def write(trace: Trace, report: Report, to: TextIO) -> None:
         indent = " " * _INDENT
         wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) if text else ""
         console.print(Text(wrapped, style=style))
+    for text in tables:
+        console.print(Text(text), no_wrap=True, crop=False, overflow="ignore")

@@ -1,4 +1,4 @@
-"""Arguments of many events at once: tails (native/format.h) decoded column by column with numpy."""
+"""Arguments of many events at once: tails (native/format.h) decoded column by column."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.terms import native
 from weft.trace import Function, Parameter, Rank
-from weft.trace.layout import COUNT_IN_TAIL, TAIL_ALIGN, Flag
+from weft.trace.layout import Flag
 
 Ints = NDArray[np.int64]
 
@@ -67,34 +69,17 @@ class RaggedStatuses:
 Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
-class _Bytes:
-    """Cursors into one tails stream, one an event, that move together. Reads past the end give zeros."""
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """The different values of a column of ids, sorted; small ones are counted, for sorting costs ten times that."""
+    if len(values) and int(values.min()) >= 0 and int(values.max()) < 1 << 20:
+        return np.flatnonzero(np.bincount(values)).astype(values.dtype)
+    return np.unique(values)
 
-    def __init__(self, data: NDArray[np.uint8], at: Ints) -> None:
-        self.data = data if len(data) else np.zeros(1, np.uint8)
-        self.at = at
 
-    def unsigned(self, which: Ints) -> NDArray[np.uint64]:
-        """One varint for each event in `which`."""
-        value = np.zeros(len(which), np.uint64)
-        at = self.at[which]
-        alive = np.arange(len(which))
-        shift = 0
-        while len(alive) and shift < 70:
-            place = at[alive]
-            byte = np.where(place < len(self.data), self.data[np.minimum(place, len(self.data) - 1)], 0)
-            if shift < 64:
-                value[alive] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-            at[alive] += 1
-            alive = alive[byte >= 0x80]
-            shift += 7
-        self.at[which] = at
-        return value
-
-    def signed(self, which: Ints) -> Ints:
-        """One zigzag varint for each event in `which`."""
-        raw = self.unsigned(which)
-        return (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64)
+def ints(found: dict[str, Column], name: str) -> Ints:
+    """A scalar parameter of those that `columns` found; no values for any other."""
+    values = found.get(name)
+    return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
 
 
 def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
@@ -103,101 +88,71 @@ def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[In
     Yields (events, values): for exit parameters the events must be closed. Parameters that a function has in its
     slot, or not at all, are left out. A ticket and a large count are skipped.
     """
-    events = rank.events[which]
-    threads = rank.event_threads[which]
-    key = events["function"].astype(np.int64) * 65536 + threads
-    for one in np.unique(key):
-        rows = np.flatnonzero(key == one)
-        function = rank.trace.functions[int(one) // 65536]
-        part = _decode(function, events[rows], rank.threads[int(one) % 65536].tails, names)
-        yield which[rows], part
+    which = np.ascontiguousarray(which, np.int64)
+    functions = rank.events["function"][which]
+    threads = rank.event_threads[which] if len(rank.threads) > 1 else None
+    for id in np.flatnonzero(np.bincount(functions)).tolist():
+        of_function = np.flatnonzero(functions == id)
+        for slot, thread in enumerate(rank.threads):
+            rows = of_function if threads is None else of_function[threads[of_function] == slot]
+            if len(rows):
+                yield which[rows], _decode(rank, rank.trace.functions[id], which[rows], thread.tails, names)
 
 
 def _decode(
-    function: Function, events: NDArray[Any], tails: NDArray[np.uint8], names: frozenset[str]
+    rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:
-    everyone = np.arange(len(events))
-    flags = events["flags"]
-    tailed = (flags & Flag.HAS_TAIL) != 0
-    # An event without a tail reads zeros from behind the stream's end: empty arrays, no status.
-    start = np.where(tailed, events["result"].astype(np.int64) * TAIL_ALIGN, len(tails))
-    cursors = _Bytes(tails, start)
-    cursors.unsigned(everyone[(flags & Flag.TICKET) != 0])
-    cursors.signed(everyone[events["count"] == COUNT_IN_TAIL])
-    found: dict[str, Column] = {}
-    closed = everyone[(flags & Flag.CLOSED) != 0]
-    parameters = [(p, everyone) for p in function.tail_in] + [(p, closed) for p in function.tail_out]
-    left = {p.name for p, _ in parameters} & names
-    for parameter, rows in parameters:
-        if not left:
-            break
-        column = _column(cursors, parameter, rows, events["buffer"])
-        if parameter.name in names:
-            left.discard(parameter.name)
-            if len(rows) == len(events) and column is not None:
-                found[parameter.name] = column
-    return found
+    """The wanted parameters of events of one function, in native/kernel/columns.c."""
+    events = rank.events
+    closed = bool(((events["flags"][which] & Flag.CLOSED) != 0).all())
+    parameters = [*function.tail_in, *(function.tail_out if closed else ())]
+    last = max((i for i, p in enumerate(parameters) if p.name in names), default=-1)
+    if last < 0:
+        return {}
+    made = [_Made(p, p.name in names and p.type != "string", len(which)) for p in parameters[: last + 1]]
+    slots = np.ascontiguousarray(events)
+    given = native.ColumnsInput(
+        native.address(slots), native.address(which), len(which), native.address(tails), len(tails),
+        len(function.tail_in), len(made),
+    )  # fmt: skip
+    native.decode(given, [m.structure for m in made], fill=False)
+    lengthened = [m.lengthen() for m in made]
+    if any(lengthened):
+        native.decode(given, [m.structure for m in made], fill=True)
+    return {p.name: m.column() for p, m in zip(parameters, made, strict=False) if m.wanted}
 
 
-def _column(cursors: _Bytes, parameter: Parameter, rows: Ints, buffers: NDArray[np.uint64]) -> Column | None:
-    if parameter.array:
-        return _arrays(cursors, parameter, rows, buffers)
-    if parameter.type == "status":
-        return _statuses(cursors, rows)
-    if parameter.type == "string":
-        cursors.at[rows] += cursors.unsigned(rows).astype(np.int64)
-        return None
-    return _scalars(cursors, parameter.type, rows, buffers)
+class _Made:
+    """A column while it is decoded: memory for what C writes."""
 
+    def __init__(self, parameter: Parameter, wanted: bool, count: int) -> None:
+        self.wanted, self.array, self.status = wanted, parameter.array, parameter.type == "status"
+        code = CODES.get(parameter.type, Code.HANDLE)
+        self.structure = native.ColumnPlace(wanted=wanted, code=code | (CODE_ARRAY if parameter.array else 0))
+        self.starts = np.zeros(count + 1, np.int64)
+        if wanted and self.array:
+            self.structure.starts = native.address(self.starts)
+        elif wanted:
+            self._room(count)
 
-def _scalars(cursors: _Bytes, code: str, rows: Ints, buffers: NDArray[np.uint64]) -> Ints:
-    if code == "double":
-        cursors.at[rows] += 8
-        return np.zeros(len(rows), np.int64)
-    if code == "address":
-        return cursors.signed(rows) + buffers[rows].astype(np.int64)
-    return cursors.signed(rows) if code == "int" else cursors.unsigned(rows).astype(np.int64)
+    def _room(self, count: int) -> None:
+        self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
+        self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
+        for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
+            setattr(self.structure, name, native.address(values))
+        for name, flags in zip(("known", "cancelled"), self.flags, strict=False):
+            setattr(self.structure, name, native.address(flags))
 
+    def lengthen(self) -> bool:
+        """Make room for the elements of an array whose lengths are known now; whether there are any."""
+        if self.wanted and self.array:
+            np.cumsum(self.starts, out=self.starts)
+            self._room(int(self.starts[-1]))
+        return self.wanted and self.array and bool(self.starts[-1])
 
-def _arrays(
-    cursors: _Bytes, parameter: Parameter, rows: Ints, buffers: NDArray[np.uint64]
-) -> Ragged | RaggedStatuses | None:
-    lengths = cursors.unsigned(rows).astype(np.int64)
-    lengths = np.where(lengths > len(cursors.data), 0, lengths)  # more than bytes are there: damaged
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    # Longest first, so that the arrays that still have an element are a shrinking prefix.
-    order = np.argsort(-lengths, kind="stable")
-    sorted_lengths = -lengths[order]
-    rounds = int(lengths.max(initial=0))
-    if parameter.type == "status":
-        rows_of = [np.zeros(int(starts[-1]), kind) for kind in (bool, bool, np.int64, np.int64, np.int64, np.int64)]
-    values = np.zeros(int(starts[-1]), np.int64)
-    last = np.zeros(len(rows), np.int64)
-    for i in range(rounds):
-        live = order[: np.searchsorted(sorted_lengths, -i, side="left")]
-        if parameter.type == "status":
-            one = _statuses(cursors, rows[live])
-            parts = (one.known, one.cancelled, one.source, one.tag, one.bytes, one.error)
-            for target, part in zip(rows_of, parts, strict=True):
-                target[starts[live] + i] = part
-        elif parameter.type == "string":
-            cursors.at[rows[live]] += cursors.unsigned(rows[live]).astype(np.int64)
-        else:
-            value = _scalars(cursors, parameter.type, rows[live], buffers)
-            if parameter.type == "int":
-                value = last[live] = last[live] + value
-            values[starts[live] + i] = value
-    if parameter.type == "status":
-        return RaggedStatuses(starts, Statuses(*rows_of))
-    return None if parameter.type == "string" else Ragged(starts, values)
-
-
-def _statuses(cursors: _Bytes, rows: Ints) -> Statuses:
-    head = cursors.unsigned(rows)
-    known = head != 0
-    there = rows[known]
-    full = [np.zeros(len(rows), np.int64) for _ in range(4)]
-    full[0][known], full[1][known] = cursors.signed(there), cursors.signed(there)
-    full[2][known], full[3][known] = cursors.unsigned(there).astype(np.int64), cursors.unsigned(there).astype(np.int64)
-    cancelled = known & (((head - np.uint64(1)) & np.uint64(1)) != 0)
-    return Statuses(known, cancelled, *full)
+    def column(self) -> Column:
+        """What was decoded."""
+        values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
+        if not self.array:
+            return values
+        return RaggedStatuses(self.starts, values) if isinstance(values, Statuses) else Ragged(self.starts, values)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.terms import calls, describe
 from weft.terms.calls import masks, words
-from weft.terms.columns import Ints, Ragged, columns
+from weft.terms.columns import Ints, Ragged, columns, distinct
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
 from weft.trace import Event, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
@@ -96,7 +96,7 @@ class _Arguments:
 
     def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
         """The functions of the record that keep an argument in a field of the slot, and their events."""
-        for id in np.unique(self.events["function"]).tolist():
+        for id in distinct(self.events["function"]).tolist():
             function = self.rank.trace.functions[id]
             if place in function.slot and function.slot[place].direction != "out":
                 yield function, np.flatnonzero(self.events["function"] == id)
@@ -135,8 +135,10 @@ class _Arguments:
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
-            ids = np.array([self._window_comm(int(i)) for i in self.events["object"][which]], np.int64)
-        for id in np.unique(ids).tolist():
+            objects = self.events["object"][which]
+            windows = distinct(objects)
+            ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[np.searchsorted(windows, objects)]
+        for id in distinct(ids).tolist():
             comm = self.rank.comm(id)
             if comm is not None:
                 sizes[ids == id] = len(comm.peers(self.rank.index))
@@ -147,9 +149,11 @@ class _Arguments:
         return definition.comm if definition else 0
 
     def _inter(self, which: Ints) -> NDArray[np.bool_]:
-        return np.array(
-            [bool(c and c.inter) for c in map(self.rank.comm, self.events["comm"][which].tolist())], np.bool_
-        )
+        ids = self.events["comm"][which]
+        comms = distinct(ids)
+        inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
+        found: NDArray[np.bool_] = inter[np.searchsorted(comms, ids)]
+        return found
 
     def _receive_halves(self) -> Iterator[Finding]:
         which = self._where(calls.SENDRECVS | calls.ISENDRECVS)
@@ -235,7 +239,7 @@ class _Arguments:
 
     def _negative_tails(self) -> Iterator[Finding]:
         """Arguments in the tail that must not be negative."""
-        for id in np.unique(self.events["function"]).tolist():
+        for id in distinct(self.events["function"]).tolist():
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
             if not names:
@@ -268,7 +272,7 @@ class _Arguments:
         """Where the receive buffer counts: at the root alone, and not for nobody."""
         result = np.ones(len(events), np.bool_)
         name = self.masks.name(int(self.events["function"][events[0]])) if len(events) else ""
-        for row, index in enumerate(events.tolist()):
+        for row, index in enumerate(events.tolist() if name in ("Reduce", "Gather", "Sendrecv") else ()):
             if name in ("Reduce", "Gather"):
                 comm = self.rank.comm(int(self.events["comm"][index]))
                 result[row] = comm is not None and comm.rank_of(self.rank.index) == self.events["peer"][index]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,10 @@ from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.columns import Ints
 from weft.terms.describe import where
-from weft.terms.sizes import solid
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
 from weft.trace import Event, Flag, Rank, Trace
-from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
+from weft.trace.layout import ID_DYNAMIC
+from weft.usage.overlaps import accesses, overlaps
 
 _FREES = frozenset(("Request_free",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
@@ -151,7 +150,7 @@ class _Requests:
         return lost
 
     def _leaks(self) -> Iterator[Finding]:
-        gone = np.union1d(self.of.completions.request, self.freed)
+        gone = np.concatenate([self.of.completions.request, self.freed])
         lost = ~np.isin(self.ids, gone)
         active = lost & ~self.persistent
         instant = self._lost_instant()
@@ -270,113 +269,21 @@ def _sends_completed(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    """A pending operation on a buffer: from event `begin` until the return of event `end`, bytes low to high.
-
-    `args` is the event that names the buffer: `begin`, or the init of a persistent request.
-    """
-
-    begin: int
-    end: int
-    low: int
-    high: int
-    writes: bool
-    args: int
-
-
 def _overlaps(rank: Rank) -> Iterator[Finding]:
     """Buffers of operations that are pending together, at least one of which is written."""
-    accesses = _accesses(rank)
-    told: set[tuple[int, int]] = set()
-    pending: list[_Access] = []
-    for access in accesses:
-        pending = [other for other in pending if other.end > access.begin]
-        for other in pending:
-            if _conflict(other, access):
-                first, second = rank.event(other.begin), rank.event(access.begin)
-                key = first.site_id, second.site_id
-                if key not in told:
-                    told.add(key)
-                    yield _overlap(first, second, other, access)
-        pending.append(access)
-
-
-def _conflict(one: _Access, two: _Access) -> bool:
-    # A persistent request that is started twice is told of as such.
-    return one.low < two.high and two.low < one.high and (one.writes or two.writes) and one.args != two.args
-
-
-def _overlap(first: Event, second: Event, one: _Access, two: _Access) -> Finding:
-    shared = min(one.high, two.high) - max(one.low, two.low)
-    verb = "receives into" if two.writes else "sends from"
-    held = "is received into" if one.writes else "is sent"
-    return finding(
-        "buffer-reuse",
-        f"rank {second.rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by the pending {said(first)}",
-        [second, first],
-        evidence={"bytes": shared},
-        cause=cause(second, first),
-    )
-
-
-def _accesses(rank: Rank) -> list[_Access]:
-    """Nonblocking operations from their start to their completion, and blocking ones, in the order of their start."""
     of = Traffic(rank)
-    events = rank.events
-    if not len(of.masks.where(events, calls.IRECVS | calls.RECV_INITS)):
-        return []  # nobody writes into a pending buffer
-    last = len(events)
-    ends = _ends(of)
-    direct = of.masks.where(events, _READS | _WRITES)
-    direct = direct[~of.masks.table(calls.PERSISTENT)[events["function"][direct]]]
-    requests = of.masks.table(calls.ISENDS | calls.IRECVS)[events["function"][direct]]
-    sends = of.masks.table(calls.ISENDS)
-    rows = []
-    for index, asked in zip(direct.tolist(), requests.tolist(), strict=True):
-        # A send whose completion was not seen may have been complete at once (see _Requests._spare).
-        unseen = index if sends[events["function"][index]] else last
-        end = ends.get((int(events["object"][index]), 0), unseen) if asked else index
-        rows.append((index, index, end))
-    nth: dict[int, int] = defaultdict(int)
-    for event, request, init in zip(*(column.tolist() for column in of.starts), strict=True):
-        if init >= 0:
-            rows.append((event, init, ends.get((request, nth[request]), last)))
-            nth[request] += 1
-    writes = of.masks.table(_WRITES)
-    found = []
-    for begin, args, end in sorted(rows):
-        span = _span(rank, args)
-        if span is not None:
-            found.append(_Access(begin, end, *span, bool(writes[events["function"][args]]), args))
-    return found
-
-
-def _ends(of: Traffic) -> dict[tuple[int, int], int]:
-    """The completing event of the n-th use of each request; a freed one ends there as far as can be known."""
-    ends: dict[tuple[int, int], int] = {}
-    times: dict[int, int] = defaultdict(int)
-    done = of.completions
-    for request, event in zip(done.request.tolist(), done.event.tolist(), strict=True):
-        ends[request, times[request]] = event
-        times[request] += 1
-    frees = of.masks.where(of.events, _FREES)
-    for event in frees.tolist():
-        ends.setdefault((int(of.events["object"][event]), times[int(of.events["object"][event])]), event)
-    return ends
-
-
-def _span(rank: Rank, index: int) -> tuple[int, int] | None:
-    """The bytes of an operation's buffer, None for one with gaps, without an address, or to nobody."""
-    slot = rank.events[index]
-    address, count, datatype = int(slot["buffer"]), int(slot["count"]), int(slot["datatype"])
-    if (
-        address in (0, IN_PLACE)
-        or count <= 0
-        or count == COUNT_IN_TAIL
-        or int(slot["peer"]) == PROC_NULL
-        or slot["error"]
-    ):
-        return None
-    size = solid(rank.datatype(datatype))
-    return (address, address + size * count) if size else None
+    if not len(of.masks.where(rank.events, calls.IRECVS | calls.RECV_INITS)):
+        return  # nobody writes into a pending buffer
+    rows = accesses(of, _READS, _WRITES)
+    for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
+        first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
+        shared = int(min(rows.high[one], rows.high[two])) - int(max(rows.low[one], rows.low[two]))
+        verb = "receives into" if rows.writes[two] else "sends from"
+        held = "is received into" if rows.writes[one] else "is sent"
+        yield finding(
+            "buffer-reuse",
+            f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by the pending {said(first)}",
+            [second, first],
+            evidence={"bytes": shared},
+            cause=cause(second, first),
+        )

@@ -8,6 +8,6 @@ the times of entry and exit.
 from __future__ import annotations
 
 from weft.waits.costs import find
-from weft.waits.tables import Row, matrix, profile
+from weft.waits.tables import KEYS, Key, Row, blocks, matrix, profile, times
 
-__all__ = ["Row", "find", "matrix", "profile"]
+__all__ = ["KEYS", "Key", "Row", "blocks", "find", "matrix", "profile", "times"]

@@ -140,18 +140,35 @@ def _ends(clock: Clockwork, posts: Posts, rows: NDArray[Any]) -> Ints:
     return clock.at(posts.ranks()[rows], posts.completion[rows])
 
 
+Waits = tuple[Ints, Ints, Ints]
+"""Places of the waiting calls, what each cost in ns (below 0: nothing), places of the calls that were late."""
+
+
+def waiting(clock: Clockwork, match: Match) -> Ints:
+    """By event of the run the ns that it waited for somebody late."""
+    total = np.zeros(len(clock.enter), np.int64)
+    for waits in (_late_sends(clock, match), _late_receives(clock, match), _late_members(clock, match)):
+        place, cost, _ = waits
+        np.maximum.at(total, place, np.maximum(cost, 0))
+    return total
+
+
 def _late_senders(clock: Clockwork, match: Match) -> Iterator[Finding]:
+    yield from _told(
+        clock, "late-sender",
+        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for messages that {late} sent late{there}",
+        _late_sends(clock, match),
+    )  # fmt: skip
+
+
+def _late_sends(clock: Clockwork, match: Match) -> Waits:
     recvs = match.recvs
     rows = np.flatnonzero((recvs.partner != NONE) & (recvs.completion != NONE))
     wait = _ends(clock, recvs, rows)
     partner = recvs.partner[rows]
     send = clock.at(match.sends.ranks()[partner], match.sends.event[partner])
     cost = np.minimum(clock.enter[send], clock.exit[wait]) - clock.enter[wait]
-    yield from _told(
-        clock, "late-sender",
-        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for messages that {late} sent late{there}",
-        (wait, _once(wait, cost), send),
-    )  # fmt: skip
+    return wait, _once(wait, cost), send
 
 
 def _once(wait: Ints, cost: Ints) -> Ints:
@@ -165,6 +182,14 @@ def _once(wait: Ints, cost: Ints) -> Ints:
 
 
 def _late_receivers(clock: Clockwork, match: Match) -> Iterator[Finding]:
+    yield from _told(
+        clock, "late-receiver",
+        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} until {late} posted the receives{there}",
+        _late_receives(clock, match),
+    )  # fmt: skip
+
+
+def _late_receives(clock: Clockwork, match: Match) -> Waits:
     sends = match.sends
     skip = Post.BUFFERED | Post.READY
     rows = np.flatnonzero((sends.partner != NONE) & (sends.completion != NONE) & ((sends.flags & skip) == 0))
@@ -174,17 +199,21 @@ def _late_receivers(clock: Clockwork, match: Match) -> Iterator[Finding]:
     # A send that returned before its receive was posted was buffered and waited for nobody.
     waited = clock.exit[wait] > clock.enter[receive]
     cost = np.where(waited, np.minimum(clock.enter[receive], clock.exit[wait]) - clock.enter[wait], 0)
-    yield from _told(
-        clock, "late-receiver",
-        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} until {late} posted the receives{there}",
-        (wait, _once(wait, cost), receive),
-    )  # fmt: skip
+    return wait, _once(wait, cost), receive
 
 
 def _collectives(clock: Clockwork, match: Match) -> Iterator[Finding]:
+    yield from _told(
+        clock, "wait-at-collective",
+        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for {late}, last to come",
+        _late_members(clock, match),
+    )  # fmt: skip
+
+
+def _late_members(clock: Clockwork, match: Match) -> Waits:
     parts, of = match.collectives, match.instances
     if not len(of):
-        return
+        return (np.zeros(0, np.int64),) * 3
     rows = of.rows.astype(np.int64)
     first = of.first[:-1].astype(np.int64)
     place = clock.at(parts.ranks()[rows], parts.event[rows])
@@ -211,11 +240,7 @@ def _collectives(clock: Clockwork, match: Match) -> Iterator[Finding]:
     cost[at_root] = (last[instance] - enter)[at_root]
     leave = clock.exit[place]
     cost = np.where(blocking & (leave >= 0), np.minimum(cost, leave - enter), 0)
-    yield from _told(
-        clock, "wait-at-collective",
-        "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for {late}, last to come",
-        (place, cost, culprit),
-    )  # fmt: skip
+    return place, cost, culprit
 
 
 def _names(trace: Trace, functions: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,36 +13,60 @@ from weft.terms.describe import where
 from weft.terms.sizes import size_of
 from weft.trace import Trace
 from weft.trace.layout import COUNT_IN_TAIL
+from weft.waits.costs import Clockwork, waiting
+
+Key = Literal["function", "rank", "site"]
+KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
 
 
 class Row(NamedTuple):
-    """Calls and their time; `name` is a function, a rank or a call site with its function."""
+    """Calls and their time; `name` is a function, a rank or a call site with its function.
+
+    `waiting` is the part of the time in which the calls waited for somebody who was late.
+    """
 
     name: str
     calls: int
     ns: int
+    waiting: int
 
 
-def profile(trace: Trace, by: Literal["function", "rank", "site"] = "function") -> list[Row]:
-    """Time in MPI, the most first. Calls that never returned count without their time."""
+def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[Row]:
+    """Time in MPI, the most first. Calls that never returned count without their time; without `match` nobody waits."""
+    return times(trace, match)[by]
+
+
+def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[Row]]:
+    """The table by each key."""
+    clock = Clockwork(trace)
+    waits = waiting(clock, match) if match is not None else np.zeros(len(clock.enter), np.int64)
+    spent = np.where(clock.exit >= 0, clock.exit - clock.enter, 0)
+    return {by: _rows(clock, by, spent, np.minimum(waits, spent)) for by in KEYS}
+
+
+def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[Row]:
     rows: dict[str, list[int]] = {}
-    for rank in trace.ranks:
-        if not len(rank):
+    for rank in clock.trace.ranks:
+        part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
+        if part.start == part.stop:
             continue
-        enter, leave = rank.enter_ns(), rank.exit_ns()
-        time = np.where(leave >= 0, leave - enter, 0)
-        column = {"function": "function", "site": "site"}.get(by)
-        keys = rank.events[column].astype(np.int64) if column else np.zeros(len(enter), np.int64)
+        events = rank.events
+        keys = np.zeros(len(events), np.int64) if by == "rank" else events[by].astype(np.int64)
+        if by == "site":  # a site of unknown place says nothing of the function
+            keys = keys << 16 | events["function"]
         unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        inverse = inverse.reshape(-1)
         count = np.bincount(inverse, minlength=len(unique))
-        total = np.bincount(inverse, weights=time, minlength=len(unique))
-        for place, n, ns in zip(first.tolist(), count.tolist(), total.tolist(), strict=True):
+        total = np.bincount(inverse, weights=spent[part], minlength=len(unique))
+        waited = np.bincount(inverse, weights=waits[part], minlength=len(unique))
+        for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
             event = rank.event(place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
             name += where(event) if by == "site" else ""
-            row = rows.setdefault(name, [0, 0])
+            row = rows.setdefault(name, [0, 0, 0])
             row[0] += n
             row[1] += int(ns)
+            row[2] += int(wait)
     return sorted((Row(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)
 
 
@@ -59,6 +84,15 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
         for id in np.unique(types).tolist():
             size[types == id] = size_of(rank.datatype(id)) or 0
         counts[(counts < 0) | (counts == COUNT_IN_TAIL)] = 0
-        np.add.at(messages[rank.index], peer, 1)
+        messages[rank.index] = np.bincount(peer, minlength=n)
         np.add.at(sizes[rank.index], peer, size * counts)
     return messages, sizes
+
+
+def blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
+    """A square matrix merged into at most `most` rows and columns, and how many ranks one of them stands for."""
+    n = len(values)
+    each = max(1, -(-n // most))
+    starts = np.arange(0, n, each)
+    merged = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1) if n else values
+    return merged, each

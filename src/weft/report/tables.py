@@ -1,0 +1,143 @@
+"""Where the time went and who sent how much to whom, as text, JSON and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.report.text import printable
+from weft.terms.words import plural
+from weft.trace import Level, Trace
+from weft.waits import KEYS, Key, Row, blocks, matrix, times
+from weft.waits.costs import seconds
+
+MAX_ROWS: Final = 1000
+"""Rows of a table of times in JSON."""
+
+TEXT_ROWS: Final = 20
+MAX_BLOCKS: Final = 64
+"""Rows and columns of the matrix in JSON and HTML; more ranks are merged into blocks."""
+
+_CELL: Final = 8
+_HEADS: Final[Mapping[Key, str]] = {"function": "function", "rank": "rank", "site": "call site"}
+_UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The times by each key, and messages and bytes from rank (row) to rank (column)."""
+
+    times: Mapping[Key, Sequence[Row]]
+    messages: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+
+def tables(trace: Trace, match: Any) -> Tables:
+    """The tables of a matched run; empty ones of a run of level `order`, which holds no calls."""
+    if trace.level == Level.ORDER:
+        empty = np.zeros((0, 0), np.int64)
+        return Tables({key: [] for key in KEYS}, empty, empty)
+    return Tables(times(trace, match), *matrix(trace, match))
+
+
+def to_json(of: Tables) -> dict[str, Any]:
+    """The keys `times` and `matrix` of a report."""
+    messages, each = blocks(of.messages, MAX_BLOCKS)
+    rows = {
+        key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]
+        for key, found in of.times.items()
+    }
+    sizes, _ = blocks(of.bytes, MAX_BLOCKS)
+    return {
+        "times": rows,
+        "matrix": {"ranks_per_block": each, "messages": messages.tolist(), "bytes": sizes.tolist()},
+    }
+
+
+def times_lines(of: Tables) -> Iterator[str]:
+    """The tables of times as text, worst first."""
+    for key, rows in of.times.items():
+        yield ""
+        total = sum(row.ns for row in rows) or 1
+        width = max([len(_HEADS[key]), *(len(printable(row.name)) for row in rows[:TEXT_ROWS])])
+        yield f"{_HEADS[key]:<{width}}  {'calls':>12}  {'time':>9}  {'of all':>6}  {'waiting':>9}"
+        for row in rows[:TEXT_ROWS]:
+            yield (
+                f"{printable(row.name):<{width}}  {row.calls:>12,}  {seconds(row.ns):>9}  {row.ns / total:>6.1%}"
+                f"  {seconds(row.waiting) if row.waiting else '-':>9}"
+            )
+        if len(rows) > TEXT_ROWS:
+            yield f"and {plural(len(rows) - TEXT_ROWS, 'more row')}"
+
+
+def matrix_lines(of: Tables, width: int) -> Iterator[str]:
+    """Messages and bytes from rank (row) to rank (column), merged into blocks where they do not fit `width`."""
+    label = 2 * len(str(max(0, len(of.messages) - 1))) + 2
+    most = max(1, (width - label) // _CELL)
+    for name, values in (("messages", of.messages), ("bytes", of.bytes)):
+        merged, each = blocks(values, most)
+        of_blocks = f", {each} ranks a row and column" if each > 1 else ""
+        yield ""
+        yield f"{name} from rank (row) to rank (column){of_blocks}"
+        yield " " * label + "".join(f"{_block(i, each, len(values)):>{_CELL}}" for i in range(len(merged)))
+        for i, row in enumerate(merged.tolist()):
+            cells = "".join(f"{_short(v) if v else '.':>{_CELL}}" for v in row)
+            yield f"{_block(i, each, len(values)):<{label}}{cells}"
+
+
+def _block(i: int, each: int, ranks: int) -> str:
+    first, last = i * each, min((i + 1) * each, ranks) - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _short(value: int) -> str:
+    """1.5K for 1,536: at most six signs."""
+    size, unit = float(value), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{value}" if not unit else f"{size:.3g}{_UNITS[unit]}" if size < 999.5 else f"1{_UNITS[unit + 1]}"
+
+
+def to_html(of: Tables) -> str:
+    """The tables, and the matrix as a picture: the darker, the more bytes."""
+    parts = ["<h2>Where the time went</h2>"]
+    for key, rows in of.times.items():
+        lines = "".join(
+            f'<tr><td class="place">{escape(printable(r.name))}</td><td>{r.calls:,}</td><td>{seconds(r.ns)}</td>'
+            f"<td>{seconds(r.waiting) if r.waiting else '-'}</td></tr>"
+            for r in rows[:MAX_ROWS]
+        )
+        head = f"<tr><th>{_HEADS[key]}</th><th>calls</th><th>time</th><th>waiting</th></tr>"
+        parts.append(f"<details{' open' if key == 'function' else ''}><summary>by {_HEADS[key]}</summary>")
+        parts.append(f'<table class="times">{head}{lines}</table></details>')
+    parts.append("<h2>Who sent to whom</h2>")
+    parts.append(_picture(of))
+    return "\n".join(parts)
+
+
+def _picture(of: Tables) -> str:
+    sizes, each = blocks(of.bytes, MAX_BLOCKS)
+    messages, _ = blocks(of.messages, MAX_BLOCKS)
+    if not messages.any():
+        return "<p>No messages from rank to rank.</p>"
+    # Where no size is known the picture shows the messages.
+    shown = sizes if sizes.any() else messages
+    most = np.log1p(float(shown.max()))
+    n, ranks = len(shown), len(of.bytes)
+    cells = []
+    for i, j in np.argwhere(messages > 0).tolist():
+        shade = 0.1 + 0.9 * float(np.log1p(float(shown[i, j]))) / most
+        sent = f"{messages[i, j]:,} messages, {sizes[i, j]:,} bytes"
+        told = f"<title>rank {_block(i, each, ranks)} to {_block(j, each, ranks)}: {sent}</title>"
+        cells.append(f'<rect x="{j}" y="{i}" width="1" height="1" fill-opacity="{shade:.2f}">{told}</rect>')
+    many = f" Each row and column stands for {each} ranks." if each > 1 else ""
+    return (
+        f'<svg class="matrix" viewBox="0 0 {n} {n}" role="img" aria-label="bytes from rank to rank">'
+        f'<rect class="frame" width="{n}" height="{n}"/>{"".join(cells)}</svg>'
+        f"<p>From rank (row, rank 0 on top) to rank (column); the darker, the more bytes.{many}</p>"
+    )

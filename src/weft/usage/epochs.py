@@ -1,0 +1,147 @@
+"""The epochs of a rank's windows as columns (native/kernel/epochs.c)."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.gatherings import Gatherings
+from weft.match.native import address
+from weft.native.kernel import library
+from weft.terms import calls
+from weft.terms.calls import words
+from weft.terms.columns import Ints, columns, ints
+from weft.terms.telling import reached_finalize
+from weft.trace import Flag, Rank
+
+OPS: Final = calls.RMA | calls.REQUEST_RMA
+_CALLS: Final = (
+    OPS, words("Win_fence"), words("Win_start"), words("Win_complete"), words("Win_post"), words("Win_wait"),
+    words("Win_test"), words("Win_lock"), words("Win_lock_all"), words("Win_unlock"), words("Win_unlock_all"),
+    words("Win_flush"), words("Win_flush_all"), words("Win_flush_local"), words("Win_flush_local_all"),
+    words("Win_free"),
+)  # fmt: skip
+"""By number of the call in C."""
+
+FENCE, START, LOCK, LOCK_ALL = 1, 2, 7, 8
+_TEST: Final = 6
+MOST_PEERS: Final = 1 << 22
+_P = ctypes.c_void_p
+
+Window = tuple[int, int]
+
+
+class _Input(ctypes.Structure):
+    """struct weft_epochs_input."""
+
+    _fields_ = (
+        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("done", _P), ("window", _P), ("peer", _P),
+        ("windows", ctypes.c_uint32), ("finalized", ctypes.c_uint8),
+    )  # fmt: skip
+
+
+class _Output(ctypes.Structure):
+    """struct weft_epochs_output."""
+
+    _fields_ = (
+        *((n, _P) for n in ("epoch", "phase", "begin", "end", "number", "sort", "lock_type", "wrong", "at", "other")),
+        ("epochs", ctypes.c_uint64), ("wrongs", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """One rank's one-sided calls and its access epochs.
+
+    By call: `event`, `call` (0: an operation), `window` (row of `windows`, -1 unknown), `epoch` of an operation or
+    -1, `phase`: flushes of its target before it. By epoch: the events `begin` and `end` (-1: never closed), `sort`
+    (FENCE, START, LOCK, LOCK_ALL), `number` of its fence, `lock_type`. By misuse: `wrong`, and the events `at` and
+    `other` (-1: none).
+    """
+
+    windows: list[Window]
+    event: Ints
+    call: NDArray[np.uint8]
+    window: NDArray[np.int32]
+    epoch: NDArray[np.int32]
+    phase: NDArray[np.uint32]
+    begin: Ints
+    end: Ints
+    number: NDArray[np.int32]
+    sort: NDArray[np.uint8]
+    lock_type: NDArray[np.uint8]
+    wrong: NDArray[np.uint8]
+    at: Ints
+    other: Ints
+
+
+def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
+    """The epochs of a rank; None for one without one-sided calls."""
+    masks, events = gatherings.masks, rank.events
+    numbers = np.full(65536, 255, np.uint8)
+    for number, names in enumerate(_CALLS):
+        numbers[masks.ids(names)] = number
+    of_event = numbers[events["function"]]
+    which = np.flatnonzero(of_event != 255)
+    if not len(which):
+        return None
+    call = np.ascontiguousarray(of_event[which])
+    windows, window = _windows(rank, gatherings, which)
+    flags = events["flags"][which]
+    done = ((flags & Flag.CLOSED) != 0) & ((call != _TEST) | ((flags & Flag.TRUE) != 0))
+    peer = np.ascontiguousarray(events["peer"][which])
+    window[peer > MOST_PEERS] = -1
+    lock_type = _lock_types(rank, which, call)
+    n = len(which)
+    given = _Input(
+        n, *(address(c) for c in (call, lock_type, done, window, peer)), len(windows), reached_finalize(rank)
+    )
+    made: list[NDArray[Any]] = [
+        np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
+    ]
+    made += [np.empty(3 * n + 3, t) for t in (np.uint8, np.int32, np.int32)]
+    out = _Output(*(address(c) for c in made))
+    if library().weft_epochs(ctypes.byref(given), ctypes.byref(out)):
+        raise MemoryError(f"no memory for the epochs of rank {rank.index}")
+    opened, wrongs = int(out.epochs), int(out.wrongs)
+    epoch, phase, begin, end, fence, sort, kind, wrong, at, other = made
+    return Epochs(
+        windows, which, call, window, epoch, phase, which[begin[:opened]], _events(which, end[:opened]),
+        fence[:opened], sort[:opened], kind[:opened], wrong[:wrongs], which[at[:wrongs]],
+        _events(which, other[:wrongs]),
+    )  # fmt: skip
+
+
+def _events(which: Ints, rows: NDArray[np.int32]) -> Ints:
+    return np.where(rows >= 0, which[np.maximum(rows, 0)], -1)
+
+
+def _windows(rank: Rank, gatherings: Gatherings, which: Ints) -> tuple[list[Window], NDArray[np.int32]]:
+    """The windows that the calls name, and for each call the row of its own, -1 where it is not known."""
+    ids = rank.events["object"][which].astype(np.int64)
+    requested = gatherings.masks.table(calls.REQUEST_RMA)[rank.events["function"][which]]
+    if requested.any():
+        for events, found in columns(rank, which[requested], frozenset(("win",))):
+            ids[np.searchsorted(which, events)] = ints(found, "win")
+    unique, inverse = np.unique(ids, return_inverse=True)
+    known: list[Window] = []
+    rows = np.full(len(unique), -1, np.int32)
+    for i, id in enumerate(unique.tolist()):
+        window = gatherings.window(rank, id) if id > 1 else None
+        if window is not None:
+            rows[i] = len(known)
+            known.append(window)
+    return known, rows[inverse.reshape(-1)]
+
+
+def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    found = np.zeros(len(which), np.uint8)
+    for events, values in columns(rank, which[call == LOCK], frozenset(("lock_type",))):
+        kind = values.get("lock_type")
+        if isinstance(kind, np.ndarray):
+            found[np.searchsorted(which, events)] = np.clip(kind, 0, 255)
+    return found

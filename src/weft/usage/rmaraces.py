@@ -1,0 +1,290 @@
+"""Accesses of windows that race: overlapping, concurrent, and not both reads or equal updates (MPI-4.1, 12.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.findings import Finding
+from weft.order import Order
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
+from weft.terms.sizes import kind_of
+from weft.terms.telling import cause, finding, said
+from weft.trace import Rank, Trace
+from weft.usage.epochs import FENCE, LOCK, Epochs
+
+EXCLUSIVE: Final = 1  # as the recorder numbers MPI_LOCK_EXCLUSIVE for every library; shared is 2
+READ, WRITE, UPDATE = 0, 1, 2
+_SORTS: Final = ("read", "write", "update")
+_NO_OP: Final = 15
+"""MPI_NO_OP among the predefined operations: a read that may meet any update."""
+
+MAX_COMPARED: Final = 2_000_000
+"""Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Operations on windows, one row each; `low` to `high` are bytes of the target's window.
+
+    `sort`: READ, WRITE or UPDATE. `operation`: number of (operation, basic type); -1: one that meets every update.
+    `bucket`: accesses of a rank with equal ones are in one epoch and no flush lies between. `fence`: the number of a
+    fence epoch, else -1. `begin`, `end`: events of the epoch, -1 for one without an end. `exclusive`: by its lock.
+    """
+
+    rank: Ints
+    event: Ints
+    site: Ints
+    comm: Ints
+    ordinal: Ints
+    target: Ints
+    low: Ints
+    high: Ints
+    sort: Ints
+    operation: Ints
+    bucket: Ints
+    fence: Ints
+    begin: Ints
+    end: Ints
+    exclusive: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @classmethod
+    def of_rank(cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints]) -> Accesses:
+        """The accesses of some of a rank's calls, at (target, low, high)."""
+        target, low, high = places
+        event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
+        windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
+        table = masks(rank.trace.functions).table
+        function = rank.events["function"][event]
+        sort = np.where(table(words("Get Rget"))[function], READ, UPDATE)
+        sort[table(words("Put Rput"))[function]] = WRITE
+        fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
+        exclusive = (of.sort[epoch] == LOCK) & (of.lock_type[epoch] == EXCLUSIVE)
+        return cls(
+            np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
+            windows[:, 1], target, low, high, sort.astype(np.int64), _operations(rank, event, sort),
+            epoch << 32 | of.phase[rows], fence, of.begin[epoch], of.end[epoch], exclusive.astype(np.int64),
+        )  # fmt: skip
+
+    def pick(self, rows: Any) -> Accesses:
+        """Some of the rows."""
+        return Accesses(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+_numbers: dict[tuple[int, str], int] = {}
+
+
+def _operations(rank: Rank, event: Ints, sort: Ints) -> Ints:
+    """A number for the operation and basic type of each update: two updates with equal ones may meet."""
+    found = np.zeros(len(event), np.int64)
+    updates = np.flatnonzero(sort == UPDATE)
+    events = rank.events
+    slots = (
+        events["function"][event[updates]].astype(np.int64) << 48
+        | events["tag"][event[updates]].astype(np.int64) << 32 & 0xFFFF00000000
+        | events["datatype"][event[updates]].astype(np.int64)
+    )
+    for key in np.unique(slots).tolist():
+        mine = updates[slots == key]
+        args = rank.event(int(event[mine[0]])).args
+        datatype = rank.datatype(args.get("target_datatype", args.get("datatype", 0)))
+        signature = datatype.signature() if datatype else None
+        if int(args.get("op", -1)) == _NO_OP:
+            found[mine] = -1
+            continue
+        name = (int(args.get("op", -1)), kind_of(signature[0][0]) if signature and "op" in args else "")
+        found[mine] = _numbers.setdefault(name, len(_numbers) + 1)
+    return found
+
+
+def joined(parts: Sequence[Accesses]) -> Accesses:
+    """The accesses of several ranks as one."""
+    empty = np.zeros(0, np.int64)
+    return Accesses(*(np.concatenate([empty, *(getattr(p, f.name) for p in parts)]) for f in fields(Accesses)))
+
+
+def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
+    """The races, of each pair of lines and each target the first.
+
+    Accesses of a rank by one line to the same bytes in one way are one class. Classes are swept by address; two that
+    overlap and differ race where they have epochs that nothing orders: fences of one number, or, walking along the
+    epochs of both ranks once, a pair of which neither comes before the other.
+    """
+    if not len(accesses):
+        return
+    keys = np.stack([accesses.comm, accesses.ordinal, accesses.target])
+    order_of = np.lexsort((accesses.bucket, accesses.rank, *keys[::-1]))
+    accesses = accesses.pick(order_of)
+    changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
+    cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
+    for first, last in pairwise(cuts):
+        yield from _Target(trace, order, accesses.pick(slice(first, last))).races()
+
+
+class _Target:
+    """All accesses of one window of one rank."""
+
+    def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
+        self.trace, self.order, self.all = trace, order, accesses
+        self.asked = 0
+        columns = (accesses.operation, accesses.sort, accesses.site, accesses.rank, accesses.high, accesses.low)
+        by_class = np.lexsort(columns)  # stable: each class keeps the order of buckets
+        table = np.stack([c[by_class] for c in columns])
+        starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
+        self.by_class, self.starts = by_class, np.append(starts, len(by_class))
+        self.names: dict[tuple[int, int], str] = {}
+        self.low, self.high = table[5, starts], table[4, starts]
+        self.rank, self.site = table[3, starts], table[2, starts]
+        self.sort, self.operation = table[1, starts], table[0, starts]
+
+    def races(self) -> Iterator[Finding]:
+        """Sweep the classes by address; where too much overlaps to look at all of it, say so."""
+        told: set[tuple[str, str]] = set()
+        pending = np.zeros(0, np.int64)
+        for k in self._worth_a_look().tolist():
+            pending = pending[self.high[pending] > self.low[k]]
+            pending = np.append(pending, k)
+            for other in pending[self._differ(pending, k)].tolist():
+                self.asked += 1
+                if self.asked > MAX_COMPARED:
+                    yield self._given_up()
+                    return
+                key = self._lines(other, k)
+                if key in told:
+                    continue
+                pair = self._concurrent(other, k)
+                if pair is not None:
+                    told.add(key)
+                    yield self._race(*pair)
+
+    def rows(self, k: int) -> Ints:
+        """The accesses of a class, in their order."""
+        return self.by_class[self.starts[k] : self.starts[k + 1]]
+
+    def _worth_a_look(self) -> Ints:
+        """Classes, by address, that overlap others which are not all reads or equal updates, or that write twice."""
+        new = np.concatenate([[True], self.low[1:] >= np.maximum.accumulate(self.high)[:-1]])
+        firsts = np.flatnonzero(new)
+        part = np.cumsum(new) - 1
+        kind = np.where(self.sort == UPDATE, UPDATE + np.abs(self.operation), self.sort)
+        one_kind = np.minimum.reduceat(kind, firsts) == np.maximum.reduceat(kind, firsts)
+        writes = np.maximum.reduceat(self.sort == WRITE, firsts)
+        alone = np.diff(np.append(firsts, len(new))) == 1
+        several = np.diff(self.starts) > 1
+        worth: Ints = np.flatnonzero((~one_kind | (writes & ~alone))[part] | (several & (self.sort == WRITE)))
+        return worth
+
+    def _differ(self, others: Ints, k: int) -> NDArray[np.bool_]:
+        """Which may not overlap class `k`: one changes what the other touches, and they are no equal updates."""
+        reads = (self.sort[others] == READ) & (self.sort[k] == READ)
+        updates = (self.sort[others] == UPDATE) & (self.sort[k] == UPDATE)
+        same = self.operation[others] == self.operation[k]
+        no_op = (self.operation[others] < 0) | (self.operation[k] < 0)
+        result: NDArray[np.bool_] = ~reads & ~(updates & (same | no_op))
+        return result
+
+    def _lines(self, one: int, two: int) -> tuple[str, str]:
+        names = sorted(self._name(c) for c in (one, two))
+        return names[0], names[1]
+
+    def _name(self, k: int) -> str:
+        key = int(self.rank[k]), int(self.site[k])
+        if key not in self.names:
+            self.names[key] = cause(self.trace.event(key[0], int(self.all.event[self.rows(k)[0]])))
+        return self.names[key]
+
+    def _concurrent(self, one: int, two: int) -> tuple[int, int] | None:
+        """A pair of accesses of two classes that nothing orders."""
+        a, b, of = self.rows(one), self.rows(two), self.all
+        if self.rank[one] == self.rank[two]:
+            return _twice(a, of.bucket) if one == two else _common(a, b, of.bucket, of.bucket)
+        fenced_a, fenced_b = of.fence[a] >= 0, of.fence[b] >= 0
+        return _common(a[fenced_a], b[fenced_b], of.fence, of.fence) or self._unordered(a, b, fenced_a, fenced_b)
+
+    def _unordered(
+        self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
+    ) -> tuple[int, int] | None:
+        """Walk along the epochs of two ranks, each in its order: what comes before an epoch comes before all later."""
+        of = self.all
+        if (fenced_a.all() and fenced_b.all()) or (of.exclusive[a].all() and of.exclusive[b].all()):
+            return None
+        i = j = 0
+        while i < len(a) and j < len(b) and self.asked <= MAX_COMPARED:
+            self.asked += 1
+            one, two = int(a[i]), int(b[j])
+            if self._before(one, two):
+                i += 1
+            elif self._before(two, one):
+                j += 1
+            elif (fenced_a[i] and fenced_b[j]) or (of.exclusive[one] | of.exclusive[two] and self._locks(one, two)):
+                # Excluded or ordered by the fences: the one that ends first in time is passed.
+                if self._ends(one) <= self._ends(two):
+                    i += 1
+                else:
+                    j += 1
+            else:
+                return one, two
+        return None
+
+    def _locks(self, one: int, two: int) -> bool:
+        """Whether both are epochs of MPI_Win_lock, of which one excludes the other."""
+        table = masks(self.trace.functions)
+        begins = [self.trace.event(int(self.all.rank[x]), int(self.all.begin[x])) for x in (one, two)]
+        return all(table.name(event.function.id) == "Win_lock" for event in begins)
+
+    def _ends(self, row: int) -> float:
+        end = int(self.all.end[row])
+        event = self.trace.event(int(self.all.rank[row]), end) if end >= 0 else None
+        leave = event.exit_ns if event else None
+        return float("inf") if leave is None else leave
+
+    def _before(self, one: int, two: int) -> bool:
+        """Whether the epoch of one access ends before that of the other begins."""
+        of = self.all
+        end = (int(of.rank[one]), int(of.end[one]))
+        return end[1] >= 0 and self.order.before(end, (int(of.rank[two]), int(of.begin[two])))
+
+    def _race(self, one: int, two: int) -> Finding:
+        of, target = self.all, int(self.all.target[0])
+        one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
+        first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
+        shared = int(min(of.high[one], of.high[two]) - max(of.low[one], of.low[two]))
+        sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
+        return finding(
+            "rma-race",
+            f"rank {first.rank.index} in {said(first)} and rank {second.rank.index} in {said(second)} access the same "
+            f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
+            [first, second],
+            evidence={"target": target, "bytes": shared},
+            cause="; ".join(sorted((cause(first), cause(second)))),
+        )
+
+    def _given_up(self) -> Finding:
+        event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
+        return finding(
+            "rma-race",
+            f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: "
+            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are told",
+            [event], severity="note", certainty="undecided", cause="given up",
+        )  # fmt: skip
+
+
+def _twice(rows: Ints, bucket: Ints) -> tuple[int, int] | None:
+    """Two accesses of one bucket among rows that lie in its order."""
+    again = np.flatnonzero(bucket[rows[1:]] == bucket[rows[:-1]])
+    return (int(rows[again[0]]), int(rows[again[0] + 1])) if len(again) else None
+
+
+def _common(a: Ints, b: Ints, of_a: Ints, of_b: Ints) -> tuple[int, int] | None:
+    """A row of each with the same value."""
+    _, i, j = np.intersect1d(of_a[a], of_b[b], return_indices=True)
+    return (int(a[i[0]]), int(b[j[0]])) if len(i) else None
