@@ -47,7 +47,15 @@ def streams(run: Path) -> list[bytes]:
     found = []
     for rank in weft.open(run).ranks:
         polls = rank.trace.functions.mask(
-            ["MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status"]
+            [
+                "MPI_Test",
+                "MPI_Testall",
+                "MPI_Testany",
+                "MPI_Testsome",
+                "MPI_Iprobe",
+                "MPI_Improbe",
+                "MPI_Request_get_status",
+            ]
         )
         made = {d.slot: d.made for d in rank.definitions.threads}
         threads = []
@@ -71,14 +79,18 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
     if source.endswith(".c"):
         program = [str(folder / name)]
         subprocess.run(
-            [str(venv / "bin" / "mpicc"), "-g", "-O1", "-o", program[0], str(HERE / source), "-lpthread"], check=True, timeout=120
+            [str(venv / "bin" / "mpicc"), "-g", "-O1", "-o", program[0], str(HERE / source), "-lpthread"],
+            check=True,
+            timeout=120,
         )
     else:
         program = [str(venv / "bin" / "python"), str(HERE / source)]
     program += arguments
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=folder, env=environment(), check=False)
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=120, cwd=folder, env=environment(), check=False
+        )
 
     mpiexec = [str(venv / "bin" / "mpiexec"), "-n", str(ranks), *program]
     plain = {run(*mpiexec).stdout for _ in range(5)}
@@ -88,7 +100,9 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
     expected = streams(folder / f"{name}.run")
     same = 0
     for k in range(replays):
-        burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(random.choice([0, 0, 1, 2, 3]))]
+        burners = [
+            subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(random.choice([0, 0, 1, 2, 3]))
+        ]
         try:
             out = folder / f"{name}.replay"
             again = run(weft_command, "replay", str(folder / name) + ".run", "--out", str(out))
@@ -96,8 +110,9 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
             if again.stdout == recorded.stdout and alike and again.returncode == 0:
                 same += 1
             else:
-                print(f"{name}, replay {k}: status {again.returncode}, output {'same' if again.stdout == recorded.stdout else 'differs'}, "
-                      f"events {'same' if alike else 'differ'}\n{again.stderr[-1500:]}", flush=True)  # fmt: skip
+                output = "same" if again.stdout == recorded.stdout else "differs"
+                print(f"{name}, replay {k}: status {again.returncode}, output {output}, events alike: {alike}")
+                print(again.stderr[-1500:], flush=True)
         finally:
             for burner in burners:
                 burner.kill()
@@ -116,7 +131,9 @@ def main() -> int:
     for name in arguments.programs:
         with tempfile.TemporaryDirectory(prefix="weft-replay-") as folder:
             same, count, outputs = campaign(name, arguments.venv.absolute(), arguments.replays, Path(folder))
-        print(f"{name:10} {same} of {count} replays the same; 5 plain runs gave {outputs} different outputs", flush=True)
+        print(
+            f"{name:10} {same} of {count} replays the same; 5 plain runs gave {outputs} different outputs", flush=True
+        )
         worse += same != count
     return 1 if worse else 0
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +44,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--latest", action="store_true", help="with --until: let the other ranks get as far as they can without it"
     )
-    parser.add_argument("--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there")
+    parser.add_argument(
+        "--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there"
+    )
     parser.add_argument("--force", metavar="RANK:EVENT=SOURCE", help="take another message at a racing receive")
     parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
@@ -77,7 +78,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     before = Path.cwd()
     folder = Path(str(trace.run.get("cwd") or before))
     if not folder.is_dir():
-        raise WeftError(f"the run was started in {folder}, which is not here; go to its copy and give the program after --")
+        raise WeftError(
+            f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
+        )
     out = args.out.absolute() if args.out else None
     try:
         os.chdir(folder if not other else before)
@@ -91,7 +94,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
         recorder.describe(start, shim, directory)
-        session.lay_out(directory.path / "replay", FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
+        session.lay_out(
+            directory.path / "replay", FunctionTable(json.loads(Path(shim.functions_json_path).read_text()))
+        )
         variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
         os.chdir(folder if not other else before)
         try:
@@ -110,7 +115,13 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     recorded = trace.run.get("n")
-    n = n if n is not None else recorded if isinstance(recorded, int) and not (other and other[0].endswith("mpiexec")) else None
+    n = (
+        n
+        if n is not None
+        else recorded
+        if isinstance(recorded, int) and not (other and other[0].endswith("mpiexec"))
+        else None
+    )
     size = sum(rank.world == 0 for rank in trace.ranks)
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")

@@ -119,6 +119,7 @@ def run_job(
     run: RunDirectory,
     variables: Mapping[str, str],
     hang_after: float | None = None,
+    *,
     start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
     observer: Callable[[Watch], bool] | None = None,
 ) -> Job:

@@ -50,10 +50,11 @@ class Forcing:
 
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """The plans, cut at what depends on the receive, with its source exchanged."""
-        return [
-            replace(plan, threads=[self._cut(plan, thread) for thread in plan.threads], flags=plan.flags | PlanFlag.OPEN)
-            for plan in plans
-        ]  # fmt: skip
+        cut = []
+        for plan in plans:
+            threads = [self._cut(plan, thread) for thread in plan.threads]
+            cut.append(replace(plan, threads=threads, flags=plan.flags | PlanFlag.OPEN))
+        return cut
 
     def _cut(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
         slot = thread.slot

@@ -221,8 +221,8 @@ def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
     sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
     for ordinal, source in posts.items():
         sources[ordinal] = source
-    values = np.array([value for row in rows for value in row[2]], np.int32)
-    return ThreadPlan(made, 0, entries, sources, values, np.array(times))
+    flat = np.array([value for row in rows for value in row[2]], np.int32)
+    return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
 
 
 _KINDS: Final = {
@@ -259,13 +259,12 @@ class _Tracing:
         """All threads."""
         finished = self.rank.state in _OVER
         flags = PlanFlag.CHECKED | (PlanFlag(0) if finished else PlanFlag.OPEN)
-        outcomes = self._outcomes()
         posts = self._posts()
         threads = []
         for slot, thread in enumerate(self.rank.threads):
             lives = sorted((d.first_event, d.made) for d in self.rank.definitions.threads if d.slot == thread.slot)
             for (first, made), (end, _) in zip(lives or [(0, 0)], [*lives[1:], (len(thread.events), 0)], strict=True):
-                threads.append(self._thread(slot, first, end, made, outcomes, posts))
+                threads.append(self._thread(slot, slice(first, end), made, posts))
         if len(threads) > 1:
             self._take_turns(threads)
         return RankPlan(self.rank.rank, threads, flags)
@@ -280,7 +279,7 @@ class _Tracing:
             for row, event in enumerate(merged[thread.entries["event"]].tolist()):
                 if posting[event] or probing[event]:
                     tail = self.rank.event(event).tail
-                    ticket = tail and (tail.ticket if posting[event] else tail.decided)
+                    ticket = None if tail is None else tail.ticket if posting[event] else tail.decided
                     if ticket is not None:
                         found.append((ticket, i, row))
         for turn, (_, i, row) in enumerate(sorted(found), 1):
@@ -288,11 +287,13 @@ class _Tracing:
 
     @cached_property
     def functions(self) -> NDArray[np.uint16]:
-        return np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
+        known: NDArray[np.uint16] = np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
+        return known
 
     def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Which events are calls of these functions or their large-count forms."""
-        return self.rank.trace.functions.mask(names)[self.functions]
+        found: NDArray[np.bool_] = self.rank.trace.functions.mask(names)[self.functions]
+        return found
 
     def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
         return np.flatnonzero(self._are(names))
@@ -303,13 +304,13 @@ class _Tracing:
     def _failed_polls(self) -> NDArray[np.bool_]:
         flags = self.events["flags"]
         closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
-        return self._are(_POLLS) & closed & (self.events["count"] > 0)
+        failed: NDArray[np.bool_] = self._are(_POLLS) & closed & (self.events["count"] > 0)
+        return failed
 
-    def _thread(
-        self, slot: int, first: int, end: int, made: int, outcomes: dict[int, list[int]], posts: dict[int, list[int]]
-    ) -> ThreadPlan:
-        """The plan of the thread that made the events `first` to `end` of a slot."""
-        mine = np.flatnonzero(self.rank.event_threads == slot)[first:end]
+    def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
+        """The plan of the thread that made a part of the events of a slot."""
+        mine = np.flatnonzero(self.rank.event_threads == slot)[part]
+        first = part.start
         events, functions = self.events[mine], self.functions[mine]
         failed = self._failed_polls()[mine]
         kept = (self.checks[functions] & Check.CALL != 0) & ~failed
@@ -330,7 +331,7 @@ class _Tracing:
         entries["polls"] = np.diff(so_far[rows], prepend=0)
         values: list[int] = []
         for position, index in enumerate(mine[rows].tolist()):
-            found = outcomes.get(index)
+            found = self.outcomes.get(index)
             if found is not None:
                 entries["outcome"][position] = found[0]
                 entries["value"][position] = len(values)
@@ -344,7 +345,8 @@ class _Tracing:
 
     # Outcomes: [Outcome, value...] by event
 
-    def _outcomes(self) -> dict[int, list[int]]:
+    @cached_property
+    def outcomes(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         flags, failed = self.events["flags"], self._failed_polls()
         good = (flags & Flag.CLOSED != 0) & (self.events["error"] == 0) & ~failed
@@ -378,7 +380,9 @@ class _Tracing:
                 index = np.asarray(tail["index"])
                 found |= {e: [outcome, max(int(i), -1)] for e, i in zip(events.tolist(), index.tolist(), strict=True)}
             elif "outcount" in tail and isinstance(indices := tail.get("array_of_indices"), Ragged):
-                for k, (event, count) in enumerate(zip(events.tolist(), np.asarray(tail["outcount"]).tolist(), strict=True)):
+                for k, (event, count) in enumerate(
+                    zip(events.tolist(), np.asarray(tail["outcount"]).tolist(), strict=True)
+                ):
                     some = indices.values[int(indices.starts[k]) : int(indices.starts[k + 1])].tolist()
                     found[event] = [outcome, *([-1] if count < 0 else [len(some), *some])]
         return found

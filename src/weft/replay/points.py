@@ -102,7 +102,9 @@ def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     else:
         wanted = str(place.file)
         good = [
-            site.line == place.line and site.file is not None and (site.file == wanted or site.file.endswith("/" + wanted))
+            site.line == place.line
+            and site.file is not None
+            and (site.file == wanted or site.file.endswith("/" + wanted))
             for site in (rank.site(int(s)) for s in sites)
         ]
     return np.array(good, bool)[inverse]

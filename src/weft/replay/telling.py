@@ -42,7 +42,10 @@ def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
     at = control.at(slot)
     if control.state is ControlState.ENDED:
         return "at its end, past MPI_Finalize"
-    coming, last = event_of(trace, session, control.rank, slot, at), event_of(trace, session, control.rank, slot, at - 1)
+    coming, last = (
+        event_of(trace, session, control.rank, slot, at),
+        event_of(trace, session, control.rank, slot, at - 1),
+    )
     if control.parked(slot) or last is None:
         return f"before event {coming.index}: {said(coming)}" if coming is not None else "at the end of its record"
     return f"in event {last.index}: {said(last)}"

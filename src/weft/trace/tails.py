@@ -30,7 +30,10 @@ class Status:
 
 @dataclass(slots=True)
 class Tail:
-    """A decoded tail. `decided`: the ticket of a probe's success. `out` holds what was written at exit; `damage` says why decoding ended early, else None."""
+    """A decoded tail. `decided` is the ticket of a probe's success.
+
+    `out` holds what was written at exit; `damage` says why decoding ended early, else None.
+    """
 
     ticket: int | None = None
     count: int | None = None
@@ -157,7 +160,8 @@ def _default(type: str) -> Any:
 
 def encode_tail(
     function: Function, flags: int, values: Mapping[str, Any], *, buffer: int = 0, count: int | None = None,
-    slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None, outs: Mapping[str, Any] | None = None,
+    slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None,
+    outs: Mapping[str, Any] | None = None,
 ) -> bytes:  # fmt: skip
     """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
     parts = []

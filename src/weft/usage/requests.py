@@ -15,7 +15,7 @@ from weft.terms.columns import Ints
 from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
 from weft.trace import Event, Flag, Rank, Trace
-from weft.trace.layout import ID_DYNAMIC
+from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import accesses, overlaps
 
 _FREES = frozenset(("Request_free",))
