@@ -9,6 +9,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from pydantic import ValidationError
+from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as Sarif
 
 from weft.cli import main as cli
 from weft.findings import Finding, Site
@@ -142,6 +144,18 @@ def test_sarif_has_a_result_a_finding_with_its_line() -> None:
     assert place["artifactLocation"] == {"uri": "a%20b/step.py", "uriBaseId": "CWD"}
     assert place["region"] == {"startLine": 9}
     assert result["relatedLocations"][0]["physicalLocation"]["region"] == {"startLine": 10}
+
+
+def test_sarif_is_what_the_schema_of_the_standard_asks_for() -> None:
+    trace = hung(file="/w/a b/step.py").open()
+    trace.run["cwd"] = "/w"
+    document = to_sarif(trace, analyse(trace), [Failure("races", "ValueError: no")])
+    assert document["runs"][0]["results"]
+    # Generated from the OASIS schema; properties that it does not know are refused.
+    Sarif.model_validate(document)
+    document["runs"][0]["results"][0]["severity"] = "error"
+    with pytest.raises(ValidationError):
+        Sarif.model_validate(document)
 
 
 def test_the_command_exits_1_with_an_error_and_0_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
