@@ -33,7 +33,10 @@ def loud(findings: list[dict[str, Any]]) -> list[str]:
     return [f"{f['kind']}: {f['message']}" for f in findings if f["severity"] != "note"]
 
 
-KERNELS = {"halo.c": "change", "pool.py": "pi 3.14159", "sparse.c": "sent", "sweep.c": "total", "balance.py": "items"}
+KERNELS = {
+    "halo.c": "change", "pool.py": "pi 3.14159", "sparse.c": "sent", "sweep.c": "total", "balance.py": "items",
+    "exchanges.c": "exchanged",
+}  # fmt: skip
 ORDER_ONLY = {"pool.py", "sparse.c", "balance.py"}
 
 

@@ -232,6 +232,15 @@ else:
     q = comm.Irecv(b, 0, 1)
     comm.Send(<<b||a>>, 0, 2)  # BUG
     q.Wait()"""),
+    ("buffer-reuse", "other_waited", 2, """
+c = np.zeros(4, "i")
+if me == 0:
+    q = [comm.Isend(a, 1, 1), comm.Isend(b, 1, 2)]
+    q[<<0||1>>].Wait()
+    r = comm.Irecv(b, 1, 3)  # BUG
+    r.Wait()
+    q[<<1||0>>].Wait()
+else: comm.Recv(c, 0, 1); comm.Recv(c, 0, 2); comm.Send(a, 0, 3)"""),
     ("resource-leak", "comm", 2, """
 x = comm.Split(me % 2, me)  # BUG
 <<pass||x.Free()>>"""),
@@ -451,6 +460,19 @@ C_TEMPLATES = [
     <<big[0] = 9;||>>
     MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
   } else { usleep(100000); MPI_Recv(big2, 1048576, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); }"""),
+    ("buffer-reuse", "other_waited", 2, """
+  if (me == 0) {
+    MPI_Isend(a, 4, MPI_INT, 1, 1, comm, rs);
+    MPI_Isend(b, 4, MPI_INT, 1, 2, comm, rs + 1);
+    MPI_Wait(rs + <<0||1>>, MPI_STATUS_IGNORE);
+    MPI_Irecv(b, 4, MPI_INT, 1, 3, comm, &r); /* BUG */
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Wait(rs + <<1||0>>, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Recv(d, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(d, 4, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
+    MPI_Send(a, 4, MPI_INT, 0, 3, comm);
+  }"""),
     ("resource-leak", "comm", 2, """
   MPI_Comm x;
   MPI_Comm_split(comm, me, 0, &x); /* BUG */

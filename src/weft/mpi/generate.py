@@ -98,9 +98,14 @@ def _null(p: Parameter) -> str:
     }.get(p.handle or "", "0")  # fmt: skip
 
 
+def _place(p: Parameter) -> str:
+    """The variable that holds a request, which tells those that share a handle apart."""
+    return p.name if _pointed(p) and not p.array else "NULL"
+
+
 def _id(p: Parameter, value: str) -> str:
     if p.handle == "REQUEST":
-        return f"weft_request_id({value})"
+        return f"weft_request_id({value}, {_place(p)})"
     return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
 
 
@@ -276,7 +281,7 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
         if re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE)
         else "true"
     )
-    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}}};"
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
@@ -293,7 +298,7 @@ def _after(f: Function) -> Iterator[str]:
         elif p.handle and p.direction == "inout" and not p.array and _FREES.fullmatch(f.name):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
-                yield f"        weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL);"
+                yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, false).guessed) event->buffer = WEFT_GUESSED;"
             else:
                 yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
         elif p.handle == "MESSAGE" and p.direction == "inout":
@@ -421,11 +426,13 @@ def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
 
 def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
     if p.array:
-        yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name});"
+        every = "true" if f.name.endswith("all") else "false"
+        yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
     else:
         value = _value(p)
-        yield f"    struct weft_completion completion = weft_completion_one(thread, {value});"
+        yield f"    struct weft_completion completion = weft_completion_one(thread, {value}, {_place(p)});"
         yield "    event->object = completion.ids[0];"
+        yield "    if (UNLIKELY(completion.guessed[0])) event->buffer = WEFT_GUESSED;"
 
 
 def _status_stand_in(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:

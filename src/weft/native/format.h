@@ -133,7 +133,8 @@ struct weft_event {
     uint32_t result;   /* HAS_TAIL: offset of the tail in the thread's TAILS stream / WEFT_TAIL_ALIGN;
                           else bytes received as the status tells (saturated) */
     uint32_t object;   /* object id: request, window, file, message, or the object that the call created */
-    uint64_t buffer;   /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits */
+    uint64_t buffer;   /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits.
+                          A completion: 0 or WEFT_GUESSED */
 };
 
 #define WEFT_FLAG_CLOSED 0x01u      /* the call returned */
@@ -153,6 +154,7 @@ struct weft_event {
 #define WEFT_RANK_INVALID_BASE (-1000) /* any other negative rank r is kept as r - 1000 */
 #define WEFT_TAG_ANY (-1)
 #define WEFT_IN_PLACE UINT64_MAX
+#define WEFT_GUESSED 1u /* several sends had one handle: which of them this call completed is a guess */
 #define WEFT_TAIL_ALIGN 2u
 
 /* Object ids, one number space for each class of handle. Predefined objects have the ids listed in functions.json

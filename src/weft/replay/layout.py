@@ -94,6 +94,7 @@ class EntryFlag(IntFlag):
     ANY_TAG = 2
     OPEN = 4
     FAILED = 8
+    GUESSED = 16
 
 
 class ControlState(IntEnum):

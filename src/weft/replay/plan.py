@@ -30,10 +30,11 @@ from weft.replay.layout import (
     Outcome,
     PlanFlag,
 )
+from weft.terms.calls import COMPLETIONS
 from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.functions import Function, FunctionTable
-from weft.trace.layout import ANY_SOURCE, Flag, OrderKind
+from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, OrderKind
 
 _MORE = re.compile(
     r"MPI_(Cancel|R?Put|R?Get|R?Accumulate|R?Get_accumulate|Fetch_and_op|Compare_and_swap|Pready\w*|Parrived"
@@ -307,6 +308,10 @@ class _Tracing:
         failed: NDArray[np.bool_] = self._are(_POLLS) & closed & (self.events["count"] > 0)
         return failed
 
+    def _guessed(self) -> NDArray[np.bool_]:
+        guessed: NDArray[np.bool_] = (self.events["buffer"] == GUESSED) & self._are(f"MPI_{name}" for name in COMPLETIONS)
+        return guessed
+
     def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
         """The plan of the thread that made a part of the events of a slot."""
         mine = np.flatnonzero(self.rank.event_threads == slot)[part]
@@ -325,6 +330,7 @@ class _Tracing:
             | np.where(flags & Flag.ANY_TAG, EntryFlag.ANY_TAG, 0)
             | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
             | np.where(events["error"][rows], EntryFlag.FAILED, 0)
+            | np.where(self._guessed()[mine][rows], EntryFlag.GUESSED, 0)
         )
         entries["event"] = first + rows
         so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])

@@ -39,6 +39,7 @@ PARTITIONED: Final = words("Psend_init Precv_init")
 
 WAITS: Final = words("Wait Waitall Waitany Waitsome")
 TESTS: Final = words("Test Testall Testany Testsome")
+COMPLETIONS: Final = WAITS | TESTS | words("Request_free")
 STATUS_CHECKS: Final = words("Request_get_status Request_get_status_all Request_get_status_any Request_get_status_some")
 STARTS: Final = words("Start Startall")
 

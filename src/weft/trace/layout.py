@@ -18,6 +18,7 @@ PAGE: Final = 4096
 HEADER_CHUNKS: Final = 156
 TAIL_ALIGN: Final = 2
 IN_PLACE: Final = 2**64 - 1
+GUESSED: Final = 1
 COUNT_IN_TAIL: Final = 2**31 - 1
 ERROR_OTHER: Final = 255
 

@@ -15,7 +15,7 @@ from weft.terms import calls
 from weft.terms.columns import Ints, distinct
 from weft.terms.sizes import solid
 from weft.trace import Rank
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
+from weft.trace.layout import COUNT_IN_TAIL, GUESSED, IN_PLACE, PROC_NULL
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
@@ -84,6 +84,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
     unseen = np.where(table(calls.ISENDS)[function], direct, last)
     end = np.where(asked, _ends(of, events["object"][direct].astype(np.int64), None, unseen), direct)
+    end = np.where(table(calls.ISENDS)[function], np.minimum(end, _next_guess(of, direct)), end)
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
@@ -111,6 +112,16 @@ def _ends(of: Traffic, request: Ints, use: Ints | None, unseen: Ints) -> Ints:
     hit = (place < len(done)) & (done[inside] == request)
     ends: Ints = np.where(hit, event[inside], unseen)
     return ends
+
+
+def _next_guess(of: Traffic, begin: Ints) -> Ints:
+    """The first completion after each send that may have been the send's own, though it shows as another's.
+
+    An MPI may give one handle to several sends that were complete at once; the recorder says where it had to guess.
+    """
+    completing = of.masks.where(of.events, calls.COMPLETIONS)
+    guesses = completing[of.events["buffer"][completing] == GUESSED]
+    return np.append(guesses, len(of.events))[np.searchsorted(guesses, begin, side="right")]
 
 
 def _spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:

@@ -594,9 +594,31 @@ void weft_named(int class, uint32_t id, const char *name) {
 /* ---- requests ---- */
 static struct weft_pending *pending_pool;
 
-/* MPICH gives all sends that were complete when they started one and the same handle. The pending ones of a handle
- * are a queue; which of them a completion means makes no difference to the program. */
+/* MPICH gives all sends that were complete when they started one and the same handle (Open MPI: ompi_request_empty).
+ * The pending ones of a handle are a queue. Which of them a completion means is told by the variable that it is given,
+ * where that is the one that the send put its request into; else the oldest is taken, and the record says that it is
+ * a guess. */
+enum { PLACES = 1024 };
+static struct weft_pending *places[PLACES]; /* those that may share a handle, by place, newest first */
+
+static inline struct weft_pending **bucket(const MPI_Request *place) {
+    return &places[hash_handle((uintptr_t)place) & (PLACES - 1)];
+}
+
+static struct weft_pending *pending_at(const MPI_Request *at, MPI_Request handle) {
+    if (!at) return NULL;
+    for (struct weft_pending *p = *bucket(at); p; p = p->same_bucket)
+        if (p->place == at) return p->handle == handle ? p : NULL; /* the newest there: older ones were moved away */
+    return NULL;
+}
+
 static void pending_drop(struct weft_pending *p) {
+    if (p->placed)
+        for (struct weft_pending **link = bucket(p->place); *link; link = &(*link)->same_bucket)
+            if (*link == p) {
+                *link = p->same_bucket;
+                break;
+            }
     p->next = pending_pool;
     pending_pool = p;
 }
@@ -618,7 +640,14 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->next = NULL;
             kept->last = kept;
             kept->stamp = kept->given = 0;
+            kept->doubt = 0;
             kept->maker = weft_self;
+            kept->handle = request;
+            kept->placed = kept->place && kept->silent && !kept->persistent;
+            if (kept->placed) {
+                kept->same_bucket = *bucket(kept->place);
+                *bucket(kept->place) = kept;
+            }
         }
         /* Another thread may still be inside the call that completed the request of which this one got the handle. */
         bool queued = kept && head && ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
@@ -639,35 +668,60 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     return id;
 }
 
-/* Of the requests that share a handle the first one that this thread made and this stamp has not got yet, else the
- * first one that it has not got. */
-static struct weft_pending *pending_of(struct weft_pending *head, uint64_t stamp) {
+/* Of the requests that share a handle the one that was put there, else the first one that this thread made and this
+ * stamp has not got yet, else the first one that it has not got. */
+static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Request *at, uint64_t stamp, bool *guessed) {
+    *guessed = head && head->id <= head->doubt;
     if (!head || !head->next) return head;
-    struct weft_pending *start = stamp && head->stamp == stamp ? head->cursor->next : head, *p = start;
-    while (p && (p->maker != weft_self || (stamp && p->given == stamp))) p = p->next;
-    if (!p) p = start ? start : head->cursor;
-    if (stamp) {
-        head->stamp = p->given = stamp;
-        head->cursor = p;
+    struct weft_pending *p = pending_at(at, head->handle);
+    *guessed = !p || (stamp && p->given == stamp);
+    if (*guessed) {
+        struct weft_pending *start = stamp && head->stamp == stamp ? head->cursor->next : head;
+        p = start;
+        while (p && (p->maker != weft_self || (stamp && p->given == stamp))) p = p->next;
+        if (!p) p = start ? start : head->cursor;
+        if (stamp) {
+            head->stamp = stamp;
+            head->cursor = p;
+        }
     }
+    if (stamp) p->given = stamp;
     return p;
 }
 
-/* The id of the request at hand. Calls that name a handle several times pass one stamp for all, and get one request
- * of its queue after the other; stamp 0: the oldest. */
-uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent) {
+/* The request at hand. Calls that name a handle several times pass one stamp for all, and get one request of its
+ * queue after the other; stamp 0: one call names one. */
+struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
+    struct weft_found found = {.silent = true};
     table_lock(t);
     struct entry *e = place(t, H(request));
-    uint32_t id = 0;
-    *silent = true;
     if (e) {
-        const struct weft_pending *p = pending_of(e->extra, stamp);
-        id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
-        *silent = p ? p->silent : id == WEFT_ID_NULL;
+        const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
+        found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
+        found.silent = p ? p->silent : found.id == WEFT_ID_NULL;
     }
     table_unlock(t);
-    return id;
+    return found;
+}
+
+void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
+    struct table *t = &tables[WEFT_CLASS_REQUEST];
+    table_lock(t);
+    MPI_Request last = MPI_REQUEST_NULL;
+    bool all = false;
+    for (int64_t i = 0; i < n; i++) {
+        if (!guessed[i]) continue;
+        if (requests[i] != last) {
+            last = requests[i];
+            const struct entry *e = find(t, H(last));
+            const struct weft_pending *p = e ? e->extra : NULL;
+            all = p && p->last->id > p->doubt;
+            for (; p && all; p = p->next) all = p->given == stamp;
+        }
+        guessed[i] = !all;
+    }
+    table_unlock(t);
 }
 
 uint64_t weft_stamp(void) {
@@ -675,18 +729,7 @@ uint64_t weft_stamp(void) {
     return __atomic_add_fetch(&stamps, 1, __ATOMIC_RELAXED);
 }
 
-uint32_t weft_request_id(MPI_Request request) {
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
-    table_lock(t);
-    struct entry *e = place(t, H(request));
-    uint32_t id = 0;
-    if (e) {
-        const struct weft_pending *p = pending_of(e->extra, 0);
-        id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
-    }
-    table_unlock(t);
-    return id;
-}
+uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
 
 /* Which bytes of a watched buffer are looked at: all of a short one, else its ends and some lines of its middle, so
  * that a large send costs no more than a small one. */
@@ -772,8 +815,8 @@ void weft_request_started(MPI_Request request) {
     table_unlock(t);
 }
 
-bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
-    if (id < WEFT_ID_DYNAMIC) return false;
+struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {
+    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = false};
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done = {.bytes = 0};
     table_lock(t);
@@ -786,6 +829,8 @@ bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
     if (p) done = *p;
     if (p && after == MPI_REQUEST_NULL) {
         struct weft_pending *head = e->extra;
+        guessed |= id <= head->doubt;
+        if (guessed && head->next) head->doubt = head->last->id;
         if (previous) {
             previous->next = p->next;
             if (head->last == p) head->last = previous;
@@ -793,6 +838,7 @@ bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
         } else {
             if (p->next) {
                 p->next->last = p->last;
+                p->next->doubt = p->doubt;
                 p->next->stamp = 0;
             }
             e->extra = head = p->next;
@@ -806,7 +852,7 @@ bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after) {
     }
     table_unlock(t);
     if (UNLIKELY(done.made != NULL)) comm_kept(&done);
-    return UNLIKELY(done.bytes != 0) && changed(&done);
+    return (struct weft_done){.changed = UNLIKELY(done.bytes != 0) && !guessed && changed(&done), .guessed = guessed};
 }
 
 /* ---- texts ---- */

@@ -62,6 +62,7 @@ enum weft_outcome {
 #define WEFT_ENTRY_ANY_TAG 2u
 #define WEFT_ENTRY_OPEN 4u   /* the call never returned */
 #define WEFT_ENTRY_FAILED 8u /* it gave an error: nothing is decided for it */
+#define WEFT_ENTRY_GUESSED 16u /* its object is a guess: several sends had one handle */
 
 struct weft_plan_entry {
     uint16_t function; /* canonical id */

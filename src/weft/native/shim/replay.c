@@ -253,7 +253,7 @@ void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
     HOLD(WEFT_CHECK_TAG, (e->flags & WEFT_ENTRY_ANY_TAG ? WEFT_TAG_ANY : e->tag), event->tag);
     HOLD(WEFT_CHECK_COUNT, e->count, event->count);
     HOLD(WEFT_CHECK_TYPE, e->datatype, event->datatype);
-    HOLD(WEFT_CHECK_OBJECT, e->object, event->object);
+    if (!(e->flags & WEFT_ENTRY_GUESSED) && event->buffer != WEFT_GUESSED) HOLD(WEFT_CHECK_OBJECT, e->object, event->object);
 #undef HOLD
     passed(r);
 }
@@ -287,7 +287,7 @@ static enum answer answer(struct weft_replay *r, const struct asked *a, const st
     bool fits = e->outcome == a->outcome;
     if (fits && header->flags & WEFT_PLAN_CHECKED) {
         fits = e->function == canonical[a->function];
-        if (fits && a->by_object) fits = e->object == a->object;
+        if (fits && a->by_object) fits = e->object == a->object || e->flags & WEFT_ENTRY_GUESSED;
         else if (fits && a->outcome != WEFT_OUTCOME_INDEX && a->outcome != WEFT_OUTCOME_COUNT && a->comm)
             fits = e->comm == a->comm && (e->flags & WEFT_ENTRY_ANY_SOURCE || e->peer == a->peer) &&
                    (e->flags & WEFT_ENTRY_ANY_TAG || e->tag == a->tag);
@@ -519,12 +519,14 @@ WEFT_REPLAY_CALL(MPI_Waitsome)(int n, MPI_Request requests[], int *outcount, int
     const struct weft_plan_entry *e = NULL;                                                                               \
     enum answer told = r ? answer(r, &(struct asked){__VA_ARGS__}, &e) : ANSWER_FREE
 
-static uint32_t id_of(MPI_Request request) {
-    return weft_threaded || request == MPI_REQUEST_NULL ? 0 : weft_request_id(request);
+static uint32_t id_of(MPI_Request request, const MPI_Request *at) {
+    if (weft_threaded || request == MPI_REQUEST_NULL) return 0;
+    struct weft_found found = weft_request_look(request, at, 0);
+    return found.guessed ? 0 : found.id;
 }
 
 WEFT_REPLAY_CALL(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
-    uint32_t id = id_of(*request);
+    uint32_t id = id_of(*request, request);
     ASK(.function = F_MPI_Test, .outcome = WEFT_OUTCOME_DONE, .object = id, .by_object = id != 0);
     if (told == ANSWER_FREE) return REAL(MPI_Test)(request, flag, status);
     *flag = told == ANSWER_PASS;
@@ -556,7 +558,7 @@ WEFT_REPLAY_CALL(MPI_Testsome)(int n, MPI_Request requests[], int *outcount, int
 }
 
 WEFT_REPLAY_CALL(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
-    uint32_t id = id_of(request);
+    uint32_t id = id_of(request, NULL);
     ASK(.function = F_MPI_Request_get_status, .outcome = WEFT_OUTCOME_DONE, .object = id, .by_object = id != 0);
     struct virtual *v = virtual_count ? virtual_of(request) : NULL;
     if (v && v->real != MPI_REQUEST_NULL) request = v->real;

@@ -159,17 +159,26 @@ struct weft_pending {              /* what a completion needs to know of its sta
     bool persistent;
     bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
     uint32_t id;
-    struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor and stamp in its head */
+    struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */
     uint64_t stamp, given;
+    uint32_t doubt;                /* requests up to this id may have been completed by a guess for another */
+    const MPI_Request *place;      /* the variable that the call put the request into */
+    MPI_Request handle;
+    bool placed;                   /* in the buckets */
+    struct weft_pending *same_bucket;
     const struct weft_thread *maker;
 };
 WEFT_COLD void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending);
-WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request);
+/* `at`: the variable that holds the request, NULL if it is not known. */
+WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request, const MPI_Request *at);
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
-/* After a completion call: true when a watched send buffer changed while it was pending. */
-WEFT_HIDDEN bool weft_request_done(uint32_t id, MPI_Request before, MPI_Request after);
-WEFT_HIDDEN uint32_t weft_request_look(MPI_Request request, uint64_t stamp, bool *silent);
+struct weft_found { uint32_t id; bool silent, guessed; };
+WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp);
+/* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
+WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
+struct weft_done { bool changed, guessed; }; /* `changed`: a watched send buffer was not what it had been */
+WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed);
 WEFT_HIDDEN uint64_t weft_stamp(void);
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 

@@ -101,7 +101,7 @@ struct weft_completion {
     int64_t n;
     uint32_t *ids;
     MPI_Request *before;
-    bool *silent;
+    bool *silent, *guessed;
     MPI_Status *statuses; /* n of our own */
     const int *indices;   /* which requests the statuses belong to; NULL: all in order */
     uint32_t id_one;
@@ -109,20 +109,22 @@ struct weft_completion {
     bool silent_one;
 };
 
-#define weft_completion_one(thread, request) weft_completion_single(&(struct weft_completion){.n = 1}, request)
+#define weft_completion_one(thread, request, at) weft_completion_single(&(struct weft_completion){.n = 1}, request, at)
 
-static inline struct weft_completion weft_completion_single(struct weft_completion *c, MPI_Request request) {
-    static __thread struct { uint32_t id; MPI_Request before; bool silent; } one;
+static inline struct weft_completion weft_completion_single(struct weft_completion *c, MPI_Request request, const MPI_Request *at) {
+    static __thread struct { struct weft_found found; MPI_Request before; } one;
     one.before = request;
-    one.id = weft_request_look(request, 0, &one.silent);
-    c->ids = &one.id;
+    one.found = weft_request_look(request, at, 0);
+    c->ids = &one.found.id;
     c->before = &one.before;
-    c->silent = &one.silent;
+    c->silent = &one.found.silent;
+    c->guessed = &one.found.guessed;
     return *c;
 }
 
-static inline struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests) {
-    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + sizeof(bool);
+/* `all`: the call completes all requests or none. */
+static inline struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all) {
+    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
     char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
     struct weft_completion c = {.n = space && requests ? n : 0};
     if (!space) {
@@ -133,18 +135,26 @@ static inline struct weft_completion weft_completion_many(struct weft_thread *th
     c.before = (MPI_Request *)(c.statuses + n + 1);
     c.ids = (uint32_t *)(c.before + n + 1);
     c.silent = (bool *)(c.ids + n + 1);
+    c.guessed = c.silent + n + 1;
     c.silent[0] = true;
     uint64_t stamp = weft_stamp();
+    bool guessed = false;
     for (int64_t i = 0; i < c.n; i++) {
         c.before[i] = requests[i];
-        c.ids[i] = weft_request_look(requests[i], stamp, &c.silent[i]);
+        struct weft_found found = weft_request_look(requests[i], &requests[i], stamp);
+        c.ids[i] = found.id;
+        c.silent[i] = found.silent;
+        guessed |= c.guessed[i] = found.guessed;
     }
+    if (UNLIKELY(guessed) && all) weft_request_all(requests, c.guessed, c.n, stamp);
     return c;
 }
 
 static inline void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event, MPI_Request after) {
     if (i < 0 || i >= c->n) return;
-    if (UNLIKELY(weft_request_done(c->ids[i], c->before[i], after))) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+    struct weft_done done = weft_request_done(c->ids[i], c->before[i], after, c->guessed[i]);
+    if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+    if (UNLIKELY(done.guessed)) event->buffer = WEFT_GUESSED;
 }
 
 static inline void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
