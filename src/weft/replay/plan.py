@@ -309,7 +309,8 @@ class _Tracing:
         return failed
 
     def _guessed(self) -> NDArray[np.bool_]:
-        guessed: NDArray[np.bool_] = (self.events["buffer"] == GUESSED) & self._are(f"MPI_{name}" for name in COMPLETIONS)
+        completions = self._are(f"MPI_{name}" for name in COMPLETIONS)
+        guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
     def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
