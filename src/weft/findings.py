@@ -62,6 +62,8 @@ class Site:
     file: str = ""
     line: int = 0
     function: str = ""
+    callers: tuple[tuple[str, int, str], ...] = field(default=(), compare=False)
+    """(file, line, function) of one way to the call, innermost first: programs wrap MPI in functions of their own."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.file and self.line else self.file or "an unknown line"
@@ -74,6 +76,7 @@ class Site:
             "file": self.file,
             "line": self.line,
             "function": self.function,
+            "callers": [{"file": f, "line": n, "function": name} for f, n, name in self.callers],
         }
 
 

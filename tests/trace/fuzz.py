@@ -74,14 +74,14 @@ def sample(path: Path) -> None:
     r1.sendrecv(0, 0, thread=1, ticket=4)
     r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
     r1.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
-    r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0))
+    r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(1) + put_u(1) + put_u(90))
     r1.define(Def.ENV, put_s("A=B"))
     r1.define(Def.ARGV, put_u(2) + put_s("prog") + put_s("x"))
     r1.define(Def.NAME, put_u(1) + put_u(256) + put_s("mine"))
     r2.open.recv(0)
     b.write()
-    site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": ["prog.c", 3, "main"]}}
-    (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/1", "modules": [site]}))
+    site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": [["prog.c", 3, "main"]]}}
+    (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/2", "modules": [site]}))
 
 
 # Damage

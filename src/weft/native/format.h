@@ -217,7 +217,8 @@ enum weft_definition {
                               u ordinal of its creation in the process (0 main; WEFT_MADE_UNKNOWN: not the program's) */
     WEFT_DEF_MODULE = 9,   /* u id, u base, u end, s build id (hex), s path */
     WEFT_DEF_SITE = 10,    /* u id, u module (0 none), u offset in module of the return address, u code (0: native
-                              only), u instruction offset in the code's bytecode, bytes */
+                              only), u instruction offset in the code's bytecode, bytes, u n, n (u module, u offset):
+                              return addresses of the callers, innermost first; or n (u code, u instruction) */
     WEFT_DEF_PYCODE = 11,  /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
     WEFT_DEF_WORLD = 12,   /* u index (from 1), u size, s origin: "parent" or "spawn:<event object id>" */
     WEFT_DEF_ENV = 13,     /* s NAME=VALUE */

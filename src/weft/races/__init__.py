@@ -17,8 +17,9 @@ from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.search import Races, detect
 from weft.races.served import served
+from weft.terms import describe
 from weft.terms.words import plural, rank_words
-from weft.trace import Event, Trace
+from weft.trace import Trace
 
 __all__ = ["Races", "detect", "find", "served"]
 
@@ -79,7 +80,7 @@ def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) 
         *({match.sends.rank_of(int(s)) for s in races.others(k)} for k in mine)
     )
     events = [_posts(match, races, mine[0]).id(int(races.row[mine[0]])), took[0]]
-    site = _site(trace.event(*events[0]))
+    site = describe.site(trace.event(*events[0]))
     return Finding(
         kind="message-race",
         severity="note",
@@ -90,7 +91,7 @@ def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) 
             "to mend unless the result depends on that order"
         ),
         ranks=(rank, *sorted(clients)),
-        sites=tuple(_site(trace.event(*event)) for event in events),
+        sites=tuple(describe.site(trace.event(*event)) for event in events),
         events=tuple(events),
         evidence={"order_only": True, "times": len(mine)},
         cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
@@ -99,11 +100,6 @@ def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) 
 
 def _posts(match: Match, races: Races, race: int) -> Posts:
     return match.probes if races.probe[race] else match.recvs
-
-
-def _site(event: Event) -> Site:
-    site = event.site
-    return Site(event.rank.index, event.function.name, site.file or "", site.line or 0, site.function or "")
 
 
 def _place(site: Site) -> str:
@@ -124,7 +120,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     others = [sends.id(s) for s in rows]
     later = [None if (r := int(sends.partner[s])) == NONE else match.recvs.id(r) for s in rows]
     events = [receive, took, *others, *dict.fromkeys(event for event in later if event is not None)]
-    sites = [_site(trace.event(*event)) for event in events]
+    sites = [describe.site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
     evidence: dict[str, Any] = {
@@ -183,5 +179,5 @@ def _taken_text(trace: Trace, receive: Site, by: tuple[int, int] | None) -> str:
     """`, received at pool.py:15`, where that is another line than the race's."""
     if by is None:
         return ", never received"
-    site = _site(trace.event(*by))
+    site = describe.site(trace.event(*by))
     return f", received at {_place(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""

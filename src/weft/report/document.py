@@ -92,7 +92,14 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
                 "file": _TEXT,
                 "line": {"type": "integer", "minimum": 0},
                 "function": _TEXT,
+                "callers": {"type": "array", "items": {"$ref": "#/$defs/caller"}},
             },
+        },
+        "caller": {
+            "type": "object",
+            "required": ["file", "line", "function"],
+            "additionalProperties": False,
+            "properties": {"file": _TEXT, "line": {"type": "integer", "minimum": 0}, "function": _TEXT},
         },
     },
 }

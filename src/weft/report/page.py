@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from weft.findings import Finding
+from weft.findings import Finding, Site
 from weft.report.analysis import Report
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import failure_line, heading, printable
+from weft.report.text import failure_line, heading, printable, short
 from weft.trace import Trace
 
 _STYLE: Final = """
@@ -57,7 +57,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 def _article(finding: Finding) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(_place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
-        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(s.function))}</td></tr>"
+        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
@@ -70,6 +70,11 @@ def _article(finding: Finding) -> str:
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
         f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{evidence}</article>"
     )
+
+
+def _way(site: Site) -> str:
+    names = " &lt; ".join(escape(printable(f"{_place(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
+    return f'<br><span class="way">from {names}</span>' if names else ""
 
 
 def _place(file: str, line: int) -> str:

@@ -60,18 +60,34 @@ def _result(finding: Finding, kinds: list[str], root: str) -> dict[str, Any]:
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
         "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks)},
     }
+    stacks = [_stack(site, root) for site in finding.sites if site.callers and site.file]
+    if stacks:
+        result["stacks"] = stacks
     return result
+
+
+def _stack(site: Site, root: str) -> dict[str, Any]:
+    frames = [(site.file, site.line, site.function), *site.callers]
+    return {
+        "message": {"text": f"rank {site.rank}: {site.call}"},
+        "frames": [{"location": _physical(*frame, root)} for frame in frames if frame[0]],
+    }
 
 
 def _location(site: Site, root: str) -> dict[str, Any] | None:
     if not site.file:
         return None
-    physical: dict[str, Any] = {"artifactLocation": _artifact(site.file, root)}
-    if site.line > 0:
-        physical["region"] = {"startLine": site.line}
-    place: dict[str, Any] = {"physicalLocation": physical, "message": {"text": f"rank {site.rank}: {site.call}"}}
-    if site.function:
-        place["logicalLocations"] = [{"name": site.function, "kind": "function"}]
+    place = _physical(site.file, site.line, site.function, root)
+    return {**place, "message": {"text": f"rank {site.rank}: {site.call}"}}
+
+
+def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
+    physical: dict[str, Any] = {"artifactLocation": _artifact(file, root)}
+    if line > 0:
+        physical["region"] = {"startLine": line}
+    place: dict[str, Any] = {"physicalLocation": physical}
+    if function:
+        place["logicalLocations"] = [{"name": function, "kind": "function"}]
     return place
 
 

@@ -15,6 +15,10 @@ from weft.terms.words import plural, rank_set
 from weft.trace import Trace
 
 MAX_SITES: Final = 6
+MAX_WAYS: Final = 2
+_PARTS: Final = re.compile(
+    r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
+)
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
@@ -74,24 +78,50 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     return f"{said} in {printable(str(trace.path))} ({', '.join(facts)})"
 
 
-def _place(site: Site) -> str:
-    if not site.file:
-        return "?"
-    name = Path(site.file).name
-    return f"{name}:{site.line}" if site.line else name
+def _place(file: str, line: int) -> str:
+    name = Path(file).name
+    return f"{name}:{line}" if line else name
 
 
 def _site_lines(finding: Finding) -> list[str]:
     """A line for each code site, with the ranks that stood there."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
-        groups.setdefault((_place(site), site.function, site.call), []).append(site.rank)
-    rows = [(printable(p), f"rank {rank_set(r)}" if len(set(r)) == 1 else f"ranks {rank_set(r)}", c, printable(f))
-            for (p, f, c), r in groups.items()]  # fmt: skip
-    rows = [row for row in rows if row[0] != "?"]
-    width = max((len(row[0]) for row in rows[:MAX_SITES]), default=0)
-    lines = [f"{p:<{width}}  {ranks}, {call}" + (f" in {f}" if f else "") for p, ranks, call, f in rows[:MAX_SITES]]
-    return lines + ([f"and {plural(len(rows) - MAX_SITES, 'more place')}"] if len(rows) > MAX_SITES else [])
+        if site.file:
+            groups.setdefault((_place(site.file, site.line), site.function, site.call), []).append(site)
+    shown = list(groups.items())[:MAX_SITES]
+    width = max((len(printable(place)) for (place, _, _), _ in shown), default=0)
+    lines = []
+    for (place, function, call), sites in shown:
+        ranks = [site.rank for site in sites]
+        of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
+        lines.append(
+            f"{printable(place):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else "")
+        )
+        lines += [" " * (width + 2) + way for way in _ways(sites)]
+    return lines + ([f"and {plural(len(groups) - MAX_SITES, 'more place')}"] if len(groups) > MAX_SITES else [])
+
+
+def short(function: str) -> str:
+    """A C++ function without its template's arguments, parameters and result."""
+    kept, depth = [], 0
+    for part in _PARTS.findall(function):
+        depth -= part in ">)"
+        if depth == 0 and part not in "<>()":
+            kept.append(part)
+        depth += part in "<("
+    return "".join(kept).removesuffix(" const").split(" ")[-1] or function
+
+
+def _ways(sites: Sequence[Site]) -> Iterable[str]:
+    """Who called the functions in which these sites stand: a line for each of a few ways."""
+    ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
+    for way in ways[:MAX_WAYS]:
+        yield "from " + " < ".join(
+            printable(f"{_place(file, line)} {short(function)}".rstrip()) for file, line, function in way
+        )
+    if len(ways) > MAX_WAYS:
+        yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
 
 
 def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:

@@ -11,6 +11,7 @@ from weft import findings
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
+from weft.trace.sites import Site
 
 _RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
@@ -18,8 +19,12 @@ _RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 def site(event: Event) -> findings.Site:
     """Where an event's call stands, for a finding."""
     place = event.site
-    file = place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
-    return findings.Site(event.rank.index, event.function.name, file, place.line, place.function or "")
+    callers = tuple((_file(caller), caller.line, caller.function or "") for caller in place.callers)
+    return findings.Site(event.rank.index, event.function.name, _file(place), place.line, place.function or "", callers)
+
+
+def _file(place: Site) -> str:
+    return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
 def where(event: Event) -> str:

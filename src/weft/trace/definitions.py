@@ -114,6 +114,8 @@ class SiteDefinition:
     offset: int
     code: int
     instruction: int
+    callers: tuple[tuple[int, int], ...] = ()
+    """(module, offset) of the callers' return addresses, innermost first; in Python (code, instruction)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,12 @@ def _code(c: Cursor, id: int) -> CodeDefinition:
     return CodeDefinition(id, c.s(), c.s(), c.u(), c.raw(c.u()))
 
 
+def _site(c: Cursor, id: int) -> SiteDefinition:
+    module, offset, code, instruction = c.u(), c.u(), c.u(), c.u()
+    callers = c.count() if c.left else 0  # the first records had none
+    return SiteDefinition(id, module, offset, code, instruction, tuple((c.u(), c.u()) for _ in range(callers)))
+
+
 _DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
     Def.COMM: _comm,
     Def.GROUP: lambda c, i: _members(c),
@@ -168,7 +176,7 @@ _DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
     Def.WINDOW: _window,
     Def.FILE: lambda c, i: FileDefinition(i, c.u(), c.u(), c.s()),
     Def.MODULE: lambda c, i: ModuleDefinition(i, c.u(), c.u(), c.s(), c.s()),
-    Def.SITE: lambda c, i: SiteDefinition(i, c.u(), c.u(), c.u(), c.u()),
+    Def.SITE: _site,
     Def.PYCODE: _code,
     Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s()),
 }

@@ -12,8 +12,8 @@ import os
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,9 +25,10 @@ from weft.trace.layout import Def
 if TYPE_CHECKING:
     from weft.trace.run import Rank, Trace
 
-SCHEMA: Final = "weft-sites/1"
+SCHEMA: Final = "weft-sites/2"
 ADDR2LINE_SECONDS: Final = 120
 MAX_LINE: Final = 2**31
+MAX_FRAMES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Site:
     function: str | None = None
     module: str | None = None
     offset: int = 0
+    callers: tuple[Site, ...] = ()
+    """Who called the function, who called that one, and so on, as far as is known."""
 
     @property
     def text(self) -> str:
@@ -128,32 +131,63 @@ class Sites:
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
         if code:
-            return Site(code.file, line_of(code, definition.instruction), code.name, path, definition.offset)
-        found = self._native.get((module.path, module.build_id, definition.offset)) if module else None
-        file, line, function = found or (None, 0, None)
-        return Site(file, line, function, path, definition.offset)
+            callers = tuple(_python(rank, *above, path, definition.offset) for above in definition.callers)
+            own = _python(rank, definition.code, definition.instruction, path, definition.offset)
+            return replace(own, callers=callers)
+        own, *above = self._frames(rank, definition.module, definition.offset)
+        for caller in () if definition.code else definition.callers:
+            above += self._frames(rank, *caller)
+        return replace(own, callers=tuple(_of_the_program(above)))
 
+    def _frames(self, rank: Rank, module: int, offset: int) -> list[Site]:
+        """The place of a return address, and those into which its function was inlined."""
+        of = rank.definitions.module(module) if module else None
+        if of is None:
+            return [Site(offset=offset)]
+        found = self._native.get((of.path, of.build_id, offset)) or [(None, 0, None)]
+        return [Site(*frame, of.path, offset) for frame in found]
+
+
+def _python(rank: Rank, id: int, instruction: int, path: str | None, offset: int) -> Site:
+    code = rank.definitions.code(id)
+    return Site(code.file, line_of(code, instruction), code.name, path, offset) if code else UNKNOWN
+
+
+def _of_the_program(callers: Sequence[Site]) -> Iterator[Site]:
+    """Callers up to the one that the system starts."""
+    for caller in callers:
+        if caller.function in _STARTERS or Path(caller.module or "").name.startswith(("libc.so", "libc-", "ld-")):
+            return
+        yield caller
+        if caller.function in ("main", "MAIN__"):
+            return
+
+
+_STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
 
 Found = tuple[str | None, int, str | None]
-"""(file, line, function) of a native site."""
+"""(file, line, function) of a frame."""
 
 
-def _cached(root: Path, problems: list[str]) -> dict[Place, Found]:
+def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
     data = read_json(root, "sites.json", SCHEMA, problems)
-    found: dict[Place, Found] = {}
+    found: dict[Place, list[Found]] = {}
     modules = data.get("modules")
     for module in modules if isinstance(modules, list) else []:
         try:
             path, build_id = str(module["path"]), str(module["build_id"])
-            for offset, (file, line, function) in module["sites"].items():
-                named = file is not None and 0 <= int(line) < MAX_LINE
-                place = path, build_id, int(offset)
-                found[place] = (str(file) if named else None, int(line) if named else 0, function and str(function))
+            for offset, frames in module["sites"].items():
+                found[path, build_id, int(offset)] = [_frame(*frame) for frame in frames[:MAX_FRAMES]]
         except (AttributeError, KeyError, TypeError, ValueError):
             problems.append(
                 "sites.json is damaged in part; delete it, and `weft run` or weft.trace.sites.resolve makes it"
             )
     return found
+
+
+def _frame(file: Any, line: Any, function: Any) -> Found:
+    named = file is not None and 0 <= int(line) < MAX_LINE
+    return str(file) if named else None, int(line) if named else 0, function and str(function)
 
 
 def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
@@ -185,9 +219,11 @@ def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
     for rank in trace.ranks:
         for definition in rank.definitions.all(Def.SITE):
-            module: ModuleDefinition | None = rank.definitions.module(definition.module)
-            if module is not None and not definition.code and module.path.startswith("/"):
-                wanted[module.path, module.build_id].add(definition.offset)
+            own = [] if definition.code else [(definition.module, definition.offset)]
+            for number, offset in (*own, *(() if definition.code else definition.callers)):
+                module: ModuleDefinition | None = rank.definitions.module(number)
+                if module is not None and module.path.startswith("/"):
+                    wanted[module.path, module.build_id].add(offset)
     return wanted
 
 
@@ -208,8 +244,8 @@ def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     return None
 
 
-def _addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, Found]:
-    """(file, line, function) by offset; only those of which something is known."""
+def _addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """Frames by offset, innermost first; only those of which something is known."""
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
     environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
@@ -225,8 +261,8 @@ def _addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[s
         problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
         return {}
     blocks = _blocks(done.stdout)
-    found = {str(offset): _user_frame(blocks.get(offset - 1, [])) for offset in offsets}
-    return {offset: site for offset, site in found.items() if site != (None, 0, None)}
+    found = {str(offset): _user_frames(blocks.get(offset - 1, [])) for offset in offsets}
+    return {offset: frames for offset, frames in found.items() if any(frame != (None, 0, None) for frame in frames)}
 
 
 def _blocks(output: str) -> dict[int, list[Found]]:
@@ -248,12 +284,12 @@ def _blocks(output: str) -> dict[int, list[Found]]:
     return blocks
 
 
-def _user_frame(frames: Sequence[Found]) -> Found:
-    """The innermost frame that is no header of an MPI library (the C++ bindings are inlined into their callers)."""
-    for frame in frames:
+def _user_frames(frames: list[Found]) -> list[Found]:
+    """Frames from the innermost one in no header of an MPI library (C++ bindings are inlined into their callers)."""
+    for k, frame in enumerate(frames):
         if frame[0] and not _in_mpi_header(frame[0]):
-            return frame
-    return frames[0] if frames else (None, 0, None)
+            return frames[k:]
+    return frames[:1]
 
 
 def _in_mpi_header(file: str) -> bool:

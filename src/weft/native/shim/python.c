@@ -150,22 +150,41 @@ static struct code *code_of(uintptr_t object) {
     return entry;
 }
 
+/* The next frame that runs code, from this one on, and its code's entry; NULL at the end of the stack. */
+static const struct code *code_at(uintptr_t *frame, int *depth) {
+    for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
+        uintptr_t object = AT(uintptr_t, *frame, layout->frame_code);
+        if (is_code(object)) return code_of(object); /* else the entry frame of a C call into the interpreter */
+    }
+    return NULL;
+}
+
+static uint32_t instruction_of(uintptr_t frame) {
+    return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) - (AT(uintptr_t, frame, layout->frame_code) + layout->code_bytes));
+}
+
 /* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
- * thread runs no Python. */
-uint32_t weft_python_frame(uint32_t *offset) {
+ * thread runs no Python. And the user's frames that called it. */
+uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers) {
     uintptr_t state = (uintptr_t)this_thread();
+    callers->n = 0;
     if (!state) return 0;
     uintptr_t frame = AT(uintptr_t, state, layout->thread_frame);
     if (layout->cframe_frame >= 0 && frame) frame = AT(uintptr_t, frame, layout->cframe_frame);
     uint32_t found = 0;
-    for (int depth = 0; frame && depth < 64; depth++, frame = AT(uintptr_t, frame, layout->frame_previous)) {
-        uintptr_t object = AT(uintptr_t, frame, layout->frame_code);
-        if (!is_code(object)) continue; /* the entry frame of a C call into the interpreter */
-        const struct code *code = code_of(object);
+    int depth = 0;
+    bool users = false;
+    for (const struct code *code; callers->n < WEFT_CALLERS && (code = code_at(&frame, &depth));
+         depth++, frame = AT(uintptr_t, frame, layout->frame_previous)) {
         if (found && code->hidden) continue;
+        if (users) {
+            callers->code[callers->n] = code->id;
+            callers->offset[callers->n++] = instruction_of(frame);
+            continue;
+        }
         found = code->id;
-        *offset = (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) - (object + layout->code_bytes));
-        if (!code->hidden) break;
+        *offset = instruction_of(frame);
+        users = !code->hidden;
     }
     return found;
 }

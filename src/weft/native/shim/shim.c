@@ -283,6 +283,7 @@ struct weft_thread *weft_thread_new(void) {
     }
     pthread_mutex_unlock(&lock);
     if (!thread) return NULL;
+    weft_sites_forget(thread);
     weft_self = thread;
     pthread_setspecific(thread_end, thread);
     thread_define(thread);

@@ -50,7 +50,15 @@ extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an e
 struct weft_cached { uintptr_t handle; uint32_t id; uint32_t generation; };
 enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512 };
 
-struct weft_site_cached { uintptr_t address; uint32_t code, offset, id; };
+enum { WEFT_CALLERS = 6 };
+/* `frame`: the stack's height at the call, 0 where callers are not looked at. Return address k of the callers lies
+ * `slots[k]` bytes above it and is `returns[k]`: while that holds, the call came the same way. In Python `frame` is a
+ * hash of the callers, which are instruction `returns[k]` of code `slots[k]`. */
+struct weft_site_cached {
+    uintptr_t address, frame;
+    uint32_t code, offset, id, callers, ways, heights, slots[WEFT_CALLERS];
+    uintptr_t returns[WEFT_CALLERS];
+};
 
 struct weft_thread {
     struct weft_stream events, tails, order;
@@ -60,6 +68,7 @@ struct weft_thread {
     uint64_t poll_key;             /* of its arguments */
     struct weft_cached caches[WEFT_CLASS_END][WEFT_CACHED];
     struct weft_site_cached sites[WEFT_SITES_CACHED];
+    uintptr_t stack_start, stack_end; /* 0: not asked for yet */
     void *scratch;                 /* statuses and handles of array calls; grows seldom */
     size_t scratch_size;
     struct weft_order_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } order_state;
@@ -85,9 +94,12 @@ static inline void *weft_thread_scratch_fast(struct weft_thread *thread, size_t 
 /* ---- call sites (sites.c, python.c) ---- */
 WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
 extern WEFT_HIDDEN volatile int weft_python;     /* 1: a supported interpreter lives in this process */
-WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset); /* id of the code's definition, 0: no Python here */
+struct weft_python_callers { uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS]; };
+WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
+                                                                                      definition, 0: no Python here */
 WEFT_COLD void weft_python_look(void);
 WEFT_COLD void weft_sites_reset(void);
+WEFT_COLD void weft_sites_forget(struct weft_thread *thread); /* another thread has it now, with another stack */
 WEFT_HIDDEN bool weft_in_fortran(void *address);
 /* Whether a Fortran binding makes this call on its own account, not as the one that the program asked for. */
 static inline bool weft_fortran_own(void *return_address, int k) {

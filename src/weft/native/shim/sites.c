@@ -1,4 +1,4 @@
-/* Where a call was made: ids for (return address, Python code, instruction), defined when first seen.
+/* Where a call was made: ids for (return address, its callers, Python code, instruction), defined when first seen.
  *
  * Nothing is resolved here: addresses become file and line after the run (weft.trace.sites).
  */
@@ -9,7 +9,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include "shim.h"
 
@@ -18,6 +20,7 @@ struct module { uintptr_t base, start, end; uint32_t id; };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_site_cached *known; /* open addressing, capacity a power of two */
 static size_t capacity, used;
+static uint32_t last_id;
 static struct module modules[512];
 static size_t module_count;
 
@@ -84,18 +87,95 @@ static struct module *module_of(uintptr_t address) {
     return module;
 }
 
-static uint32_t site_define(uintptr_t address, uint32_t code, uint32_t offset) {
-    uint32_t id = (uint32_t)used + 1;
+static void text_place(struct weft_text *text, uintptr_t address) {
     struct module *module = module_of(address);
-    uint8_t payload[64];
+    weft_text_u(text, module ? module->id : 0);
+    weft_text_u(text, module ? address - module->base : address);
+}
+
+static void site_define(const struct weft_site_cached *site) {
+    uint8_t payload[64 + 24 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, id);
-    weft_text_u(&text, module ? module->id : 0);
-    weft_text_u(&text, module ? address - module->base : address);
-    weft_text_u(&text, code);
-    weft_text_u(&text, offset);
+    weft_text_u(&text, site->id);
+    text_place(&text, site->address);
+    weft_text_u(&text, site->code);
+    weft_text_u(&text, site->offset);
+    weft_text_u(&text, site->callers);
+    for (uint32_t k = 0; k < site->callers; k++) {
+        if (!site->code) text_place(&text, site->returns[k]);
+        else {
+            weft_text_u(&text, site->slots[k]);
+            weft_text_u(&text, site->returns[k]);
+        }
+    }
     weft_define(WEFT_DEF_SITE, payload, (size_t)(text.p - payload));
-    return id;
+}
+
+/* ---- the way to a call ----
+ *
+ * Programs wrap MPI, so that the line of a call says little without its callers. The stack is unwound once for each way
+ * to a call. From then on the way is known by the height of the stack and by the return addresses that lie where the
+ * unwinding found them: a few loads, no unwinding. */
+enum { WAYS = 256, HEIGHTS = 4096, FARTHEST = 1 << 20 };
+
+struct unwinding { struct weft_site_cached *site; bool begun; };
+
+static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *data) {
+    struct unwinding *u = data;
+    struct weft_site_cached *site = u->site;
+    uintptr_t at = _Unwind_GetIP(context);
+    if (!u->begun) {
+        u->begun = at == site->address;
+        return _URC_NO_REASON;
+    }
+    /* The frame below has this return address just under its canonical frame address; else the way ends here. */
+    uintptr_t slot = _Unwind_GetCFA(context) - sizeof at;
+    if (slot <= site->frame || slot - site->frame >= FARTHEST || *(const uintptr_t *)slot != at) return _URC_END_OF_STACK;
+    site->slots[site->callers] = (uint32_t)(slot - site->frame);
+    site->returns[site->callers++] = at;
+    return site->callers == WEFT_CALLERS ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+static void find_callers(struct weft_site_cached *site) {
+#ifdef __x86_64__
+    static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+    static bool asked;
+    if (!asked) {
+        void *library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
+        backtrace = library ? (__typeof__(backtrace))dlsym(library, "_Unwind_Backtrace") : NULL;
+        asked = true;
+    }
+    if (backtrace) backtrace(caller_visit, &(struct unwinding){.site = site});
+#else
+    (void)site;
+#endif
+}
+
+static inline bool same_way(const struct weft_site_cached *site, uintptr_t frame) {
+    for (uint32_t k = 0; k < site->callers; k++)
+        if (*(const uintptr_t *)(frame + site->slots[k]) != site->returns[k]) return false;
+    return true;
+}
+
+static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
+    if (!thread->stack_end) {
+        pthread_attr_t attributes;
+        void *start = NULL;
+        size_t size = 0;
+        thread->stack_end = 1;
+        if (!pthread_getattr_np(pthread_self(), &attributes)) {
+            if (!pthread_attr_getstack(&attributes, &start, &size)) {
+                thread->stack_start = (uintptr_t)start;
+                thread->stack_end = (uintptr_t)start + size;
+            }
+            pthread_attr_destroy(&attributes);
+        }
+    }
+    return frame >= thread->stack_start && frame < thread->stack_end;
+}
+
+static inline size_t hash_way(uintptr_t address, uintptr_t frame, uint32_t code, uint32_t offset) {
+    return hash_site(address ^ frame << 13, code, offset);
 }
 
 static bool table_grow(void) {
@@ -103,9 +183,9 @@ static bool table_grow(void) {
     struct weft_site_cached *table = calloc(larger, sizeof *table);
     if (!table) return false;
     for (size_t i = 0; i < capacity; i++) {
-        if (!known[i].id) continue;
-        size_t at = hash_site(known[i].address, known[i].code, known[i].offset) & (larger - 1);
-        while (table[at].id) at = (at + 1) & (larger - 1);
+        if (!known[i].address && !known[i].code) continue;
+        size_t at = hash_way(known[i].address, known[i].frame, known[i].code, known[i].offset) & (larger - 1);
+        while (table[at].address || table[at].code) at = (at + 1) & (larger - 1);
         table[at] = known[i];
     }
     free(known);
@@ -114,39 +194,117 @@ static bool table_grow(void) {
     return true;
 }
 
-static WEFT_COLD uint32_t site_slow(uintptr_t address, uint32_t code, uint32_t offset) {
+/* The entry of a way, or a free one where it is not known. The table has room. */
+static struct weft_site_cached *way(const struct weft_thread *thread, const struct weft_site_cached *asked) {
+    for (size_t at = hash_way(asked->address, asked->frame, asked->code, asked->offset) & (capacity - 1);; at = (at + 1) & (capacity - 1)) {
+        struct weft_site_cached *e = &known[at];
+        if (!e->address && !e->code) return e;
+        if (e->address != asked->address || e->frame != asked->frame || e->code != asked->code || e->offset != asked->offset) continue;
+        if (e->code) return e;
+        /* Another thread's stack may end lower. */
+        if (e->callers && e->frame + e->slots[e->callers - 1] + sizeof(uintptr_t) > thread->stack_end) continue;
+        if (same_way(e, asked->frame)) return e;
+    }
+}
+
+/* Ways with the same callers are one site, whatever lies above: a recursion has many heights. 0: one of too many. */
+static uint32_t id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site, struct weft_site_cached *base) {
+    struct weft_site_cached same = {.address = site->address};
+    for (uint32_t k = 0; k < site->callers; k++) same.frame = (same.frame ^ site->returns[k]) * 0x9e3779b97f4a7c15u + 1;
+    same.frame |= 1; /* no height of a stack */
+    struct weft_site_cached *e = way(thread, &same);
+    if (!e->id) {
+        if (base->ways >= WAYS) return 0;
+        base->ways++;
+        *e = same;
+        used++;
+        e->id = ++last_id;
+        struct weft_site_cached told = *site;
+        told.id = e->id;
+        site_define(&told);
+    }
+    return e->id;
+}
+
+static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, struct weft_site_cached asked,
+                                                   const struct weft_python_callers *callers) {
     pthread_mutex_lock(&lock);
+    struct weft_site_cached whole = asked, *e;
     uint32_t id = 0;
-    if (used * 2 < capacity || table_grow()) {
-        size_t at = hash_site(address, code, offset) & (capacity - 1);
-        while (known[at].id && (known[at].address != address || known[at].code != code || known[at].offset != offset))
-            at = (at + 1) & (capacity - 1);
-        if (!known[at].id) {
-            id = site_define(address, code, offset);
-            known[at] = (struct weft_site_cached){.address = address, .code = code, .offset = offset, .id = id};
+    whole.frame = 0;
+    if ((used + 4) * 2 >= capacity && !table_grow()) {
+        pthread_mutex_unlock(&lock);
+        return whole; /* no memory: the call without its place */
+    }
+    if (asked.frame && !asked.code && !on_stack(thread, asked.frame)) asked.frame = 0;
+    e = way(thread, &asked);
+    if (!e->address && !e->code && asked.frame) { /* a new way: one of few, or the call without its callers */
+        struct weft_site_cached *base = way(thread, &whole);
+        if (!base->address && !base->code) {
+            *base = whole;
             used++;
         }
-        id = known[at].id;
+        bool many = base->ways >= WAYS || base->heights >= HEIGHTS;
+        if (many) asked = whole;
+        else if (asked.code) {
+            base->ways++;
+            for (asked.callers = 0; asked.callers < callers->n; asked.callers++) {
+                asked.slots[asked.callers] = callers->code[asked.callers];
+                asked.returns[asked.callers] = callers->offset[asked.callers];
+            }
+        } else {
+            base->heights++;
+            find_callers(&asked);
+            id = id_of_callers(thread, &asked, base);
+            if (!id) asked = whole;
+        }
+        e = way(thread, &asked);
     }
+    if (!e->id) {
+        if (!e->address && !e->code) {
+            *e = asked;
+            used++;
+        }
+        e->id = id ? id : ++last_id;
+        if (!id) site_define(e);
+    }
+    asked = *e;
     pthread_mutex_unlock(&lock);
-    return id;
+    return asked;
+}
+
+static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_site_cached *cached, uintptr_t address,
+                                     uintptr_t frame, uint32_t code, uint32_t offset, const struct weft_python_callers *callers) {
+    *cached = site_slow(thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
+    /* One of too many ways is told without its callers; Python's are in the hash. */
+    if (cached->frame != frame || code) cached->callers = 0;
+    cached->frame = frame;
+    return cached->id;
 }
 
 uint32_t weft_site(struct weft_thread *thread, void *return_address) {
-    uintptr_t address = (uintptr_t)return_address;
+    uintptr_t address = (uintptr_t)return_address, frame = (uintptr_t)__builtin_frame_address(0);
     uint32_t code = 0, offset = 0;
     if (UNLIKELY(weft_fortran_site != NULL)) {
         if (weft_in_fortran(return_address) || address - weft_library_start < weft_library_end - weft_library_start)
             address = (uintptr_t)weft_fortran_site;
         weft_fortran_site = NULL;
     }
-    if (weft_python) code = weft_python_frame(&offset);
-    struct weft_site_cached *cached = &thread->sites[hash_site(address, code, offset) % WEFT_SITES_CACHED];
-    if (LIKELY(cached->address == address && cached->code == code && cached->offset == offset && cached->id))
+    struct weft_python_callers callers;
+    if (weft_python && (code = weft_python_frame(&offset, &callers))) {
+        frame = 0; /* the interpreter's own frames tell nothing */
+        for (uint32_t k = 0; k < callers.n; k++) frame = (frame ^ ((uint64_t)callers.code[k] << 32 | callers.offset[k])) * 0x9e3779b97f4a7c15u + 1;
+    }
+    struct weft_site_cached *cached = &thread->sites[hash_way(address, frame, code, offset) % WEFT_SITES_CACHED];
+    if (LIKELY(cached->address == address && cached->frame == frame && cached->code == code && cached->offset == offset &&
+               cached->id && same_way(cached, frame)))
         return cached->id;
-    uint32_t id = site_slow(address, code, offset);
-    *cached = (struct weft_site_cached){.address = address, .code = code, .offset = offset, .id = id};
-    return id;
+    return site_cache(thread, cached, address, frame, code, offset, &callers);
+}
+
+void weft_sites_forget(struct weft_thread *thread) {
+    memset(thread->sites, 0, sizeof thread->sites);
+    thread->stack_start = thread->stack_end = 0;
 }
 
 void weft_sites_reset(void) { pthread_mutex_init(&lock, NULL); }
