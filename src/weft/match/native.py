@@ -75,6 +75,10 @@ def kernel() -> ctypes.CDLL:
     lib.weft_ops_posts.restype = None
     lib.weft_ops_colls.argtypes = [_POINTER, ctypes.POINTER(CollColumns), _U64]
     lib.weft_ops_colls.restype = None
+    lib.weft_completions.restype = _POINTER
+    lib.weft_completions.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64)]
+    lib.weft_completions_take.argtypes = [_POINTER] * 3
+    lib.weft_completions_take.restype = None
     view = ctypes.POINTER(PostsView)
     lib.weft_match.argtypes = [*[ctypes.c_uint32] * 3, view, view, view, *[_POINTER] * 4]
     lib.weft_match.restype = ctypes.c_int

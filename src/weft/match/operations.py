@@ -162,8 +162,8 @@ def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
     return table
 
 
-class _Extraction:
-    """One rank's operations while they are in C's hands."""
+class Reading:
+    """What C reads of one rank: `given`, as long as this object lives."""
 
     def __init__(self, rank: Rank, functions: Functions, comms: NDArray[np.void], peers: I32) -> None:
         threads = rank.threads
@@ -175,12 +175,33 @@ class _Extraction:
         tail_bytes = np.array([len(t) for t in tails], np.uint64)
         world = int(comms[2]["index"]) if len(comms) > 2 else -1
         at = native.address
-        given = native.ExtractInput(
+        self._keep = events, thread_of, tails, tail_addresses, tail_bytes, functions, comms, peers
+        self.given = native.ExtractInput(
             at(events), len(events), at(thread_of), at(tail_addresses), at(tail_bytes), at(functions.specs),
             len(functions.specs), at(functions.programs), at(comms), len(comms), at(peers), world,
         )  # fmt: skip
+
+
+def completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every request that a wait or a test reported as complete, and the event that did, in order of the events."""
+    nobody = np.zeros(0, _LOCAL_COMM)
+    reading = Reading(rank, tables(rank.trace.functions), nobody, np.zeros(0, np.int32))
+    count = ctypes.c_uint64()
+    handle = native.kernel().weft_completions(ctypes.byref(reading.given), ctypes.byref(count))
+    if not handle:
+        raise MemoryError(f"no memory for the requests of rank {rank.index}")
+    request, event = np.empty(count.value, np.int64), np.empty(count.value, np.int64)
+    native.kernel().weft_completions_take(handle, native.address(request), native.address(event))
+    return request, event
+
+
+class _Extraction:
+    """One rank's operations while they are in C's hands."""
+
+    def __init__(self, rank: Rank, functions: Functions, comms: NDArray[np.void], peers: I32) -> None:
+        reading = Reading(rank, functions, comms, peers)
         counts = (ctypes.c_uint64 * 4)()
-        self.handle = native.kernel().weft_extract(ctypes.byref(given), ctypes.byref(counts))
+        self.handle = native.kernel().weft_extract(ctypes.byref(reading.given), ctypes.byref(counts))
         if not self.handle:
             raise MemoryError(f"no memory for the operations of rank {rank.index}")
         self.counts = [int(n) for n in counts]

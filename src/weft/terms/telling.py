@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.findings import KINDS, Certainty, Finding, Severity
 from weft.terms import describe
 from weft.trace import Event, Rank
@@ -30,6 +33,15 @@ def finding(
         evidence=evidence or {},
         cause=cause,
     )
+
+
+def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
+    """Of some events of a rank the places of those that are told, MAX_OF_ONE_SITE of each call site, in order."""
+    sites = rank.events["site"][events]
+    order = np.argsort(sites, kind="stable")
+    starts = np.searchsorted(sites[order], sites[order])
+    kept: NDArray[np.int64] = np.sort(order[np.arange(len(order)) - starts < MAX_OF_ONE_SITE])
+    return kept
 
 
 def cause(*events: Event) -> str:

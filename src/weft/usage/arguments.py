@@ -74,7 +74,7 @@ class _Arguments:
             yield from check()
 
     def _where(self, names: frozenset[str]) -> Ints:
-        return self.masks.where(self.events, names)
+        return self.masks.where(self.rank, names)
 
     def _tell(self, which: NDArray[Any], parameter: str, why: Callable[[Event], str]) -> Iterator[Finding]:
         for index in which.tolist():
