@@ -10,7 +10,7 @@
 
 #include "ops.h"
 
-/* Accesses in order of `begin`; an `end` is at most `events`. `site` counts from 0; `args` is equal for starts of one persistent request. */
+/* Accesses in order of `begin`. `site` counts from 0; `args` is equal for starts of one persistent request. */
 struct weft_accesses {
     uint64_t count;
     const int64_t *begin, *end, *args;
@@ -149,6 +149,11 @@ static void take(struct sweep *s, uint32_t row) {
     s->place_of[last] = s->place_of[place];
 }
 
+/* What is never over ends behind the last event. */
+static uint64_t end_of(const struct weft_accesses *in, uint64_t row) {
+    return (uint64_t)in->end[row] < in->events ? (uint64_t)in->end[row] : in->events;
+}
+
 /* A counting sort, as ends are events. */
 static bool sort_by_end(struct sweep *s) {
     const struct weft_accesses *in = s->in;
@@ -159,10 +164,10 @@ static bool sort_by_end(struct sweep *s) {
         return false;
     }
     for (uint64_t i = 0; i < in->count; i++)
-        if (in->end[i] > in->begin[i]) first[in->end[i] + 1]++, s->pending++;
+        if (in->end[i] > in->begin[i]) first[end_of(in, i) + 1]++, s->pending++;
     for (uint64_t e = 0; e <= in->events; e++) first[e + 1] += first[e];
     for (uint64_t i = 0; i < in->count; i++)
-        if (in->end[i] > in->begin[i]) s->by_end[first[in->end[i]]++] = (uint32_t)i;
+        if (in->end[i] > in->begin[i]) s->by_end[first[end_of(in, i)]++] = (uint32_t)i;
     free(first);
     return true;
 }
