@@ -68,7 +68,9 @@ def kernel() -> ctypes.CDLL:
     """The kernels, with the types of the functions used here."""
     lib = library()
     lib.weft_extract.restype = _POINTER
-    lib.weft_extract.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract.argtypes = [ctypes.POINTER(ExtractInput), _POINTER, ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract_most.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract_most.restype = None
     lib.weft_ops_free.argtypes = [_POINTER]
     lib.weft_ops_free.restype = None
     lib.weft_ops_posts.argtypes = [_POINTER, ctypes.c_int, ctypes.POINTER(PostColumns), _U64]

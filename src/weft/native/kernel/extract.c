@@ -546,11 +546,44 @@ static uint64_t drop_cancelled(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
-/* Reads one rank. The caller owns the result (weft_ops_free); counts gets sends, receives, probes, collectives.
- * NULL when there is no memory. */
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, uint64_t counts[4]);
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, uint64_t counts[4]) {
-    struct weft_ops *ops = calloc(1, sizeof *ops);
+/* At most how many sends, receives, probes and collectives the rank has. */
+EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]);
+EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
+    uint64_t by_op[32] = {0}, started = 0;
+    for (uint64_t i = 0; i < in->event_count; i++) {
+        struct weft_spec spec = spec_of(in, &in->events[i]);
+        by_op[spec.op & 31]++;
+        if (spec.op == WEFT_OP_STARTALL) started += read_tail(in, i, spec, WEFT_ROLE_REQUESTS).requests.count;
+    }
+    started += by_op[WEFT_OP_START];
+    most[0] = by_op[WEFT_OP_SEND] + by_op[WEFT_OP_SENDRECV] + started;
+    most[1] = by_op[WEFT_OP_RECV] + by_op[WEFT_OP_SENDRECV] + by_op[WEFT_OP_MPROBE] + started;
+    most[2] = by_op[WEFT_OP_PROBE];
+    most[3] = by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
+}
+
+static void forget(struct table *table, size_t size) {
+    if (table->rows) memset(table->rows, 0xff, table->count * size);
+}
+
+/* Emptied for another rank, its memory kept: fresh memory costs more than reading a rank into it. */
+static struct weft_ops *emptied(struct weft_ops *ops) {
+    if (!ops) return calloc(1, sizeof *ops);
+    ops->send_count = ops->recv_count = ops->probe_count = ops->coll_count = 0;
+    forget(&ops->requests, sizeof(struct request));
+    forget(&ops->messages, sizeof(uint32_t));
+    forget(&ops->windows, sizeof(uint32_t));
+    forget(&ops->files, sizeof(uint32_t));
+    if (ops->coll_calls) memset(ops->coll_calls, 0, ops->coll_calls_room * sizeof(uint32_t));
+    free(ops->comm_calls);
+    return ops;
+}
+
+/* Reads one rank, into the memory of another one's result where `used` is one. The caller owns the result (weft_ops_free);
+ * counts gets sends, receives, probes, collectives. NULL when there is no memory: then `used` is gone too. */
+EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]);
+EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]) {
+    struct weft_ops *ops = emptied(used);
     if (!ops) return NULL;
     ops->in = in;
     ops->comm_calls = calloc(in->comm_count > WEFT_ID_DYNAMIC ? in->comm_count : WEFT_ID_DYNAMIC, sizeof(uint32_t));
