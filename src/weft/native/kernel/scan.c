@@ -112,3 +112,45 @@ EXPORT uint64_t weft_suspects(const struct weft_rules *in, uint64_t *from, int64
     *from = i;
     return found;
 }
+
+/* ---- collectives whose members may not agree ---- */
+
+struct weft_gathered {
+    uint64_t instances;
+    const uint64_t *first;
+    const uint32_t *rows; /* of parts, by instance */
+    const int32_t *rank;  /* by part */
+    const uint32_t *event;
+    const uint16_t *function;
+    const uint16_t *name;   /* by function, 65,536: equal for a function and its large-count form */
+    const uint8_t *anyway;  /* by function: members differ by design, or in what the slot does not hold */
+    const int32_t *comm;    /* by instance */
+    const int64_t *members; /* by communicator, how many */
+    const struct weft_event *const *events; /* by rank */
+};
+
+static bool uneven(const struct weft_gathered *in, uint64_t instance) {
+    uint64_t first = in->first[instance], end = in->first[instance + 1];
+    if ((int64_t)(end - first) < in->members[in->comm[instance]]) return true;
+    uint32_t row = in->rows[first];
+    const struct weft_event *one = &in->events[in->rank[row]][in->event[row]];
+    uint16_t name = in->name[in->function[row]];
+    if (in->anyway[in->function[row]] || one->datatype >= WEFT_ID_DYNAMIC) return true;
+    for (uint64_t k = first + 1; k < end; k++) {
+        row = in->rows[k];
+        const struct weft_event *e = &in->events[in->rank[row]][in->event[row]];
+        if (in->name[in->function[row]] != name || e->peer != one->peer || e->tag != one->tag) return true;
+        if (e->count != one->count || e->datatype != one->datatype) return true;
+    }
+    return false;
+}
+
+/* Writes the instances that lack members, or whose parts differ in function, peer, tag, count or datatype; of all others it is
+ * known that their members agree. Room for all of them. */
+EXPORT uint64_t weft_uneven(const struct weft_gathered *in, int64_t *found);
+EXPORT uint64_t weft_uneven(const struct weft_gathered *in, int64_t *found) {
+    uint64_t count = 0;
+    for (uint64_t n = 0; n < in->instances; n++)
+        if (uneven(in, n)) found[count++] = (int64_t)n;
+    return count;
+}
