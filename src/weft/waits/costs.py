@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
@@ -56,10 +57,24 @@ class Clockwork:
         """Exit times."""
         return self._times[1]
 
+    @cached_property
+    def _for_c(self) -> tuple[native.Clocks, Any]:
+        """What C reads, and what it must find alive."""
+        events = [np.ascontiguousarray(r.events) for r in self.trace.ranks]
+        axes = (native.Axis * len(events))(*(native.axis_of(r) for r in self.trace.ranks))
+        places = addresses(events)
+        clocks = native.Clocks(address(self.first), address(places), ctypes.addressof(axes))
+        return clocks, (events, axes, places)
+
     @property
-    def times(self) -> native.Times:
-        """What C reads."""
-        return native.Times(*(address(c) for c in (self.first, self.enter, self.exit)))
+    def clocks(self) -> native.Clocks:
+        """The events and clocks of all ranks, as C reads them."""
+        return self._for_c[0]
+
+    @cached_property
+    def spans(self) -> list[native.Span]:
+        """By rank what is asked of all its times together."""
+        return [native.span(rank) for rank in self.trace.ranks]
 
     @cached_property
     def site(self) -> NDArray[np.uint32]:
@@ -74,7 +89,9 @@ class Clockwork:
     @cached_property
     def span(self) -> int:
         """From the first entry to the last exit."""
-        return int(max(self.exit.max(initial=0), self.enter.max(initial=0)) - self.enter.min(initial=0))
+        some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
+        last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
+        return int(last - first)
 
     @property
     def least(self) -> float:
@@ -85,7 +102,7 @@ class Clockwork:
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Notes on what cost a noticeable share of the run's time, by call site, the dearest first."""
     clock = Clockwork(trace)
-    if len(trace.ranks) < 2 or not len(clock.enter):
+    if len(trace.ranks) < 2 or not clock.first[-1]:
         return []
     found = [
         *_late_senders(clock, match),
@@ -171,14 +188,14 @@ def _late_sends(clock: Clockwork, match: Match) -> Waits:
 
 def _late(clock: Clockwork, mine: Posts, theirs: Posts, skip: int, *, sends: bool) -> Waits:
     """The calls that waited for the other side of a message."""
-    columns = (mine.first, theirs.first, mine.completion, mine.partner, theirs.event, mine.peer, mine.flags)
+    columns = (mine.first, mine.completion, mine.partner, theirs.event, mine.peer, mine.flags)
     places = [address(column) for column in columns]
     ranks = len(clock.trace.ranks)
     parts = []
     for rank in range(ranks):
         room = int(mine.first[rank + 1]) - int(mine.first[rank])
         if room:
-            parts.append(native.late_posts(clock.times, native.LatePosts(rank, ranks, *places, skip, sends), room))
+            parts.append(native.late_posts(clock.clocks, native.LatePosts(rank, ranks, *places, skip, sends), room))
     return _together(parts)
 
 
@@ -220,14 +237,11 @@ def _late_members(clock: Clockwork, match: Match) -> Waits:
     counts = [len(c.members) for c in trace.communicators]
     member_first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     members = np.fromiter((m for c in trace.communicators for m in c.members), np.int32, int(member_first[-1]))
-    events = [np.ascontiguousarray(r.events) for r in trace.ranks]
-    places = addresses(events)
     columns = (
         of.first, of.rows, ranks, parts.event, parts.completion, parts.function, sort, of.comm, member_first, members,
-        places,
     )  # fmt: skip
     given = native.LateMembers(len(of), *(address(c) for c in columns))
-    return native.late_members(clock.times, given, len(of.rows))
+    return native.late_members(clock.clocks, given, len(of.rows))
 
 
 def _imbalance(clock: Clockwork) -> Iterator[Finding]:
@@ -235,11 +249,10 @@ def _imbalance(clock: Clockwork) -> Iterator[Finding]:
     trace = clock.trace
     work = []
     for rank in trace.ranks:
-        part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
-        enter, leave = clock.enter[part], clock.exit[part]
-        if len(rank.threads) != 1 or not len(enter) or (leave < 0).any():
+        span = clock.spans[rank.index]
+        if len(rank.threads) != 1 or not len(rank) or span.open:
             return  # threads compute beside MPI calls, an open call has no end: no number would be right
-        work.append(int(leave[-1] - enter[0] - (leave - enter).sum()))
+        work.append(span.last_exit - span.first_enter - span.inside)
     mean = sum(work) / len(work)
     busiest = int(np.argmax(work))
     lost = sum(work[busiest] - w for w in work)
