@@ -93,8 +93,8 @@ def one(pattern: str, ranks: int, events: int, repeat: int) -> None:
     dearest = max(parts.items(), key=lambda item: item[1])
     count, peak = runs[0]["events"] / 1e6, max(r[2] for r in reports)
     print(
-        f"| {pattern:10} | {ranks:>5} | {count:>7.2f} | {parts['match']:>6.2f} | {total:>6.2f} | {wall:>6.2f} | {total / count:>8.2f}"
-        f" | {peak:>6.2f} | {dearest[0]} {dearest[1]:.2f} |",
+        f"| {pattern:10} | {ranks:>5} | {count:>7.2f} | {parts['match']:>6.2f} | {total:>6.2f} | {wall:>6.2f} "
+        f"| {total / count:>9.2f} | {peak:>6.2f} | {dearest[0]} {dearest[1]:.2f} |",
         flush=True,
     )
 
