@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from weft.findings import KINDS, Certainty, Finding, Severity
 from weft.terms import describe
+from weft.terms.calls import masks, words
 from weft.trace import Event, Rank
+
+_LAST = words("Finalize Session_finalize")
 
 MAX_OF_ONE_SITE = 50
 """Findings of one kind and one call site of a rank that are told one by one; the rest is counted."""
@@ -58,9 +61,9 @@ def reached_finalize(rank: Rank) -> bool:
     """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
     if rank.missing:
         return False
-    ids = rank.trace.functions.ids("MPI_Finalize", "MPI_Session_finalize")
+    last = masks(rank.trace.functions).table(_LAST)
     events = rank.events
-    return rank.state == "finalized" or (len(events) > 0 and int(events["function"][-1]) in ids)
+    return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
 
 
 def ended(rank: Rank) -> bool:
