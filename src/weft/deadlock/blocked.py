@@ -319,9 +319,7 @@ class Standstill:
             )
         bridge = event.rank.comm(args.get("peer_comm", 0))
         other = bridge.peer(event.rank.index, args.get("remote_leader", -1)) if bridge else -1
-        if other < 0 or len(
-            self.gatherings.masks.where(self.trace.ranks[other].events, frozenset(("Intercomm_create",)))
-        ):
+        if other < 0 or len(self.gatherings.masks.where(self.trace.ranks[other], frozenset(("Intercomm_create",)))):
             return None
         return Reason(
             "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))

@@ -167,7 +167,7 @@ class Gatherings:
             return None
         return self._absence(
             ("finalize", 0, event.rank.world), event, everyone,
-            lambda r: self.masks.where(r.events, calls.FINALIZE), name="MPI",
+            lambda r: self.masks.where(r, calls.FINALIZE), name="MPI",
         )  # fmt: skip
 
     def _absence(

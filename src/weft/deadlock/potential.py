@@ -8,15 +8,20 @@ got through because messages fitted into buffers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.blocked import Standstill
 from weft.findings import Finding
-from weft.match import NONE, Match, Post, Posts
+from weft.match import Match, Post, Posts
+from weft.match.native import address
+from weft.match.operations import I32, U32
 from weft.native.kernel import library
 from weft.terms import describe
 from weft.terms.calls import masks, words
@@ -28,6 +33,8 @@ MAX_ROUNDS = 20
 _GATHERING = -1
 _LOCAL = words("Comm_free Win_free Type_free File_open File_close Finalize")
 """Collectives that order nothing here: local in practice, or of no use for a proof."""
+
+_P = ctypes.c_void_p
 
 _NOT_WAITING = Post.BUFFERED | Post.READY | Post.PARTITIONED | Post.CANCELLED
 
@@ -41,10 +48,10 @@ class Constraints:
     """
 
     first: Ints
-    at: Ints
-    target: Ints
-    value: Ints
-    send: Ints
+    at: U32
+    target: I32
+    value: U32
+    send: I32
     size: Ints
 
     def without(self, keep: NDArray[np.bool_]) -> Constraints:
@@ -55,10 +62,10 @@ class Constraints:
     def run(self) -> Ints:
         """For each process the constraint at which it stands; its end where it comes through."""
         place = np.zeros(len(self.first) - 1, np.int64)
-        arrays = [np.ascontiguousarray(a, np.int64) for a in (self.first, self.at, self.target, self.value, self.size)]
-        first, at, target, value, size = (ctypes.c_void_p(a.ctypes.data) for a in arrays)
+        arrays = (self.first, self.at, self.target, self.value, self.size)
+        first, at, target, value, size = (ctypes.c_void_p(address(a)) for a in arrays)
         processes, gatherings = ctypes.c_int64(len(place)), ctypes.c_int64(len(self.size))
-        out = ctypes.c_void_p(place.ctypes.data)
+        out = ctypes.c_void_p(address(place))
         if library().weft_progress(processes, first, at, target, value, gatherings, size, out):
             raise MemoryError("no memory to run the record again")
         return place
@@ -68,19 +75,19 @@ class Processes:
     """Threads of ranks, numbered."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
         counts = [max(1, len(r.threads)) for r in trace.ranks]
-        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
         self.rank = np.repeat(np.arange(len(counts)), counts)
-        self._threaded = [r.index for r in trace.ranks if len(r.threads) > 1]
+        self.events = np.array([len(r.events) for r in trace.ranks], np.uint64)
+        self.threads = [np.ascontiguousarray(r.event_threads) if len(r.threads) > 1 else None for r in trace.ranks]
+        self.slots = [None if t is None else _slots(t) for t in self.threads]
 
-    def of(self, rank: Ints, event: Ints) -> Ints:
-        """The process of each event."""
-        found = self.first[rank]
-        for index in self._threaded:
-            rows = rank == index
-            found[rows] += self.trace.ranks[index].event_threads[event[rows]]
-        return found
+
+def _slots(threads: NDArray[np.int32]) -> U32:
+    """The place of each event when they are sorted by thread."""
+    found = np.empty(len(threads), np.uint32)
+    found[np.argsort(threads, kind="stable")] = np.arange(len(threads))
+    return found
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
@@ -115,6 +122,33 @@ def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraint
     return constraints_of(match, processes, (match.sends.flags & _NOT_WAITING) == 0, ~local)
 
 
+class _Waits(ctypes.Structure):
+    """struct weft_waits."""
+
+    _fields_ = tuple((name, _P) for name in ("first", "event", "completion", "partner", "peer"))
+
+
+class _Record(ctypes.Structure):
+    """struct weft_record."""
+
+    _fields_ = (
+        ("ranks", ctypes.c_uint32), ("process_first", _P), ("events", _P), ("threads", _P), ("slot", _P),
+        ("recvs", _Waits), ("probes", _Waits), ("sends", _Waits), ("waits", _P), ("coll_first", _P),
+        ("coll_event", _P), ("coll_completion", _P), ("coll_instance", _P), ("together", _P),
+        ("nevers", ctypes.c_uint64), ("never_rank", _P), ("never_event", _P), ("never_target", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class _Columns(ctypes.Structure):
+    """struct weft_constraints."""
+
+    _fields_ = tuple((name, _P) for name in ("first", "at", "target", "value", "send"))
+
+
+def _waits(posts: Posts) -> _Waits:
+    return _Waits(*(address(c) for c in (posts.first, posts.event, posts.completion, posts.partner, posts.peer)))
+
+
 def constraints_of(
     match: Match, processes: Processes, waits: NDArray[np.bool_], together: NDArray[np.bool_],
     never: tuple[Ints, ...] | None = None,
@@ -122,57 +156,47 @@ def constraints_of(
     """The constraints of a matched record.
 
     `waits` says which sends wait for their receive, `together` which parts of collectives wait for the others. `never`
-    holds ranks and events (of equal length) that cannot be passed.
+    holds ranks and events (of equal length) that cannot be passed. A message's receive and probe wait for its send at
+    their completion; all members arrive at a collective with their call and wait for each other at its completion.
     """
-    parts = [
-        _messages(processes, match.recvs, match.sends, np.ones(len(match.recvs), np.bool_), None),
-        _messages(processes, match.probes, match.sends, np.ones(len(match.probes), np.bool_), None),
-        _messages(processes, match.sends, match.recvs, waits, 0),
-    ]
-    gathered, size = _gatherings(match, processes, together)
-    parts += gathered
-    if never is not None:
-        # A gathering of one where nobody arrives.
-        rank, event = never
-        target = np.full(len(rank), _GATHERING - len(size))
-        parts.append((processes.of(rank, event), event, target, np.ones(len(rank), np.int64), np.full(len(rank), -1)))
-        size = np.append(size, 1)
-    process, at, target, value, send = (np.concatenate([p[i] for p in parts]) for i in range(5))
-    # Arrivals (value 0 of a gathering) come before what waits at the same event.
-    waiting = (target >= 0) | (value == 1)
-    order = np.lexsort((waiting, at, process))
-    first = np.searchsorted(process[order], np.arange(len(processes.rank) + 1)).astype(np.int64)
-    return Constraints(first, at[order], target[order], value[order], send[order], size)
+    parts = match.collectives
+    together = together & ((parts.flags & Post.INIT) == 0)
+    size = np.bincount(parts.instance[together], minlength=len(match.instances)).astype(np.int64)
+    rank, event = (np.zeros(0, np.int64),) * 2 if never is None else never
+    order = np.argsort(rank, kind="stable")
+    rank, event = np.ascontiguousarray(rank[order]), np.ascontiguousarray(event[order])
+    threads, slots = _places(processes.threads), _places(processes.slots)
+    given = _Record(
+        len(processes.events), address(processes.first), address(processes.events), address(threads), address(slots),
+        _waits(match.recvs), _waits(match.probes), _waits(match.sends), address(waits), address(parts.first),
+        address(parts.event), address(parts.completion), address(parts.instance), address(together),
+        len(rank), address(rank), address(event), _GATHERING - len(size),
+    )  # fmt: skip
+    if len(rank):
+        size = np.append(size, 1)  # a gathering of one where nobody arrives
+    first = np.zeros(len(processes.rank) + 1, np.int64)
+    _make(given, _Columns(address(first), None, None, None, None))
+    np.cumsum(first, out=first)
+    at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
+    target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
+    _make(given, _Columns(*(address(column) for column in (first, at, target, value, send))))
+    return Constraints(first, at, target, value, send, size)
 
 
-def _messages(
-    processes: Processes, mine: Posts, theirs: Posts, wait: NDArray[np.bool_], send: int | None
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """At its completion, each of `mine` needs that its partner was posted."""
-    rows = np.flatnonzero(wait & (mine.partner != NONE) & (mine.completion != NONE))
-    partner = mine.partner[rows].astype(np.int64)
-    at = mine.completion[rows].astype(np.int64)
-    process = processes.of(mine.ranks()[rows].astype(np.int64), at)
-    value = theirs.event[partner].astype(np.int64)
-    target = processes.of(theirs.ranks()[partner].astype(np.int64), value)
-    return process, at, target, value, np.full(len(rows), -1) if send is None else rows
+def _places(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.uint64]:
+    return np.array([0 if a is None else a.ctypes.data for a in arrays], np.uint64)
 
 
-def _gatherings(
-    match: Match, processes: Processes, together: NDArray[np.bool_]
-) -> tuple[list[tuple[Ints, Ints, Ints, Ints, Ints]], Ints]:
-    """All members arrive at a collective with their call and wait for each other at its completion."""
-    calls_ = match.collectives
-    rows = np.flatnonzero(together & ((calls_.flags & Post.INIT) == 0))
-    rank, event = calls_.ranks()[rows].astype(np.int64), calls_.event[rows].astype(np.int64)
-    instance = calls_.instance[rows].astype(np.int64)
-    size = np.bincount(instance, minlength=len(match.instances)).astype(np.int64)
-    done = calls_.completion[rows] != NONE
-    none = np.full(len(rows), -1)
-    arrive = (processes.of(rank, event), event, _GATHERING - instance, np.zeros(len(rows), np.int64), none)
-    at = calls_.completion[rows][done].astype(np.int64)
-    wait = (processes.of(rank[done], at), at, _GATHERING - instance[done], np.ones(len(at), np.int64), none[done])
-    return [arrive, wait], size
+def _make(given: _Record, to: _Columns) -> None:
+    """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
+    ranks = given.ranks
+    workers = max(1, min(os.cpu_count() or 1, 8, ranks))
+    cuts = [ctypes.c_uint32(ranks * k // workers) for k in range(workers + 1)]
+    make = library().weft_constraints
+    with ThreadPoolExecutor(workers) as pool:
+        done = pool.map(lambda k: make(ctypes.byref(given), cuts[k], cuts[k + 1], ctypes.byref(to)), range(workers))
+        if any(list(done)):
+            raise MemoryError("no memory to run the record again")
 
 
 # What stands still
@@ -204,7 +228,7 @@ def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> d
     for process in waiting if wanted else ():
         rest = slice(int(place[process]), int(constraints.first[process + 1]))
         arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
-        for gathering in np.unique(_GATHERING - constraints.target[rest][arrivals]).tolist():
+        for gathering in np.unique(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
             if gathering in wanted:
                 found.setdefault(gathering, process)
     return found

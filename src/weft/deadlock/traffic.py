@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.match.operations import completions
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns
@@ -83,7 +84,7 @@ class Traffic:
         self.masks = masks(rank.trace.functions)
 
     def _where(self, names: frozenset[str]) -> Ints:
-        return self.masks.where(self.events, names)
+        return self.masks.where(self.rank, names)
 
     # Columns
 
@@ -166,6 +167,11 @@ class Traffic:
         return self._ends(event, self._slot("peer", init), self._slot("tag", init), request, init)
 
     # Completions
+
+    @cached_property
+    def done(self) -> tuple[Ints, Ints]:
+        """Every completion of a request that a wait or a test reported, without its status: (request, event)."""
+        return completions(self.rank)
 
     @cached_property
     def completions(self) -> Completions:

@@ -6,14 +6,14 @@ The numbers mirror native/kernel/ops.h; a test holds them against it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from enum import IntEnum, IntFlag
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace import Function
+from weft.trace import Function, FunctionTable
 
 
 class Op(IntEnum):
@@ -222,7 +222,8 @@ def _program(function: Function) -> bytes:
     return bytes([len(function.tail_in), len(function.tail_out)]) + b"".join(steps)
 
 
-def tables(functions: Iterable[Function]) -> Functions:
+@cache
+def tables(functions: FunctionTable) -> Functions:
     """The classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
     known = list(functions)
     specs = np.zeros(1 + max((f.id for f in known), default=0), SPEC)

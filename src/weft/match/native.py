@@ -68,13 +68,19 @@ def kernel() -> ctypes.CDLL:
     """The kernels, with the types of the functions used here."""
     lib = library()
     lib.weft_extract.restype = _POINTER
-    lib.weft_extract.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract.argtypes = [ctypes.POINTER(ExtractInput), _POINTER, ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract_most.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64 * 4)]
+    lib.weft_extract_most.restype = None
     lib.weft_ops_free.argtypes = [_POINTER]
     lib.weft_ops_free.restype = None
     lib.weft_ops_posts.argtypes = [_POINTER, ctypes.c_int, ctypes.POINTER(PostColumns), _U64]
     lib.weft_ops_posts.restype = None
     lib.weft_ops_colls.argtypes = [_POINTER, ctypes.POINTER(CollColumns), _U64]
     lib.weft_ops_colls.restype = None
+    lib.weft_completions.restype = _POINTER
+    lib.weft_completions.argtypes = [ctypes.POINTER(ExtractInput), ctypes.POINTER(_U64)]
+    lib.weft_completions_take.argtypes = [_POINTER] * 3
+    lib.weft_completions_take.restype = None
     view = ctypes.POINTER(PostsView)
     lib.weft_match.argtypes = [*[ctypes.c_uint32] * 3, view, view, view, *[_POINTER] * 4]
     lib.weft_match.restype = ctypes.c_int

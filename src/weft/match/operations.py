@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from queue import SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -162,8 +163,8 @@ def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
     return table
 
 
-class _Extraction:
-    """One rank's operations while they are in C's hands."""
+class Reading:
+    """What C reads of one rank: `given`, as long as this object lives."""
 
     def __init__(self, rank: Rank, functions: Functions, comms: NDArray[np.void], peers: I32) -> None:
         threads = rank.threads
@@ -175,19 +176,49 @@ class _Extraction:
         tail_bytes = np.array([len(t) for t in tails], np.uint64)
         world = int(comms[2]["index"]) if len(comms) > 2 else -1
         at = native.address
-        given = native.ExtractInput(
+        self._keep = events, thread_of, tails, tail_addresses, tail_bytes, functions, comms, peers
+        self.given = native.ExtractInput(
             at(events), len(events), at(thread_of), at(tail_addresses), at(tail_bytes), at(functions.specs),
             len(functions.specs), at(functions.programs), at(comms), len(comms), at(peers), world,
         )  # fmt: skip
-        counts = (ctypes.c_uint64 * 4)()
-        self.handle = native.kernel().weft_extract(ctypes.byref(given), ctypes.byref(counts))
-        if not self.handle:
-            raise MemoryError(f"no memory for the operations of rank {rank.index}")
-        self.counts = [int(n) for n in counts]
 
-    def copy(self, posts: Sequence[Posts], colls: Collectives, rank: int) -> None:
-        """Write the rows of this rank into the columns of the run, and give C's memory back."""
-        lib = native.kernel()
+
+def completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every request that a wait or a test reported as complete, and the event that did, in order of the events."""
+    nobody = np.zeros(0, _LOCAL_COMM)
+    reading = Reading(rank, tables(rank.trace.functions), nobody, np.zeros(0, np.int32))
+    count = ctypes.c_uint64()
+    handle = native.kernel().weft_completions(ctypes.byref(reading.given), ctypes.byref(count))
+    if not handle:
+        raise MemoryError(f"no memory for the requests of rank {rank.index}")
+    request, event = np.empty(count.value, np.int64), np.empty(count.value, np.int64)
+    native.kernel().weft_completions_take(handle, native.address(request), native.address(event))
+    return request, event
+
+
+class _Worker:
+    """Reads ranks one after the other, in one memory that C keeps between them."""
+
+    def __init__(self, trace: Trace, functions: Functions, comms: Sequence[NDArray[np.void]], peers: I32) -> None:
+        self.trace, self.functions, self.comms, self.peers = trace, functions, comms, peers
+        self.handle: int | None = None
+
+    def _reading(self, rank: int) -> Reading:
+        return Reading(self.trace.ranks[rank], self.functions, self.comms[rank], self.peers)
+
+    def most(self, rank: int) -> list[int]:
+        """At most how many sends, receives, probes and parts of collectives the rank has."""
+        counts = (ctypes.c_uint64 * 4)()
+        native.kernel().weft_extract_most(ctypes.byref(self._reading(rank).given), ctypes.byref(counts))
+        return list(counts)
+
+    def read(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
+        """Write the rows of the rank into the columns of the run; how many there are of each."""
+        lib, counts = native.kernel(), (ctypes.c_uint64 * 4)()
+        reading = self._reading(rank)
+        self.handle = lib.weft_extract(ctypes.byref(reading.given), self.handle, ctypes.byref(counts))
+        if not self.handle:
+            raise MemoryError(f"no memory for the operations of rank {rank}")
         for which, to in enumerate(posts):
             columns = (to.event, to.args, to.completion, to.decided, to.comm, to.peer, to.tag, to.flags)
             lib.weft_ops_posts(
@@ -199,10 +230,13 @@ class _Extraction:
         lib.weft_ops_colls(
             self.handle, native.CollColumns(*(native.address(c) for c in of_colls)), int(colls.first[rank])
         )
-        lib.weft_ops_free(self.handle)
+        return list(counts)
+
+    def close(self) -> None:
+        """Give C's memory back."""
+        if self.handle:
+            native.kernel().weft_ops_free(self.handle)
         self.handle = None
-        own = colls.parent[colls.of_rank(rank)]
-        own[own != NONE] += np.uint32(colls.first[rank])
 
 
 def _firsts(counts: Sequence[int]) -> U64:
@@ -225,17 +259,54 @@ def _collectives(counts: Sequence[int]) -> Collectives:
     return Collectives(first, *_empty(int(first[-1]), u, u, i, f, u, u, f, u))
 
 
+def _closed_up(rows: _Rows, counts: Sequence[int]) -> None:
+    """Take out the room that the ranks did not need."""
+    first = _firsts(counts)
+    if np.array_equal(first, rows.first):
+        return
+    parts = [slice(int(start), int(start) + count) for start, count in zip(rows.first, counts, strict=False)]
+    for column in fields(rows):
+        if column.name != "first":
+            old = getattr(rows, column.name)
+            setattr(rows, column.name, np.concatenate([old[:0], *(old[part] for part in parts)]))
+    rows.first = first
+
+
 def extract(trace: Trace) -> Operations:
     """Read the operations out of every rank's events, ranks side by side on the machine's cores."""
     functions = tables(trace.functions)
     peers = _Peers()
     comms = [_local_comms(rank, peers) for rank in trace.ranks]
     flat = peers.array()
-    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 16))) as pool:
-        parts = list(pool.map(lambda r: _Extraction(r, functions, comms[r.index], flat), trace.ranks))
-        posts = [_posts([p.counts[which] for p in parts]) for which in range(3)]
-        colls = _collectives([p.counts[3] for p in parts])
+    count = max(1, min(os.cpu_count() or 1, 16))
+    workers: SimpleQueue[_Worker] = SimpleQueue()
+    for _ in range(count):
+        workers.put(_Worker(trace, functions, comms, flat))
+
+    def shared(call: Callable[[_Worker, int], list[int]]) -> list[list[int]]:
+        def one(rank: int) -> list[int]:
+            worker = workers.get()
+            try:
+                return call(worker, rank)
+            finally:
+                workers.put(worker)
+
+        return list(pool.map(one, range(len(trace.ranks))))
+
+    with ThreadPoolExecutor(count) as pool:
+        most = shared(lambda worker, rank: worker.most(rank))
+        posts = [_posts([m[which] for m in most]) for which in range(3)]
+        colls = _collectives([m[3] for m in most])
         if max(map(len, [*posts, colls]), default=0) >= NONE:
             raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
-        list(pool.map(lambda rank: parts[rank].copy(posts, colls, rank), range(len(parts))))
+        try:
+            counts = shared(lambda worker, rank: worker.read(rank, posts, colls))
+        finally:
+            for _ in range(count):
+                workers.get().close()
+    for which, rows in enumerate([*posts, colls]):
+        _closed_up(rows, [c[which] for c in counts])
+    for rank in range(len(trace.ranks)) if len(colls) else ():
+        own = colls.parent[colls.of_rank(rank)]
+        own[own != NONE] += np.uint32(colls.first[rank])
     return Operations(posts[0], posts[1], posts[2], colls)

@@ -146,9 +146,11 @@ def _columns(parts: list[tuple[Any, Any, Any, Any]]) -> list[U32]:
     return [np.concatenate([empty, *(np.atleast_1d(p[i]).astype(np.uint32) for p in parts)]) for i in range(4)]
 
 
-def _probe_edges(match: Match, at: Processes) -> tuple[U32, U32, U32, U32]:
+def _probe_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
     """A probe returns only when the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
+    if not len(probes):
+        return (probes,) * 4
     sends = match.probes.partner[probes]
     return (
         at.of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
@@ -156,11 +158,13 @@ def _probe_edges(match: Match, at: Processes) -> tuple[U32, U32, U32, U32]:
     )  # fmt: skip
 
 
-def _synchronous_edges(match: Match, at: Processes) -> tuple[U32, U32, U32, U32]:
+def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
     """A synchronous send completes only when its receive was posted (MPI-4.1, 3.4)."""
     sends = match.sends
     sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)
     rows = np.flatnonzero(sync)
+    if not len(rows):
+        return (rows,) * 4
     recvs = sends.partner[rows]
     return (
         at.of_rows(match.recvs.first, match.recvs.event)[recvs], match.recvs.event[recvs],
@@ -271,9 +275,12 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     # A started persistent collective was given its arguments by the ..._init.
     event = colls.event[part].copy()
     started = colls.flags[part] & Post.PERSISTENT != 0
-    event[started] = colls.event[colls.parent[part][started]]
+    if started.any():
+        event[started] = colls.event[colls.parent[part][started]]
     peer = events["peer"][event]
-    unique, inverse = np.unique(colls.comm[part], return_inverse=True)
+    comm = colls.comm[part].astype(np.int64) + 1  # -1: of no known communicator
+    counted = np.bincount(comm) > 0
+    unique, inverse = np.flatnonzero(counted) - 1, (np.cumsum(counted) - 1)[comm]
     known = [trace.communicators[int(c)] for c in unique]
     place = np.array([c.rank_of(rank) for c in known], np.int64)[inverse]
     inter = np.array([c.inter for c in known])[inverse]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import RLock
 from typing import Any, Final
 
 from weft.findings import CERTAINTIES, Finding, worst_first
+from weft.terms.calls import catalogue
 from weft.trace import Level, Trace
 
 ANALYSES: Final[Mapping[str, str]] = {
@@ -55,6 +60,15 @@ class Ground:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
+        self._lock = RLock()
+
+    def prepare(self) -> None:
+        """Read what is read once, so that analyses side by side find it there."""
+        _ = self.match
+        for rank in self.trace.ranks:
+            _ = rank.definitions, rank.axis
+            catalogue(rank)
+
     @cached_property
     def match(self) -> Any:
         """weft.match of the run."""
@@ -62,9 +76,18 @@ class Ground:
 
         return match(self.trace)
 
-    @cached_property
+    @property
     def order(self) -> Any:
         """weft.order of the run."""
+        with self._lock:
+            return self._order
+
+    def make_order(self) -> None:
+        """Make the order. Whoever asks for it meanwhile waits."""
+        _ = self.order
+
+    @cached_property
+    def _order(self) -> Any:
         made = importlib.import_module("weft.order").order
         return made(self.trace, self.match)
 
@@ -76,12 +99,37 @@ def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground
     ground = ground or Ground(trace)
     findings: list[Finding] = []
     failures: list[Failure] = []
-    for name, place in analyses.items():
-        try:
-            findings += _run(ground, place)
-        except Exception as error:
-            failures.append(Failure(name, f"{type(error).__name__}: {error}", traceback.format_exc()))
+    results = _side_by_side(ground, analyses)
+    for name in analyses:
+        result = results[name]
+        if isinstance(result, Failure):
+            failures.append(result)
+        else:
+            findings += result
     return Report(tuple(worst_first(merged(findings))), tuple(failures))
+
+
+def _side_by_side(ground: Ground, analyses: Mapping[str, str]) -> dict[str, list[Finding] | Failure]:
+    """What each analysis finds, or why it fails.
+
+    They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
+    """
+    with suppress(Exception):  # the analyses that need it will say why it fails
+        ground.prepare()
+    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 4))) as pool:
+        late = {name for name, place in analyses.items() if "order" in _wanted(place)}
+        if late:
+            pool.submit(ground.make_order)
+        begun = {name: pool.submit(_attempt, ground, name, analyses[name])
+                 for name in sorted(analyses, key=lambda name: name in late)}  # fmt: skip
+        return {name: future.result() for name, future in begun.items()}
+
+
+def _attempt(ground: Ground, name: str, place: str) -> list[Finding] | Failure:
+    try:
+        return list(_run(ground, place))
+    except Exception as error:
+        return Failure(name, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def analyse(trace: Trace) -> list[Finding]:
@@ -89,21 +137,34 @@ def analyse(trace: Trace) -> list[Finding]:
     return list(examine(trace).findings)
 
 
-def _run(ground: Ground, place: str) -> Iterable[Finding]:
+def _wanted(place: str) -> frozenset[str]:
+    """What the function of an analysis asks for, nothing where it cannot be had."""
+    try:
+        function = _function(place)
+    except Exception:
+        return frozenset()
+    return frozenset(inspect.signature(function).parameters) if function else frozenset()
+
+
+def _function(place: str) -> Callable[..., Iterable[Finding]] | None:
+    """The function of an analysis, None where this installation does not have it."""
     module, _, name = place.partition(":")
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and module.startswith(error.name):
-            return []  # a room that this installation does not have
+            return None
         raise
-    function = getattr(found, name, None)
+    return getattr(found, name, None)
+
+
+def _run(ground: Ground, place: str) -> Iterable[Finding]:
+    function = _function(place)
     if function is None:
         return []
     wanted = inspect.signature(function).parameters
     given = {key: getattr(ground, key) for key in ("match", "order") if key in wanted}
-    result: Iterable[Finding] = function(ground.trace, **given)
-    return result
+    return function(ground.trace, **given)
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.terms import native
+from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 
 
@@ -130,12 +133,49 @@ class Masks:
             self._tables[names] = table
         return self._tables[names]
 
-    def where(self, events: NDArray[Any], names: frozenset[str]) -> NDArray[np.intp]:
-        """Indices of the events that call one of `names`."""
-        return np.flatnonzero(self.table(names)[events["function"]])
+    def where(self, rank: Rank, names: frozenset[str]) -> NDArray[np.int64]:
+        """Indices of the events of a rank that call one of `names`."""
+        return catalogue(rank).where(self.table(names))
 
 
 @cache
 def masks(functions: FunctionTable) -> Masks:
     """The lookup tables of a run's functions."""
     return Masks(functions)
+
+
+class Catalogue:
+    """What the events of one rank call, read once: `function` by event, `counts` by function id.
+
+    `failed`, `open`, `changed`: how many returned an error, did not return, saw a buffer that was changed.
+    """
+
+    def __init__(self, rank: Rank) -> None:
+        events = rank.events
+        self.function = np.empty(len(events), np.uint16)
+        self.counts = np.zeros(65536, np.int64)
+        self.failed, self.open, self.changed = native.catalogue(events, self.function, self.counts)
+        self.present: list[int] = np.flatnonzero(self.counts).tolist()
+        """Ids of the functions that are called."""
+
+    def count(self, table: NDArray[np.bool_]) -> int:
+        """How many events call a function that is True in a lookup table."""
+        return sum(int(self.counts[id]) for id in self.present if table[id])
+
+    def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Indices of these events."""
+        count = self.count(table)
+        if count in (0, len(self.function)):
+            return np.arange(count)
+        return native.where(self.function, table, count)
+
+
+_CATALOGUES: WeakKeyDictionary[Rank, Catalogue] = WeakKeyDictionary()
+
+
+def catalogue(rank: Rank) -> Catalogue:
+    """The catalogue of a rank, made when it is first asked for."""
+    found = _CATALOGUES.get(rank)
+    if found is None:
+        found = _CATALOGUES[rank] = Catalogue(rank)
+    return found

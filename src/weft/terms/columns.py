@@ -76,6 +76,17 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return np.unique(values)
 
 
+def numbered(ids: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint32]:
+    """For each value its place among the sorted `ids`, of which it is one."""
+    if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
+        table = np.zeros(int(ids[-1]) + 1, np.uint32)
+        table[ids] = np.arange(len(ids))
+        places: NDArray[np.uint32] = table[values]
+        return places
+    found: NDArray[np.uint32] = np.searchsorted(ids, values).astype(np.uint32)
+    return found
+
+
 def ints(found: dict[str, Column], name: str) -> Ints:
     """A scalar parameter of those that `columns` found; no values for any other."""
     values = found.get(name)

@@ -1,14 +1,18 @@
-"""The C side of columns: the structures that mirror native/kernel/columns.c."""
+"""The C side of terms: the structures that mirror native/kernel/columns.c, scan.c and requests.c."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from weft.match.native import address
 from weft.native.kernel import library
 
-__all__ = ["ColumnPlace", "ColumnsInput", "address", "decode"]
+__all__ = ["ColumnPlace", "ColumnsInput", "address", "catalogue", "decode", "where"]
 
 _P = ctypes.c_void_p
 _U64 = ctypes.c_uint64
@@ -36,3 +40,18 @@ def decode(given: ColumnsInput, columns: Sequence[ColumnPlace], *, fill: bool) -
     """Run weft_columns over the events of `given`; what it fills are the columns' arrays."""
     places = (ColumnPlace * len(columns))(*columns)
     library().weft_columns(ctypes.byref(given), places, ctypes.c_int(fill))
+
+
+def catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]) -> tuple[int, int, int]:
+    """Run weft_catalogue: fills both arrays, returns how many events failed, are open, saw a changed buffer."""
+    slots = np.ascontiguousarray(events)
+    found = (_U64 * 3)()
+    library().weft_catalogue(_P(address(slots)), _U64(len(slots)), _P(address(function)), _P(address(counts)), found)
+    return found[0], found[1], found[2]
+
+
+def where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Run weft_where: the rows, `count` of them, whose function is True in the table."""
+    rows = np.empty(count + 1, np.int64)
+    library().weft_where(_P(address(function)), _U64(len(function)), _P(address(table)), _P(address(rows)))
+    return rows[:count]

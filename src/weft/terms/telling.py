@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.findings import KINDS, Certainty, Finding, Severity
 from weft.terms import describe
+from weft.terms.calls import masks, words
 from weft.trace import Event, Rank
+
+_LAST = words("Finalize Session_finalize")
 
 MAX_OF_ONE_SITE = 50
 """Findings of one kind and one call site of a rank that are told one by one; the rest is counted."""
@@ -32,6 +38,15 @@ def finding(
     )
 
 
+def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
+    """Of some events of a rank the places of those that are told, MAX_OF_ONE_SITE of each call site, in order."""
+    sites = rank.events["site"][events]
+    order = np.argsort(sites, kind="stable")
+    starts = np.searchsorted(sites[order], sites[order])
+    kept: NDArray[np.int64] = np.sort(order[np.arange(len(order)) - starts < MAX_OF_ONE_SITE])
+    return kept
+
+
 def cause(*events: Event) -> str:
     """What findings of the same lines have in common, whatever the rank."""
     return "; ".join(f"{event.function.name}{describe.where(event)}" for event in events)
@@ -46,9 +61,9 @@ def reached_finalize(rank: Rank) -> bool:
     """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
     if rank.missing:
         return False
-    ids = rank.trace.functions.ids("MPI_Finalize", "MPI_Session_finalize")
+    last = masks(rank.trace.functions).table(_LAST)
     events = rank.events
-    return rank.state == "finalized" or (len(events) > 0 and int(events["function"][-1]) in ids)
+    return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
 
 
 def ended(rank: Rank) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.trace.layout import Clock
 from weft.trace.rankfile import Header
 
-_MAX = 2**62
+MOST_NS = 2**62
 _MIN_BASE_NS = 1000
 _AGREE_NS = 100_000
 
@@ -33,14 +33,14 @@ class Axis:
 
     def ns(self, ticks: int) -> int:
         """Time of one tick count."""
-        return int(min(max(self.origin + round(_signed(ticks - self.start) * self.length), -_MAX), _MAX))
+        return int(min(max(self.origin + round(_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
 
     def ns_array(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Times of tick counts."""
         delta = (ticks - np.uint64(self.start)).view(np.int64)
         if self.length == 1.0:
             return delta + np.int64(self.origin)
-        ns: NDArray[np.int64] = np.clip(np.rint(delta * self.length), -_MAX, _MAX).astype(np.int64)
+        ns: NDArray[np.int64] = np.clip(np.rint(delta * self.length), -MOST_NS, MOST_NS).astype(np.int64)
         return ns + np.int64(self.origin)
 
     def ticks(self, ns: float) -> int:
@@ -74,7 +74,7 @@ def _host_axes(headers: Sequence[Header]) -> list[Axis]:
         length = 1.0 if header.clock == Clock.MONOTONIC_NS else best
         if own and own[1] >= _MIN_BASE_NS and abs(own[0] - length) * own[1] / own[0] > _AGREE_NS:
             length = own[0]
-        origin = min(header.start.monotonic_ns, _MAX)
+        origin = min(header.start.monotonic_ns, MOST_NS)
         axes.append(Axis(header.start.ticks, origin, length))
     return axes
 
@@ -92,5 +92,5 @@ def align(headers: Sequence[Header]) -> list[Axis]:
         reference = offset if reference is None else reference
         shift = offset - reference
         for i, axis in zip(indices, _host_axes(local), strict=True):
-            axes[i] = axis.moved(shift if abs(shift) < _MAX else 0)
+            axes[i] = axis.moved(shift if abs(shift) < MOST_NS else 0)
     return axes

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.terms import calls, describe
-from weft.terms.calls import masks, words
+from weft.terms.calls import catalogue, masks, words
 from weft.terms.columns import Ints, Ragged, columns, distinct
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
 from weft.trace import Event, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.resources import CLASSES
+from weft.usage.suspects import Sorts, suspects
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | words("Iprobe Improbe")
@@ -32,7 +33,10 @@ _REDUCING = calls.REDUCTIONS | frozenset("I" + n.lower() for n in calls.REDUCTIO
 _ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
 _ALIASED = words(
     "Allreduce Allgather Allgatherv Alltoall Alltoallv Scan Exscan Reduce_scatter Reduce_scatter_block Reduce Gather"
+    " Sendrecv"
 )
+_ON_REQUESTS = words("Start Cancel Request_free")
+_SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _UNDEFINED_COLOUR = -32766
 
 # Error classes by their number in the library (they are not normalised in the record), to the kind of parameter.
@@ -60,6 +64,8 @@ class _Arguments:
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.events = rank.events
+        self.functions = catalogue(rank).function
+        self.suspects = suspects(rank, _SORTS)
         self.masks = masks(rank.trace.functions)
         self.told: set[int] = set()
         self.sites: dict[tuple[int, str], int] = {}
@@ -74,7 +80,7 @@ class _Arguments:
             yield from check()
 
     def _where(self, names: frozenset[str]) -> Ints:
-        return self.masks.where(self.events, names)
+        return self.masks.where(self.rank, names)
 
     def _tell(self, which: NDArray[Any], parameter: str, why: Callable[[Event], str]) -> Iterator[Finding]:
         for index in which.tolist():
@@ -95,11 +101,16 @@ class _Arguments:
             )
 
     def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
-        """The functions of the record that keep an argument in a field of the slot, and their events."""
-        for id in distinct(self.events["function"]).tolist():
+        """The functions of the record that keep an argument in a field of the slot, and their suspect events."""
+        functions = self.functions[self.suspects]
+        for id in distinct(functions).tolist():
             function = self.rank.trace.functions[id]
             if place in function.slot and function.slot[place].direction != "out":
-                yield function, np.flatnonzero(self.events["function"] == id)
+                yield function, self.suspects[functions == id]
+
+    def _suspects(self, names: frozenset[str]) -> Ints:
+        rows: Ints = self.suspects[self.masks.table(names)[self.functions[self.suspects]]]
+        return rows
 
     def _counts(self) -> Iterator[Finding]:
         for function, which in self._each("count"):
@@ -171,10 +182,10 @@ class _Arguments:
             yield from self._tell(events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}")
 
     def _tags(self) -> Iterator[Finding]:
-        sends = self._where(_SENDING)
+        sends = self._suspects(_SENDING)
         tag, peer = self.events["tag"][sends], self.events["peer"][sends]
         yield from self._tell(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._tag_words)
-        receives = self._where(_RECEIVING)
+        receives = self._suspects(_RECEIVING)
         tag, peer = self.events["tag"][receives], self.events["peer"][receives]
         yield from self._tell(receives[(tag < ANY_TAG) & (peer != PROC_NULL)], "tag", self._tag_words)
 
@@ -187,18 +198,18 @@ class _Arguments:
         for function, which in self._each("comm"):
             bad = which[self.events["comm"][which] == ID_NULL]
             yield from self._tell(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
-        typed = self._where(_TYPED)
+        typed = self._suspects(_TYPED)
         bad = typed[self.events["datatype"][typed] == ID_NULL]
         yield from self._tell(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
-        freed = self._where(words("Type_free Type_commit"))
+        freed = self._suspects(words("Type_free Type_commit"))
         yield from self._tell(
             freed[self.events["datatype"][freed] == ID_NULL], "datatype", lambda e: "MPI_DATATYPE_NULL"
         )
-        reducing = self._where(_REDUCING)
+        reducing = self._suspects(_REDUCING)
         yield from self._tell(reducing[self.events["tag"][reducing] == ID_NULL], "op", lambda e: "MPI_OP_NULL")
-        windows = self._where(_ON_WINDOWS)
+        windows = self._suspects(_ON_WINDOWS)
         yield from self._tell(windows[self.events["object"][windows] == ID_NULL], "win", lambda e: "MPI_WIN_NULL")
-        request = self._where(words("Start Cancel Request_free"))
+        request = self._suspects(_ON_REQUESTS)
         yield from self._tell(
             request[self.events["object"][request] == ID_NULL], "request", lambda e: "MPI_REQUEST_NULL"
         )
@@ -206,6 +217,8 @@ class _Arguments:
     def _uncommitted(self) -> Iterator[Finding]:
         """Derived types that this rank made and had not committed when it communicated with them."""
         makers = self._where(CLASSES[1].makers - {"Type_dup"})
+        if not len(makers):
+            return
         moving = self._where(_MOVING)
         used = self.events["datatype"][moving].astype(np.int64)
         made = np.unique(self.events["object"][makers].astype(np.int64))
@@ -224,13 +237,12 @@ class _Arguments:
     def _operations(self) -> Iterator[Finding]:
         """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4)."""
         which = self._where(_REDUCING)
+        if not len(which):
+            return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
-        pairs = {
-            (o, t)
-            for o, t in np.unique(np.stack([op, datatype], 1).astype(np.int64), axis=0).tolist()
-            if o < ID_DYNAMIC
-        }
-        for o, t in sorted(pairs):
+        known = (op >= 0) & (op < ID_DYNAMIC) & (datatype < ID_DYNAMIC)
+        pairs = distinct(op[known].astype(np.int64) * ID_DYNAMIC + datatype[known])
+        for o, t in [divmod(pair, ID_DYNAMIC) for pair in pairs.tolist()]:
             found = self.rank.datatype(t)
             name = self.rank.object_name("OP", o).removeprefix("MPI_")
             if found is not None and found.predefined and not _defined(name, found.name):
@@ -239,12 +251,13 @@ class _Arguments:
 
     def _negative_tails(self) -> Iterator[Finding]:
         """Arguments in the tail that must not be negative."""
-        for id in distinct(self.events["function"]).tolist():
+        for id in catalogue(self.rank).present:
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
             if not names:
                 continue
-            which = np.flatnonzero(self.events["function"] == id)
+            which = self.masks.where(self.rank, frozenset((self.masks.name(id),)))
+            which = which[self.functions[which] == id]
             for events, found in columns(self.rank, which, frozenset(names)):
                 for name, values in found.items():
                     if isinstance(values, Ragged):
@@ -257,7 +270,7 @@ class _Arguments:
 
     def _aliases(self) -> Iterator[Finding]:
         """The same memory as send and receive buffer where MPI_IN_PLACE is not given (MPI-4.1, 6.1)."""
-        which = self._where(_ALIASED | words("Sendrecv"))
+        which = self._suspects(_ALIASED)
         slot = self.events[which]
         which = which[(slot["buffer"] != IN_PLACE) & (slot["buffer"] != 0) & (slot["count"] > 0)]
         for events, found in columns(self.rank, which, frozenset(("recvbuf",))):
@@ -290,7 +303,7 @@ class _Arguments:
 
     def _refused(self) -> Iterator[Finding]:
         """Calls that returned an error class which names a sort of argument."""
-        which = np.flatnonzero(self.events["error"] != 0)
+        which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
         table = (_OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH).split()
         for index in which.tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
-from weft.match import NONE, Match, Post
+from weft.match import NONE, Instances, Match, Post
+from weft.match.native import address, addresses, group
+from weft.native.kernel import library
 from weft.terms import calls, describe
 from weft.terms.calls import masks
-from weft.terms.columns import Ints, columns
+from weft.terms.columns import Ints, columns, distinct
 from weft.terms.sizes import kind_of, size_of
 from weft.terms.telling import cause, ended, finding, said
 from weft.terms.words import listed, rank_words
-from weft.trace import Event, Trace
+from weft.trace import Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
 
 MAX_INSTANCES = 2000
@@ -32,25 +35,90 @@ _BY_MEMBER = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv"))
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Collectives in which members made different calls, were absent, or gave arguments that do not fit."""
-    if not len(match.instances):
+    uneven = _uneven(trace, match)
+    if not len(uneven):
         return []
-    table = _Table(trace, match)
+    table = _Table(trace, match, _chosen(match.instances, uneven))
     wrong = table.differing(table.function)
     told = list(_different(table, wrong))
     told += _absent(table, wrong)
     return told + list(_arguments(table, ~wrong))
 
 
-class _Table:
-    """The parts of all collectives, ordered by instance, with their arguments as columns."""
+_P = ctypes.c_void_p
 
-    def __init__(self, trace: Trace, match: Match) -> None:
+
+class _Gathered(ctypes.Structure):
+    """struct weft_gathered."""
+
+    _fields_ = (
+        ("instances", ctypes.c_uint64), ("first", _P), ("rows", _P), ("rank", _P), ("event", _P), ("function", _P),
+        ("name", _P), ("anyway", _P), ("comm", _P), ("members", _P), ("events", _P),
+    )  # fmt: skip
+
+
+def _uneven(trace: Trace, match: Match) -> Ints:
+    """The instances whose members may not agree (native/kernel/scan.c): all that is looked at."""
+    of, parts = match.instances, match.collectives
+    if not len(of):
+        return np.zeros(0, np.int64)
+    names = sorted({calls.base(f.name).lower() for f in trace.functions})
+    number = {name: i for i, name in enumerate(names)}
+    name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
+    for function in trace.functions:
+        word = calls.base(function.name).lower()
+        name[function.id] = number[word]
+        anyway[function.id] = bool(_forms(word) & (_EXCHANGES | _BY_MEMBER))
+    ranks, sizes = parts.ranks(), _sizes(trace)
+    events = [np.ascontiguousarray(r.events) for r in trace.ranks]
+    places = addresses(events)
+    columns_ = (of.first, of.rows, ranks, parts.event, parts.function, name, anyway, of.comm, sizes, places)
+    given = _Gathered(len(of), *(address(column) for column in columns_))
+    found = np.empty(len(of), np.int64)
+    find = library().weft_uneven
+    find.restype = ctypes.c_uint64
+    return found[: find(ctypes.byref(given), _P(address(found)))]
+
+
+def _forms(name: str) -> set[str]:
+    """What a function may be the nonblocking or the persistent form of."""
+    return {name, name.removesuffix("_init"), *({name[1:]} if name.startswith("i") else ())}
+
+
+def _sizes(trace: Trace) -> Ints:
+    """How many processes belong to each communicator."""
+    return np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
+
+
+def _chosen(of: Instances, which: Ints) -> Instances:
+    """Some of the instances."""
+    if len(which) == len(of):
+        return of
+    first = of.first.astype(np.int64)
+    lengths = (first[1:] - first[:-1])[which]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    rows = np.repeat(first[:-1][which] - starts[:-1], lengths) + np.arange(starts[-1])
+    return Instances(of.comm[which], of.ordinal[which], of.parent[which], starts.astype(np.uint64), of.rows[rows])
+
+
+def _by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
+    """Places sorted by rank, and where those of each rank begin."""
+    first, places = group(ranks.astype(np.uint32), count)
+    return places.astype(np.int64), first.astype(np.int64)
+
+
+class _Table:
+    """The parts of some collectives, ordered by instance, with their arguments as columns."""
+
+    def __init__(self, trace: Trace, match: Match, of: Instances) -> None:
         self.trace = trace
         self.match = match
+        self.of = of
         parts = match.collectives
-        self.rows = match.instances.rows.astype(np.int64)
-        self.first = match.instances.first.astype(np.int64)
+        self.rows = of.rows.astype(np.int64)
+        self.first = of.first.astype(np.int64)
         self.rank = parts.ranks()[self.rows].astype(np.int64)
+        self.by_rank, self.rank_first = _by_rank(self.rank, len(trace.ranks))
         self.event = parts.event[self.rows].astype(np.int64)
         self.flags = parts.flags[self.rows]
         ids = parts.function[self.rows]
@@ -59,7 +127,7 @@ class _Table:
         started = ((self.flags & Post.PERSISTENT) != 0) & ((self.flags & Post.INIT) == 0)
         self.plain = (parts.parent[self.rows] == NONE) & ~started
         inter = np.array([c.inter for c in trace.communicators], np.bool_)
-        self.inter = np.repeat(inter[match.instances.comm], np.diff(self.first))
+        self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
     def _canonical(self, ids: NDArray[Any]) -> tuple[list[str], Ints]:
         """Function names without the large-count ending, and for each part the index of its own."""
@@ -72,11 +140,16 @@ class _Table:
     def column(self, name: str) -> Ints:
         """A field of the events' slots."""
         values = np.zeros(len(self.rows), np.int64)
-        for rank in self.trace.ranks:
-            mine = self.rank == rank.index
-            if mine.any():
-                values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
+        for rank, mine in self.ranks():
+            values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
         return values
+
+    def ranks(self) -> Iterator[tuple[Rank, Ints]]:
+        """The ranks that take part, and the places of their parts."""
+        for rank in self.trace.ranks:
+            mine = self.by_rank[self.rank_first[rank.index] : self.rank_first[rank.index + 1]]
+            if len(mine):
+                yield rank, mine
 
     def called(self, names: frozenset[str]) -> NDArray[np.bool_]:
         """Parts that call one of `names`, blocking, nonblocking or persistent."""
@@ -104,12 +177,12 @@ class _Table:
 
     def comm(self, instance: int) -> Any:
         """The communicator of an instance."""
-        return self.trace.communicators[int(self.match.instances.comm[instance])]
+        return self.trace.communicators[int(self.of.comm[instance])]
 
     def first_of_comms(self, instances: NDArray[np.bool_]) -> Iterator[int]:
         """Of the instances in a mask the first of each communicator: later ones only follow from it."""
         seen: set[tuple[int, int]] = set()
-        of = self.match.instances
+        of = self.of
         for instance in np.flatnonzero(instances).tolist():
             key = int(of.comm[instance]), int(of.parent[instance])
             if key not in seen:
@@ -134,7 +207,7 @@ def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
         groups = table.groups(places, [int(table.function[p]) for p in places])
         told = [f"{_who(table, found)} {_calls(found)} {said(table.at(found[0]))}" for _, found in groups[:4]]
         events = [table.at(found[0]) for _, found in groups]
-        nth = int(table.match.instances.ordinal[instance]) + 1
+        nth = int(table.of.ordinal[instance]) + 1
         yield finding(
             "collective-mismatch",
             f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
@@ -150,9 +223,8 @@ def _calls(places: Sequence[int]) -> str:
 
 def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
     """Members that reached their end without a call that others made."""
-    trace, of = table.trace, table.match.instances
-    sizes = np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
-    short = (np.diff(table.first) < sizes[of.comm]) & ~wrong
+    trace, of = table.trace, table.of
+    short = (np.diff(table.first) < _sizes(trace)[of.comm]) & ~wrong
     for instance in table.first_of_comms(short):
         comm, places = table.comm(instance), table.parts(instance)
         there = {int(table.rank[p]) for p in places}
@@ -208,9 +280,8 @@ def _types(table: _Table) -> tuple[Ints, Ints]:
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
     kinds: dict[str, int] = {}
-    for rank in table.trace.ranks:
-        mine = np.flatnonzero(table.rank == rank.index)
-        for id in np.unique(ids[mine]).tolist():
+    for rank, mine in table.ranks():
+        for id in distinct(ids[mine]).tolist():
             datatype = rank.datatype(id) if id > 1 else None
             known = size_of(datatype)
             if datatype is None or known is None:
@@ -259,11 +330,7 @@ def _exchanged(table: _Table, right: NDArray[np.bool_], sent: Ints, root: Ints) 
         return
     received = _tail_bytes(table, np.flatnonzero(use))
     in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
-    me = np.full(len(table.rows), -1, np.int64)
-    comm = np.repeat(table.match.instances.comm, np.diff(table.first))
-    for place in np.flatnonzero(use).tolist():
-        me[place] = table.trace.communicators[int(comm[place])].rank_of(int(table.rank[place]))
-    is_root = me == root
+    is_root = _places(table) == root
     gather, scatter = table.called(frozenset(("gather",))), table.called(frozenset(("scatter",)))
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
     value = np.where(in_place, received, sent)
@@ -276,11 +343,24 @@ def _exchanged(table: _Table, right: NDArray[np.bool_], sent: Ints, root: Ints) 
     )
 
 
+def _places(table: _Table) -> Ints:
+    """Each part's rank in its communicator."""
+    trace = table.trace
+    key = np.repeat(table.of.comm.astype(np.int64), np.diff(table.first)) * len(trace.ranks) + table.rank
+    known, inverse = np.unique(key, return_inverse=True)
+    pairs = [divmod(k, len(trace.ranks)) for k in known.tolist()]
+    own = np.array([trace.communicators[comm].rank_of(rank) for comm, rank in pairs], np.int64)
+    found: Ints = own[inverse.reshape(-1)]
+    return found
+
+
 def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
     """recvcount x recvtype of the parts, UNKNOWN where they have none."""
     found = np.full(len(table.rows), UNKNOWN, np.int64)
-    for rank in table.trace.ranks:
-        mine = places[table.rank[places] == rank.index]
+    wanted = np.zeros(len(table.rows), np.bool_)
+    wanted[places] = True
+    for rank, all_ in table.ranks():
+        mine = all_[wanted[all_]]
         order = np.argsort(table.event[mine], kind="stable")
         for events, values in columns(rank, table.event[mine], frozenset(("recvcount", "recvtype"))):
             if "recvcount" not in values or "recvtype" not in values:
@@ -288,7 +368,7 @@ def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
             at = mine[order[np.searchsorted(table.event[mine][order], events)]]
             counts, types = values["recvcount"], values["recvtype"]
             assert isinstance(counts, np.ndarray) and isinstance(types, np.ndarray)
-            for id in np.unique(types).tolist():
+            for id in distinct(types).tolist():
                 known = size_of(rank.datatype(id)) if id > 1 else None
                 if known is not None:
                     rows = types == id

@@ -13,7 +13,7 @@ from weft.deadlock.gatherings import Gatherings
 from weft.match.native import address
 from weft.native.kernel import library
 from weft.terms import calls
-from weft.terms.calls import words
+from weft.terms.calls import catalogue, words
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.telling import reached_finalize
 from weft.trace import Flag, Rank
@@ -26,6 +26,8 @@ _CALLS: Final = (
     words("Win_free"),
 )  # fmt: skip
 """By number of the call in C."""
+
+_ANY: Final = frozenset().union(*_CALLS)
 
 FENCE, START, LOCK, LOCK_ALL = 1, 2, 7, 8
 _TEST: Final = 6
@@ -82,14 +84,13 @@ class Epochs:
 def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     """The epochs of a rank; None for one without one-sided calls."""
     masks, events = gatherings.masks, rank.events
-    numbers = np.full(65536, 255, np.uint8)
-    for number, names in enumerate(_CALLS):
-        numbers[masks.ids(names)] = number
-    of_event = numbers[events["function"]]
-    which = np.flatnonzero(of_event != 255)
+    which = masks.where(rank, _ANY)
     if not len(which):
         return None
-    call = np.ascontiguousarray(of_event[which])
+    numbers = np.full(65536, 255, np.uint8)
+    for number, names in enumerate(_CALLS):
+        numbers[masks.table(names)] = number
+    call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
     windows, window = _windows(rank, gatherings, which)
     flags = events["flags"][which]
     done = ((flags & Flag.CLOSED) != 0) & ((call != _TEST) | ((flags & Flag.TRUE) != 0))

@@ -41,7 +41,7 @@ def _refused(trace: Trace) -> Iterator[Event]:
     truncate = 15 if "open mpi" in library or "openmpi" in library else 14
     table = masks(trace.functions)
     for rank in trace.ranks:
-        which = table.where(rank.events, _RECEIVING)
+        which = table.where(rank, _RECEIVING)
         for index in which[rank.events["error"][which] == truncate][:MAX_OF_ONE_SITE].tolist():
             yield rank.event(index)
 

@@ -16,7 +16,7 @@ from weft.findings import Finding
 from weft.order import Order
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.sizes import solid
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
+from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
 from weft.usage.epochs import START, Epochs, Window, epochs
@@ -57,21 +57,12 @@ def find(trace: Trace, order: Order) -> list[Finding]:
 def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
     """What is wrong with the calls, of each call site at most some."""
     order = np.argsort(of.at, kind="stable")
-    for row in _some(rank, of.at[order]).tolist():
+    for row in some_of_sites(rank, of.at[order]).tolist():
         place = order[row]
         event = rank.event(int(of.at[place]))
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
         why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
         yield _wrong(event, why, *([other] if other else []))
-
-
-def _some(rank: Rank, events: Ints) -> Ints:
-    """The first rows of each call site, as many as are told one by one."""
-    sites = rank.events["site"][events]
-    order = np.argsort(sites, kind="stable")
-    starts = np.searchsorted(sites[order], sites[order])
-    kept: Ints = np.sort(order[np.arange(len(order)) - starts < MAX_OF_ONE_SITE])
-    return kept
 
 
 def _wrong(event: Event, why: str, *others: Event) -> Finding:
@@ -166,11 +157,11 @@ class _Operations:
 
     def find(self) -> Iterator[Finding]:
         """Accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
-        for row in np.flatnonzero(self.strange)[_some(self.rank, self.event[self.strange])].tolist():
+        for row in np.flatnonzero(self.strange)[some_of_sites(self.rank, self.event[self.strange])].tolist():
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
             yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
         beyond = np.flatnonzero(self._beyond & ~self.strange)
-        for row in beyond[_some(self.rank, self.event[beyond])].tolist():
+        for row in beyond[some_of_sites(self.rank, self.event[beyond])].tolist():
             event = self.rank.event(int(self.event[row]))
             yield finding(
                 "invalid-argument",

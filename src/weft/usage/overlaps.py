@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic, nth
+from weft.match import NONE
 from weft.match.native import address
 from weft.native.kernel import library
 from weft.terms import calls
-from weft.terms.columns import Ints, distinct
+from weft.terms.calls import catalogue
+from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid
 from weft.trace import Rank
-from weft.trace.layout import COUNT_IN_TAIL, GUESSED, IN_PLACE, PROC_NULL
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
+
+MOST_IDS: Final = 1 << 28
+"""An id beyond is damage: no rank makes 268 million objects of a class."""
 
 _P = ctypes.c_void_p
 
@@ -28,7 +34,7 @@ class _Input(ctypes.Structure):
 
     _fields_ = (
         ("count", ctypes.c_uint64), ("begin", _P), ("end", _P), ("args", _P), ("low", _P), ("high", _P), ("site", _P),
-        ("writes", _P), ("by_end", _P), ("sites", ctypes.c_uint32), ("events", ctypes.c_uint64),
+        ("writes", _P), ("sites", ctypes.c_uint32), ("events", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -59,10 +65,9 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
     if not accesses.writes.any():
         return []
     sites = distinct(site)
-    of = np.searchsorted(sites, site).astype(np.uint32)
-    by_end = np.argsort(accesses.end, kind="stable").astype(np.uint32)
+    of = numbered(sites, site)
     writes = accesses.writes.view(np.uint8)
-    places = (accesses.begin, accesses.end, accesses.args, accesses.low, accesses.high, of, writes, by_end)
+    places = (accesses.begin, accesses.end, accesses.args, accesses.low, accesses.high, of, writes)
     given = _Input(len(accesses), *(address(np.ascontiguousarray(c)) for c in places), len(sites), events)
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
     find = library().weft_overlaps
@@ -75,53 +80,91 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
 
 def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
     """Nonblocking operations from their start to their completion, and blocking ones, of the functions given."""
-    rank, events, table = of.rank, of.events, of.masks.table
-    last = len(events)
-    direct = of.masks.where(events, reads | writes)
-    direct = direct[~table(calls.PERSISTENT)[events["function"][direct]]]
-    function = events["function"][direct]
-    asked = table(calls.ISENDS | calls.IRECVS)[function]
-    # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
-    unseen = np.where(table(calls.ISENDS)[function], direct, last)
-    end = np.where(asked, _ends(of, events["object"][direct].astype(np.int64), None, unseen), direct)
-    end = np.where(table(calls.ISENDS)[function], np.minimum(end, _next_guess(of, direct)), end)
+    found = _direct(of, reads, writes)
+    if not len(of.masks.where(of.rank, calls.STARTS)):
+        return found
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    ended = _ends(of, request, nth(request), np.full(len(event), last))
-    begin, args = np.concatenate([direct, event]), np.concatenate([direct, init])
-    end = np.concatenate([end, ended])
-    low, high, good = _spans(rank, args)
-    rows = np.flatnonzero(good)
-    rows = rows[np.argsort(begin[rows], kind="stable")]
-    written = table(writes)[events["function"][args[rows]]]
-    return Accesses(begin[rows], end[rows], args[rows], low[rows], high[rows], written)
+    end = _ends(of, request, nth(request), np.full(len(event), len(of.events)))
+    low, high, good = _spans(of.rank, init)
+    written = of.masks.table(writes)[of.events["function"][init]]
+    both = (
+        np.concatenate([one, two[good]])
+        for one, two in (
+            (found.begin, event), (found.end, end), (found.args, init), (found.low, low), (found.high, high),
+            (found.writes, written),
+        )
+    )  # fmt: skip
+    joined = Accesses(*both)
+    order = np.argsort(joined.begin, kind="stable")
+    return Accesses(*(getattr(joined, f.name)[order] for f in fields(Accesses)))
 
 
-def _ends(of: Traffic, request: Ints, use: Ints | None, unseen: Ints) -> Ints:
+class _Buffers(ctypes.Structure):
+    """struct weft_buffers."""
+
+    _fields_ = (
+        ("events", _P), ("count", ctypes.c_uint64), ("sort", _P), ("solid", _P), ("types", ctypes.c_uint64),
+        ("done", _P), ("requests", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+    """The operations that are no starts of persistent requests (native/kernel/requests.c)."""
+    events, table = np.ascontiguousarray(of.events), of.masks.table
+    chosen = table(reads | writes) & ~table(calls.PERSISTENT)
+    sort = chosen * np.uint8(1)
+    sort[chosen & table(writes)] |= 2
+    sort[chosen & table(calls.ISENDS | calls.IRECVS)] |= 4
+    # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
+    sort[chosen & table(calls.ISENDS)] |= 8
+    sort[table(calls.COMPLETIONS)] |= 16
+    room = catalogue(of.rank).count(chosen)
+    types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
+    solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
+    for id in types:
+        if id < MOST_IDS:
+            solid_[id] = solid(of.rank.datatype(id))
+    done = first_done(of)
+    made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
+    given = _Buffers(
+        address(events), len(events), address(sort), address(solid_), len(solid_), address(done), len(done)
+    )
+    fill = library().weft_buffers
+    fill.restype = ctypes.c_uint64
+    count = int(fill(ctypes.byref(given), *(_P(address(column)) for column in made)))
+    begin, end, low, high, written = (column[:count] for column in made)
+    return Accesses(begin, end, begin, low, high, written)
+
+
+def first_done(of: Traffic) -> NDArray[np.uint32]:
+    """By id of a request the event that completed it first, or else freed it; NONE for one that was never over."""
+    request, event = of.done
+    frees = of.masks.where(of.rank, frozenset(("Request_free",)))
+    freed = of.events["object"][frees].astype(np.int64)
+    most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
+    found = np.full(min(most + 1, MOST_IDS), NONE, np.uint32)
+    for ids, by in ((freed, frees), (request, event)):
+        sane = slice(None) if most < MOST_IDS else ids < MOST_IDS
+        found[ids[sane][::-1]] = by[sane][::-1]  # of several the first stays
+    return found
+
+
+def _ends(of: Traffic, request: Ints, use: Ints, unseen: Ints) -> Ints:
     """The completing event of the n-th use of each request; a freed one ends there as far as can be known."""
-    frees = of.masks.where(of.events, frozenset(("Request_free",)))
-    done = np.concatenate([of.completions.request, of.events["object"][frees].astype(np.int64)])
-    event = np.concatenate([of.completions.event, frees])
+    frees = of.masks.where(of.rank, frozenset(("Request_free",)))
+    done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
+    event = np.concatenate([of.done[1], frees])
     if not len(done):
         return unseen
     order = np.argsort(done, kind="stable")
     done, event = done[order], event[order]
-    place = np.searchsorted(done, request) + (0 if use is None else use)
+    place = np.searchsorted(done, request) + use
     inside = np.minimum(place, len(done) - 1)
     hit = (place < len(done)) & (done[inside] == request)
     ends: Ints = np.where(hit, event[inside], unseen)
     return ends
-
-
-def _next_guess(of: Traffic, begin: Ints) -> Ints:
-    """The first completion after each send that may have been the send's own, though it shows as another's.
-
-    An MPI may give one handle to several sends that were complete at once; the recorder says where it had to guess.
-    """
-    completing = of.masks.where(of.events, calls.COMPLETIONS)
-    guesses = completing[of.events["buffer"][completing] == GUESSED]
-    return np.append(guesses, len(of.events))[np.searchsorted(guesses, begin, side="right")]
 
 
 def _spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +12,20 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, nth
 from weft.findings import Finding
 from weft.terms import calls
+from weft.terms.calls import catalogue
 from weft.terms.columns import Ints
 from weft.terms.describe import where
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import accesses, overlaps
+from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps
 
 _FREES = frozenset(("Request_free",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
-_FIRED = calls.REQUEST_MAKERS - calls.PERSISTENT
 _SENDING = calls.ISENDS | calls.SEND_INITS
 _READS = calls.SENDS | _SENDING
 _WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
+_NONE: Final = np.zeros(0, np.int64)
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -31,27 +33,46 @@ def find(trace: Trace) -> list[Finding]:
     found: list[Finding] = []
     for rank in trace.ranks:
         if len(rank):
-            found += _Requests(rank).find()
+            of = Traffic(rank)
+            found += _Requests(of).find()
             found += _changed(rank)
-            found += _overlaps(rank)
+            found += _overlaps(of)
     return found
 
 
 class _Requests:
     """The life of every request of one rank, as columns."""
 
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
-        self.of = Traffic(rank)
+    def __init__(self, of: Traffic) -> None:
+        self.of, self.rank = of, of.rank
+        rank = of.rank
         self.masks = self.of.masks
         events = rank.events
-        self.makers = self.masks.where(events, calls.REQUEST_MAKERS)
-        self.makers = self.makers[events["object"][self.makers] >= ID_DYNAMIC]
-        self.ids = events["object"][self.makers].astype(np.int64)
-        self.functions = events["function"][self.makers]
-        self.frees = self.masks.where(events, _FREES)
+        makers = self.masks.where(rank, calls.REQUEST_MAKERS)
+        ids = events["object"][makers].astype(np.int64)
+        good = (ids >= ID_DYNAMIC) & (ids < MOST_IDS)
+        self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
+        self.functions = catalogue(rank).function[self.makers]
+        self.frees = self.masks.where(rank, _FREES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
+        request, event = self.of.done
+        good = request < MOST_IDS
+        self.request, self.event = (request, event) if good.all() else (request[good], event[good])
+        self._tables()
+
+    def _tables(self) -> None:
+        """By id of a request what is asked of all of them: ids are handed out one by one, so they are places."""
+        freed = self.freed[self.freed < MOST_IDS]
+        size = 1 + max(int(ids.max(initial=0)) for ids in (self.ids, self.request, freed))
+        self.made, self.fired = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self.made[self.ids] = True
+        self.fired[self.ids[~self.persistent]] = True
+        self.times = np.bincount(self.request, minlength=size)
+        """How often it was completed."""
+        self.freed_ids = np.zeros(size, np.bool_)
+        self.freed_ids[freed] = True
+        self.gone = self.freed_ids | (self.times > 0)
 
     def find(self) -> Iterator[Finding]:
         """Leaks, and starts, waits and frees at the wrong time."""
@@ -63,12 +84,8 @@ class _Requests:
 
     def _events(self, indices: Ints) -> Iterator[Event]:
         """Events of some indices, of each call site at most some."""
-        seen: dict[int, int] = defaultdict(int)
-        for index in indices.tolist():
-            event = self.rank.event(index)
-            seen[event.site_id] += 1
-            if seen[event.site_id] <= MAX_OF_ONE_SITE:
-                yield event
+        for index in indices[some_of_sites(self.rank, indices)].tolist():
+            yield self.rank.event(index)
 
     def _spare(self) -> int:
         """Completions that belong to no request of the record.
@@ -77,11 +94,9 @@ class _Requests:
         so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
         one of an unknown request.
         """
-        done = self.of.completions.request
-        fired = self.ids[~self.persistent]
-        known = np.isin(done, self.ids)
-        times = np.unique(done[np.isin(done, fired)], return_counts=True)[1]
-        return int(np.count_nonzero(~known) + (times - 1).sum())
+        unknown = np.count_nonzero(~self.made[self.request])
+        again = self.times[self.fired & (self.times > 1)]
+        return int(unknown + (again - 1).sum())
 
     def _stale(self) -> Iterator[Finding]:
         """Waits, tests and frees of a request that is over: of a copy of its handle, as the call sets its own to null.
@@ -89,24 +104,41 @@ class _Requests:
         A request that nobody made in the record may also be one whose id was lost (see `_spare`): where a send is left
         over, only a call that failed, or never returned, is told.
         """
-        events, done = self.rank.events, self.of.completions
-        single = self.masks.where(events, _USES)
+        events = self.rank.events
+        single = self.masks.where(self.rank, _USES)
         single = single[events["object"][single] >= ID_DYNAMIC]
-        known = np.isin(events["object"][single], self.ids) | self._seen_before(single)
-        strange = single[~known]
-        again = [row for row, use in enumerate(nth(done.request)) if use and int(done.request[row]) in self._fired_ids]
-        arrays = done.event[~np.isin(done.request, self.ids) & ~np.isin(done.event, single)]
-        used = np.unique(np.concatenate([strange, done.event[again], arrays, self._failed_arrays()])).astype(np.int64)
-        if len(self._lost_instant()):
+        strange = single[~self._made(events["object"][single])]
+        strange = strange[~self._seen_before(strange)]
+        arrays = self.event[~self.made[self.request]]
+        arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
+        used = np.unique(np.concatenate([strange, self._again(), arrays, self._failed_arrays()])).astype(np.int64)
+        if len(used) and len(self._lost_instant):
             closed = (events["flags"][used] & Flag.CLOSED) != 0
             used = used[(events["error"][used] != 0) | ~closed]
         for event in self._events(used):
             yield self._stale_finding(event)
 
+    def _made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Whether some call of the record made the request of each id."""
+        known: NDArray[np.bool_] = (ids < len(self.made)) & self.made[np.minimum(ids, len(self.made) - 1)]
+        return known
+
+    def _again(self) -> Ints:
+        """The calls that completed a request that was complete before and is none to be started again."""
+        if not (self.fired & (self.times > 1)).any():
+            return np.zeros(0, np.int64)
+        first = np.zeros(len(self.times), np.int64)
+        rows = np.arange(len(self.request))
+        first[self.request[::-1]] = rows[::-1]
+        found: Ints = self.event[(first[self.request] != rows) & self.fired[self.request]]
+        return found
+
     def _failed_arrays(self) -> Ints:
         """Calls on several requests that failed or never returned, with one that no call of the record made."""
         events = self.rank.events
-        which = self.masks.where(events, (calls.WAITS | calls.TESTS) - _USES)
+        if not catalogue(self.rank).failed and not catalogue(self.rank).open:
+            return np.zeros(0, np.int64)
+        which = self.masks.where(self.rank, (calls.WAITS | calls.TESTS) - _USES)
         which = which[(events["error"][which] != 0) | ((events["flags"][which] & Flag.CLOSED) == 0)]
         known = set(self.ids.tolist())
         requests = {index: self.rank.event(index).args.get("array_of_requests", []) for index in which.tolist()}
@@ -114,10 +146,7 @@ class _Requests:
         return np.array(found, np.int64)
 
     def _stale_finding(self, event: Event) -> Finding:
-        over = np.unique(np.concatenate([self.of.completions.request[self.of.completions.event < event.index],
-                                         self.freed[self.frees < event.index]]))  # fmt: skip
-        made = self.makers[np.isin(self.ids, over) & ~self.persistent]
-        makers = [self.rank.event(int(made[0]))] if len(made) == 1 else []
+        makers = self._over_before(event.index)
         which = f", that of {said(makers[0])}" if makers else ""
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return finding(
@@ -128,32 +157,44 @@ class _Requests:
             cause=cause(event),
         )
 
+    @cached_property
+    def _overs(self) -> tuple[Ints, Ints]:
+        """When requests that are not started again were over, the first two in order of that, and who made them."""
+        over = first_done(self.of).astype(np.int64)
+        fired = ~self.persistent & (self.ids < len(over))
+        makers, at = self.makers[fired], over[self.ids[fired]]
+        first = np.argsort(at, kind="stable")[:2]
+        return makers[first], at[first]
+
+    def _over_before(self, index: int) -> list[Event]:
+        """The call that made the only request that is over before an event; none where there are several."""
+        makers, at = self._overs
+        over = makers[at < index]
+        return [self.rank.event(int(over[0]))] if len(over) == 1 else []
+
     def _seen_before(self, uses: Ints) -> NDArray[np.bool_]:
         """Whether another kind of call dealt with the request of each use before: then that one may have made it."""
+        if not len(uses):
+            return np.zeros(0, np.bool_)
         events = self.rank.events
-        others = ~self.masks.table(_USES)[events["function"]] & (events["object"] >= ID_DYNAMIC)
+        others = ~self.masks.table(_USES)[catalogue(self.rank).function] & (events["object"] >= ID_DYNAMIC)
         first: dict[int, int] = {}
         for index in np.flatnonzero(others & np.isin(events["object"], events["object"][uses])).tolist():
             first.setdefault(int(events["object"][index]), index)
         return np.array([first.get(int(events["object"][u]), u) < u for u in uses], np.bool_)
 
-    @property
-    def _fired_ids(self) -> set[int]:
-        return set(self.ids[~self.persistent].tolist())
-
+    @cached_property
     def _lost_instant(self) -> Ints:
         """Requests of calls that may be complete at once and were never seen to complete."""
-        gone = np.union1d(self.of.completions.request, self.freed)
-        instant = self.masks.table(_SENDING)[self.functions]
-        instant |= self.rank.events["peer"][self.makers] == PROC_NULL
-        lost: Ints = self.makers[instant & ~self.persistent & ~np.isin(self.ids, gone)]
+        rows = np.flatnonzero(~self.gone[self.ids] & ~self.persistent)
+        instant = self.masks.table(_SENDING)[self.functions[rows]]
+        instant |= self.rank.events["peer"][self.makers[rows]] == PROC_NULL
+        lost: Ints = self.makers[rows[instant]]
         return lost
 
     def _leaks(self) -> Iterator[Finding]:
-        gone = np.concatenate([self.of.completions.request, self.freed])
-        lost = ~np.isin(self.ids, gone)
-        active = lost & ~self.persistent
-        instant = self._lost_instant()
+        active = ~self.gone[self.ids] & ~self.persistent
+        instant = self._lost_instant
         if 0 < len(instant) <= self._spare():
             active &= ~np.isin(self.makers, instant)
         for event in self._events(self.makers[active]):
@@ -163,7 +204,7 @@ class _Requests:
                 [event],
                 cause=cause(event),
             )
-        unfreed = self.persistent & ~np.isin(self.ids, self.freed)
+        unfreed = self.persistent & ~self.freed_ids[self.ids]
         for event in self._events(self.makers[unfreed]):
             yield finding(
                 "request-leak",
@@ -175,7 +216,7 @@ class _Requests:
 
     def _starts(self) -> Iterator[Finding]:
         """Persistent requests that were started while active, or never."""
-        event, request, init = self.of.starts
+        event, request, init = self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
         for index in np.unique(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
@@ -186,10 +227,9 @@ class _Requests:
                     [start, self.rank.event(int(made[0]))],
                     cause=cause(start),
                 )
-        for id in np.unique(request[init >= 0]).tolist():
-            yield from self._started_twice(id, event[request == id])
-        never = self.persistent & ~np.isin(self.ids, request)
-        if reached_finalize(self.rank):
+        yield from self._started_twice(event[init >= 0], request[init >= 0])
+        if self.persistent.any() and reached_finalize(self.rank):
+            never = self.persistent & ~np.isin(self.ids, request)
             for maker in self._events(self.makers[never]):
                 yield finding(
                     "request-misuse",
@@ -199,14 +239,13 @@ class _Requests:
                     cause=f"never started {cause(maker)}",
                 )
 
-    def _started_twice(self, request: int, starts: Ints) -> Iterator[Finding]:
-        done = self.of.completions
-        completed = done.event[done.request == request]
+    def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
         # Before the n-th start, n - 1 completions must have been seen.
-        early = np.flatnonzero(np.searchsorted(completed, starts) < np.arange(len(starts)))
-        if len(early):
-            start = self.rank.event(int(starts[early[0]]))
-            before = self.rank.event(int(starts[early[0] - 1]))
+        early = self._count_before(self.request, self.event, request, event) < nth(request)
+        for id in np.unique(request[early]).tolist():
+            at = int(np.flatnonzero(early & (request == id))[0])
+            start = self.rank.event(int(event[at]))
+            before = self.rank.event(int(event[:at][request[:at] == id][-1]))
             yield finding(
                 "request-misuse",
                 f"rank {self.rank.index} starts a request{where(start)} that is still active from its start"
@@ -215,31 +254,37 @@ class _Requests:
                 cause=cause(start, before),
             )
 
+    @staticmethod
+    def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
+        """How many of the rows (id, event) have the id of each request and lie before its event."""
+        rows = np.sort(ids << 32 | at)
+        count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
+        return count
+
     def _frees_while_active(self) -> Iterator[Finding]:
         """Freeing an active receive leaves nobody to tell when its buffer is filled (MPI-4.1, 3.7.3)."""
-        done = self.of.completions
-        starts_of, started, _ = self.of.starts
         receives = self.masks.table(calls.IRECVS | calls.RECV_INITS)
-        order = np.argsort(self.ids, kind="stable")
-        for free, request in zip(self.frees.tolist(), self.freed.tolist(), strict=True):
-            place = int(np.searchsorted(self.ids[order], request))
-            if place == len(order) or self.ids[order][place] != request:
-                continue
-            made = int(self.makers[order[place]])
-            if not receives[self.rank.events["function"][made]]:
-                continue
-            maker = self.rank.event(made)
-            begun = int(np.count_nonzero((started == request) & (starts_of < free)))
-            begun += maker.function.name.startswith("MPI_Irecv")
-            if begun > np.count_nonzero((done.request == request) & (done.event < free)):
-                event = self.rank.event(free)
-                yield finding(
-                    "request-misuse",
-                    f"rank {self.rank.index} frees the active request of {said(maker)}{where(event)}: nothing tells "
-                    "when its message is there",
-                    [event, maker],
-                    cause=cause(event, maker),
-                )
+        order = np.argsort(self.ids, kind="stable") if len(self.frees) else _NONE
+        known = np.isin(self.freed, self.ids)
+        frees, freed = self.frees[known], self.freed[known]
+        made = self.makers[order[np.searchsorted(self.ids[order], freed)]]
+        of_receive = receives[self.rank.events["function"][made]]
+        frees, freed, made = frees[of_receive], freed[of_receive], made[of_receive]
+        if not len(frees):
+            return
+        starts_of, started, _ = self.of.starts
+        begun = self._count_before(started, starts_of, freed, frees)
+        begun += self.masks.table(calls.IRECVS)[self.rank.events["function"][made]]
+        active = begun > self._count_before(self.request, self.event, freed, frees)
+        for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
+            event, maker = self.rank.event(free), self.rank.event(maker_)
+            yield finding(
+                "request-misuse",
+                f"rank {self.rank.index} frees the active request of {said(maker)}{where(event)}: nothing tells "
+                "when its message is there",
+                [event, maker],
+                cause=cause(event, maker),
+            )
 
 
 # Buffers
@@ -247,6 +292,8 @@ class _Requests:
 
 def _changed(rank: Rank) -> Iterator[Finding]:
     """Sends whose buffer was not at their completion what it was at their start: the recorder's checksum says so."""
+    if not catalogue(rank).changed:
+        return
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
@@ -265,14 +312,14 @@ def _sends_completed(rank: Rank, event: Event) -> list[Event]:
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
-    makers = masks.where(rank.events, _SENDING)
+    makers = masks.where(rank, _SENDING)
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
-def _overlaps(rank: Rank) -> Iterator[Finding]:
+def _overlaps(of: Traffic) -> Iterator[Finding]:
     """Buffers of operations that are pending together, at least one of which is written."""
-    of = Traffic(rank)
-    if not len(of.masks.where(rank.events, calls.IRECVS | calls.RECV_INITS)):
+    rank = of.rank
+    if not len(of.masks.where(rank, calls.IRECVS | calls.RECV_INITS)):
         return  # nobody writes into a pending buffer
     rows = accesses(of, _READS, _WRITES)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):

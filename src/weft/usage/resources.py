@@ -81,11 +81,11 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
     table = masks(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
-        makers = table.where(events, kind.makers)
+        makers = table.where(rank, kind.makers)
         if not len(makers):
             continue
         made = events["object"][makers]
-        frees = table.where(events, kind.frees)
+        frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
         sites: dict[int, int] = {}
@@ -124,7 +124,7 @@ def _unfinished(rank: Rank) -> Iterator[Finding]:
     if rank.missing or rank.state != "exited" or not len(rank) or rank.event(len(rank) - 1).open:
         return
     table = masks(rank.trace.functions)
-    if not len(table.where(rank.events, words("Init Init_thread"))):
+    if not len(table.where(rank, words("Init Init_thread"))):
         return
     last = rank.event(len(rank) - 1)
     yield finding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
@@ -10,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
-from weft.match import NONE, Match, Post, Posts
+from weft.match import Match, Post, Posts
+from weft.match.native import address, addresses
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.describe import where
 from weft.terms.telling import cause, finding
 from weft.terms.words import rank_words
 from weft.trace import Event, Trace
-
-Ints = NDArray[np.int64]
+from weft.waits import native
+from weft.waits.native import Ints, Waits
 
 SHARE: Final = 0.05
 """A wait is told when it costs this share of all ranks' time together ..."""
@@ -29,10 +31,6 @@ LEAST_NS: Final = 20_000_000
 IMBALANCE: Final = 0.25
 """Work is uneven when the busiest rank computes this much longer than the mean."""
 
-_N_TO_N = frozenset(n.lower() for n in calls.ALL_TO_ALL)
-_FROM_ROOT = frozenset(n.lower() for n in calls.FROM_ROOT)
-_TO_ROOT = frozenset(n.lower() for n in calls.TO_ROOT)
-
 
 class Clockwork:
     """Entry and exit times of all events of a run in one row, ns since its start. An open call has no exit (-1)."""
@@ -42,24 +40,46 @@ class Clockwork:
         self.first = np.concatenate([[0], np.cumsum([len(r.events) for r in trace.ranks])]).astype(np.int64)
 
     @cached_property
+    def _times(self) -> tuple[Ints, Ints]:
+        enter, leave = np.empty(int(self.first[-1]), np.int64), np.empty(int(self.first[-1]), np.int64)
+        for rank in self.trace.ranks:
+            part = slice(int(self.first[rank.index]), int(self.first[rank.index + 1]))
+            native.fill_times(rank, enter[part], leave[part])
+        return enter, leave
+
+    @property
     def enter(self) -> Ints:
         """Entry times."""
-        return np.concatenate([r.enter_ns() for r in self.trace.ranks if len(r)] or [np.zeros(0, np.int64)])
+        return self._times[0]
 
-    @cached_property
+    @property
     def exit(self) -> Ints:
         """Exit times."""
-        return np.concatenate([r.exit_ns() for r in self.trace.ranks if len(r)] or [np.zeros(0, np.int64)])
+        return self._times[1]
 
     @cached_property
-    def site(self) -> Ints:
-        """Site ids, each rank's own."""
-        parts = [r.events["site"].astype(np.int64) for r in self.trace.ranks]
-        return np.concatenate(parts or [np.zeros(0, np.int64)])
+    def _for_c(self) -> tuple[native.Clocks, Any]:
+        """What C reads, and what it must find alive."""
+        events = [np.ascontiguousarray(r.events) for r in self.trace.ranks]
+        axes = (native.Axis * len(events))(*(native.axis_of(r) for r in self.trace.ranks))
+        places = addresses(events)
+        clocks = native.Clocks(address(self.first), address(places), ctypes.addressof(axes))
+        return clocks, (events, axes, places)
 
-    def at(self, rank: NDArray[Any], event: NDArray[Any]) -> Ints:
-        """Places of events in the row."""
-        return self.first[rank.astype(np.int64)] + event.astype(np.int64)
+    @property
+    def clocks(self) -> native.Clocks:
+        """The events and clocks of all ranks, as C reads them."""
+        return self._for_c[0]
+
+    @cached_property
+    def spans(self) -> list[native.Span]:
+        """By rank what is asked of all its times together."""
+        return [native.span(rank) for rank in self.trace.ranks]
+
+    @cached_property
+    def site(self) -> NDArray[np.uint32]:
+        """Site ids, each rank's own."""
+        return np.concatenate([*(r.events["site"] for r in self.trace.ranks), np.zeros(0, np.uint32)])
 
     def event(self, place: int) -> Event:
         """The event at a place."""
@@ -69,7 +89,9 @@ class Clockwork:
     @cached_property
     def span(self) -> int:
         """From the first entry to the last exit."""
-        return int(max(self.exit.max(initial=0), self.enter.max(initial=0)) - self.enter.min(initial=0))
+        some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
+        last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
+        return int(last - first)
 
     @property
     def least(self) -> float:
@@ -80,7 +102,7 @@ class Clockwork:
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Notes on what cost a noticeable share of the run's time, by call site, the dearest first."""
     clock = Clockwork(trace)
-    if len(trace.ranks) < 2 or not len(clock.enter):
+    if len(trace.ranks) < 2 or not clock.first[-1]:
         return []
     found = [
         *_late_senders(clock, match),
@@ -91,18 +113,15 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     return sorted(found, key=lambda f: -int(f.evidence["ns"]))
 
 
-def _told(clock: Clockwork, kind: str, text: str, waits: tuple[Ints, Ints, Ints]) -> Iterator[Finding]:
+def _told(clock: Clockwork, kind: str, text: str, waits: Waits) -> Iterator[Finding]:
     """Findings of the waits (who, ns, for whom) with one pair of call sites that together cost enough."""
     waiter, cost, culprit = waits
-    some = np.flatnonzero(cost > 0)
-    if not len(some):
+    if int(cost.sum()) < clock.least:
         return
-    waiter, cost, culprit = waiter[some], cost[some], culprit[some]
     # Sites are numbered by each rank: equal lines of several ranks come together by name below.
     ranks = np.searchsorted(clock.first, np.stack([waiter, culprit]), side="right") - 1
-    keys = np.stack([ranks[0], clock.site[waiter], ranks[1], clock.site[culprit]], axis=1)
-    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    totals = np.bincount(inverse.reshape(-1), weights=cost).astype(np.int64)
+    first, inverse = _pairs([ranks[0], clock.site[waiter], ranks[1], clock.site[culprit]])
+    totals = np.bincount(inverse, weights=cost).astype(np.int64)
     groups: dict[str, list[tuple[int, int]]] = {}
     for row, total in zip(first.tolist(), totals.tolist(), strict=True):
         one, two = clock.event(int(waiter[row])), clock.event(int(culprit[row]))
@@ -130,18 +149,20 @@ def _told(clock: Clockwork, kind: str, text: str, waits: tuple[Ints, Ints, Ints]
         )  # fmt: skip
 
 
+def _pairs(columns: list[NDArray[Any]]) -> tuple[Ints, Ints]:
+    """The different rows of the columns, sorted: the first row of each, and for each row which it is."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, inverse = np.unique(column, return_inverse=True)
+        key = np.unique(key * len(values) + inverse.reshape(-1), return_inverse=True)[1].reshape(-1)
+    first = np.full(int(key.max(initial=-1)) + 1, len(key), np.int64)
+    np.minimum.at(first, key, np.arange(len(key)))
+    return first, key
+
+
 def seconds(ns: float) -> str:
     """A time for people: 1.3 s, 25 ms."""
     return f"{ns / 1e9:.3g} s" if ns >= 1e9 else f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} us"
-
-
-def _ends(clock: Clockwork, posts: Posts, rows: NDArray[Any]) -> Ints:
-    """Where the calls stand in which the posts of some rows were waited for."""
-    return clock.at(posts.ranks()[rows], posts.completion[rows])
-
-
-Waits = tuple[Ints, Ints, Ints]
-"""Places of the waiting calls, what each cost in ns (below 0: nothing), places of the calls that were late."""
 
 
 def waiting(clock: Clockwork, match: Match) -> Ints:
@@ -149,7 +170,7 @@ def waiting(clock: Clockwork, match: Match) -> Ints:
     total = np.zeros(len(clock.enter), np.int64)
     for waits in (_late_sends(clock, match), _late_receives(clock, match), _late_members(clock, match)):
         place, cost, _ = waits
-        np.maximum.at(total, place, np.maximum(cost, 0))
+        np.maximum.at(total, place, cost)
     return total
 
 
@@ -162,23 +183,26 @@ def _late_senders(clock: Clockwork, match: Match) -> Iterator[Finding]:
 
 
 def _late_sends(clock: Clockwork, match: Match) -> Waits:
-    recvs = match.recvs
-    rows = np.flatnonzero((recvs.partner != NONE) & (recvs.completion != NONE))
-    wait = _ends(clock, recvs, rows)
-    partner = recvs.partner[rows]
-    send = clock.at(match.sends.ranks()[partner], match.sends.event[partner])
-    cost = np.minimum(clock.enter[send], clock.exit[wait]) - clock.enter[wait]
-    return wait, _once(wait, cost), send
+    return _late(clock, match.recvs, match.sends, 0, sends=False)
 
 
-def _once(wait: Ints, cost: Ints) -> Ints:
-    """Of several messages that one call waited for only the last to come counts."""
-    order = np.lexsort((-cost, wait))
-    first = np.ones(len(order), np.bool_)
-    first[1:] = wait[order][1:] != wait[order][:-1]
-    kept = np.zeros(len(cost), np.int64)
-    kept[order[first]] = cost[order[first]]
-    return kept
+def _late(clock: Clockwork, mine: Posts, theirs: Posts, skip: int, *, sends: bool) -> Waits:
+    """The calls that waited for the other side of a message."""
+    columns = (mine.first, mine.completion, mine.partner, theirs.event, mine.peer, mine.flags)
+    places = [address(column) for column in columns]
+    ranks = len(clock.trace.ranks)
+    parts = []
+    for rank in range(ranks):
+        room = int(mine.first[rank + 1]) - int(mine.first[rank])
+        if room:
+            parts.append(native.late_posts(clock.clocks, native.LatePosts(rank, ranks, *places, skip, sends), room))
+    return _together(parts)
+
+
+def _together(parts: list[Waits]) -> Waits:
+    none = np.zeros(0, np.int64)
+    one, two, three = (np.concatenate([none, *(part[i] for part in parts)]) for i in range(3))
+    return one, two, three
 
 
 def _late_receivers(clock: Clockwork, match: Match) -> Iterator[Finding]:
@@ -190,16 +214,7 @@ def _late_receivers(clock: Clockwork, match: Match) -> Iterator[Finding]:
 
 
 def _late_receives(clock: Clockwork, match: Match) -> Waits:
-    sends = match.sends
-    skip = Post.BUFFERED | Post.READY
-    rows = np.flatnonzero((sends.partner != NONE) & (sends.completion != NONE) & ((sends.flags & skip) == 0))
-    wait = _ends(clock, sends, rows)
-    partner = sends.partner[rows]
-    receive = clock.at(match.recvs.ranks()[partner], match.recvs.event[partner])
-    # A send that returned before its receive was posted was buffered and waited for nobody.
-    waited = clock.exit[wait] > clock.enter[receive]
-    cost = np.where(waited, np.minimum(clock.enter[receive], clock.exit[wait]) - clock.enter[wait], 0)
-    return wait, _once(wait, cost), receive
+    return _late(clock, match.sends, match.recvs, Post.BUFFERED | Post.READY, sends=True)
 
 
 def _collectives(clock: Clockwork, match: Match) -> Iterator[Finding]:
@@ -211,61 +226,22 @@ def _collectives(clock: Clockwork, match: Match) -> Iterator[Finding]:
 
 
 def _late_members(clock: Clockwork, match: Match) -> Waits:
-    parts, of = match.collectives, match.instances
+    parts, of, trace = match.collectives, match.instances, clock.trace
     if not len(of):
-        return (np.zeros(0, np.int64),) * 3
-    rows = of.rows.astype(np.int64)
-    first = of.first[:-1].astype(np.int64)
-    place = clock.at(parts.ranks()[rows], parts.event[rows])
-    instance = np.repeat(np.arange(len(of)), of.first[1:].astype(np.int64) - first)
-    names = _names(clock.trace, parts.function[rows])
-    blocking = parts.completion[rows] == parts.event[rows]
-    enter = clock.enter[place]
-    last = np.maximum.reduceat(enter, first)
-    is_last = np.flatnonzero(enter == last[instance])
-    latest = np.zeros(len(of), np.int64)
-    latest[instance[is_last]] = place[is_last]
-    root = _roots(clock, match, rows, place, instance)
-    none = np.full(len(of), -1, np.int64)
-    root_place = none.copy()
-    root_place[instance[root]] = place[root]
-    cost = np.zeros(len(rows), np.int64)
-    culprit = latest[instance]
-    all_ = names["all"]
-    cost[all_] = (last[instance] - enter)[all_]
-    late_root = names["from"] & (root_place[instance] >= 0)
-    cost[late_root] = (clock.enter[root_place[instance]] - enter)[late_root]
-    culprit = np.where(late_root, root_place[instance], culprit)
-    at_root = names["to"] & root
-    cost[at_root] = (last[instance] - enter)[at_root]
-    leave = clock.exit[place]
-    cost = np.where(blocking & (leave >= 0), np.minimum(cost, leave - enter), 0)
-    return place, cost, culprit
-
-
-def _names(trace: Trace, functions: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
-    ids = np.unique(functions)
-    table = masks(trace.functions)
-    name = {int(i): table.name(int(i)).lower() for i in ids}
-    return {
-        sort: np.isin(functions, [i for i, n in name.items() if n in wanted])
-        for sort, wanted in (("all", _N_TO_N), ("from", _FROM_ROOT), ("to", _TO_ROOT))
-    }
-
-
-def _roots(clock: Clockwork, match: Match, rows: Ints, place: Ints, instance: Ints) -> NDArray[np.bool_]:
-    """Parts that are the root of their collective."""
-    trace = clock.trace
-    peers = np.concatenate([r.events["peer"].astype(np.int64) for r in trace.ranks] or [np.zeros(0, np.int64)])[place]
-    ranks = match.collectives.ranks()[rows].astype(np.int64)
-    result = np.zeros(len(rows), np.bool_)
-    comm = match.instances.comm[instance]
-    for index in np.unique(comm).tolist():
-        mine = np.flatnonzero(comm == index)
-        members = np.asarray(trace.communicators[index].members, np.int64)
-        good = (peers[mine] >= 0) & (peers[mine] < len(members))
-        result[mine[good]] = members[peers[mine[good]]] == ranks[mine[good]]
-    return result
+        return _together([])
+    table = masks(trace.functions).table
+    sort = np.zeros(65536, np.uint8)
+    for number, names in enumerate((calls.ALL_TO_ALL, calls.FROM_ROOT, calls.TO_ROOT), 1):
+        sort[table(names)] = number
+    ranks = parts.ranks()
+    counts = [len(c.members) for c in trace.communicators]
+    member_first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    members = np.fromiter((m for c in trace.communicators for m in c.members), np.int32, int(member_first[-1]))
+    columns = (
+        of.first, of.rows, ranks, parts.event, parts.completion, parts.function, sort, of.comm, member_first, members,
+    )  # fmt: skip
+    given = native.LateMembers(len(of), *(address(c) for c in columns))
+    return native.late_members(clock.clocks, given, len(of.rows))
 
 
 def _imbalance(clock: Clockwork) -> Iterator[Finding]:
@@ -273,11 +249,10 @@ def _imbalance(clock: Clockwork) -> Iterator[Finding]:
     trace = clock.trace
     work = []
     for rank in trace.ranks:
-        part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
-        enter, leave = clock.enter[part], clock.exit[part]
-        if len(rank.threads) != 1 or not len(enter) or (leave < 0).any():
+        span = clock.spans[rank.index]
+        if len(rank.threads) != 1 or not len(rank) or span.open:
             return  # threads compute beside MPI calls, an open call has no end: no number would be right
-        work.append(int(leave[-1] - enter[0] - (leave - enter).sum()))
+        work.append(span.last_exit - span.first_enter - span.inside)
     mean = sum(work) / len(work)
     busiest = int(np.argmax(work))
     lost = sum(work[busiest] - w for w in work)

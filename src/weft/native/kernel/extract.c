@@ -9,111 +9,9 @@
 #include <sys/mman.h>
 
 #include "ops.h"
+#include "tails.h"
 
 #define MAX_ID (1u << 28) /* an id beyond is damage: no run makes 268 million objects of a class on one rank */
-
-struct cursor {
-    const uint8_t *p, *end;
-    bool bad;
-};
-
-static uint64_t read_u(struct cursor *c) {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 70 && c->p < c->end; shift += 7) {
-        uint8_t byte = *c->p++;
-        if (shift < 64) value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) return value;
-    }
-    c->bad = true;
-    return 0;
-}
-
-static int64_t read_z(struct cursor *c) {
-    uint64_t u = read_u(c);
-    return (int64_t)(u >> 1) ^ -(int64_t)(u & 1);
-}
-
-static void skip_bytes(struct cursor *c, uint64_t n) {
-    if (n > (uint64_t)(c->end - c->p)) {
-        c->bad = true;
-        return;
-    }
-    c->p += n;
-}
-
-struct status {
-    bool set, cancelled;
-    int32_t source, tag;
-};
-
-static struct status read_status(struct cursor *c) {
-    struct status s = {0};
-    uint64_t head = read_u(c);
-    if (head == 0 || c->bad) return s;
-    s.cancelled = (head - 1) & 1;
-    s.source = (int32_t)read_z(c);
-    s.tag = (int32_t)read_z(c);
-    read_u(c);
-    read_u(c);
-    s.set = !c->bad;
-    return s;
-}
-
-/* A part of a tail that is an array: read again, element by element, when it is needed. */
-struct span {
-    struct cursor at;
-    uint64_t count;
-};
-
-struct tail {
-    bool whole;
-    uint64_t ticket;
-    int32_t source, recvtag;
-    struct status status;
-    struct span requests, statuses, indices;
-    int64_t index, outcount;
-    uint64_t object;
-};
-
-static void read_scalar(struct cursor *c, uint8_t code, uint8_t role, struct tail *t) {
-    int64_t value = 0;
-    switch (code) {
-    case WEFT_CODE_INT:
-    case WEFT_CODE_ADDRESS: value = read_z(c); break;
-    case WEFT_CODE_HANDLE: value = (int64_t)read_u(c); break;
-    case WEFT_CODE_STRING: skip_bytes(c, read_u(c)); return;
-    case WEFT_CODE_DOUBLE: skip_bytes(c, 8); return;
-    case WEFT_CODE_STATUS: {
-        struct status s = read_status(c);
-        if (role == WEFT_ROLE_STATUS) t->status = s;
-        return;
-    }
-    }
-    if (c->bad) return;
-    switch (role) {
-    case WEFT_ROLE_SOURCE: t->source = (int32_t)value; break;
-    case WEFT_ROLE_RECVTAG: t->recvtag = (int32_t)value; break;
-    case WEFT_ROLE_INDEX: t->index = value; break;
-    case WEFT_ROLE_OUTCOUNT: t->outcount = value; break;
-    case WEFT_ROLE_OBJECT: t->object = (uint64_t)value; break;
-    }
-}
-
-static void read_array(struct cursor *c, uint8_t code, uint8_t role, struct tail *t) {
-    struct span s;
-    s.count = read_u(c);
-    if (s.count > (uint64_t)(c->end - c->p)) { /* every element takes a byte at least */
-        c->bad = true;
-        return;
-    }
-    s.at = *c;
-    for (uint64_t i = 0; i < s.count && !c->bad; i++) read_scalar(c, code, WEFT_ROLE_SKIP, t);
-    if (c->bad) return;
-    s.at.end = c->p;
-    if (role == WEFT_ROLE_REQUESTS) t->requests = s;
-    if (role == WEFT_ROLE_STATUSES) t->statuses = s;
-    if (role == WEFT_ROLE_INDICES) t->indices = s;
-}
 
 struct request {
     uint32_t init; /* event that made a persistent request */
@@ -191,37 +89,6 @@ static void *known_row(struct table *table, uint64_t id, size_t size) {
 
 static struct request *request_of(struct weft_ops *ops, uint64_t id) {
     return known_row(&ops->requests, id, sizeof(struct request));
-}
-
-/* ---- reading one event ---- */
-
-static struct weft_spec spec_of(const struct weft_extract_input *in, const struct weft_event *e) {
-    struct weft_spec none = {0};
-    return e->function < in->spec_count ? in->specs[e->function] : none;
-}
-
-static struct tail read_tail(const struct weft_extract_input *in, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &in->events[i];
-    struct tail t = {.source = WEFT_RANK_PROC_NULL, .index = -1, .outcount = -1};
-    if (!(e->flags & WEFT_FLAG_HAS_TAIL)) return t;
-    int32_t thread = in->threads ? in->threads[i] : 0;
-    uint64_t start = (uint64_t)e->result * WEFT_TAIL_ALIGN;
-    if (start > in->tail_bytes[thread]) return t;
-    struct cursor c = {in->tails[thread] + start, in->tails[thread] + in->tail_bytes[thread], false};
-    if (e->flags & WEFT_FLAG_TICKET) t.ticket = read_u(&c);
-    if (e->count == INT32_MAX) read_z(&c);
-    const uint8_t *program = in->programs + spec.program;
-    int steps = program[0] + (e->flags & WEFT_FLAG_CLOSED ? program[1] : 0);
-    for (int k = 0; k < steps && !c.bad; k++) {
-        uint8_t code = program[2 + 2 * k], role = program[3 + 2 * k];
-        if (code & WEFT_CODE_ARRAY) {
-            read_array(&c, code & ~WEFT_CODE_ARRAY, role, &t);
-        } else {
-            read_scalar(&c, code, role, &t);
-        }
-    }
-    t.whole = !c.bad;
-    return t;
 }
 
 static uint32_t ticket_of(const struct weft_extract_input *in, uint64_t i) {
@@ -510,7 +377,7 @@ static void collective_on_object(struct weft_ops *ops, uint64_t i, struct weft_s
     const struct weft_event *e = &ops->in->events[i];
     struct table *table = spec.flags & WEFT_SPEC_FILE ? &ops->files : &ops->windows;
     bool nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING; /* then the slot's object is the request */
-    uint64_t object = nonblocking ? read_tail(ops->in, i, spec).object : e->object;
+    uint64_t object = nonblocking ? read_tail(ops->in, i, spec, WEFT_ROLE_OBJECT).object : e->object;
     uint32_t *made = known_row(table, object, sizeof *made);
     uint32_t coll = made ? on_parent(ops, i, *made, e->function, post_flags(spec)) : NONE;
     if (coll == NONE || !nonblocking || !(e->flags & WEFT_FLAG_CLOSED)) return;
@@ -520,7 +387,7 @@ static void collective_on_object(struct weft_ops *ops, uint64_t i, struct weft_s
 
 static void sendrecv(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     const struct weft_event *e = &ops->in->events[i];
-    struct tail t = read_tail(ops->in, i, spec);
+    struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
     uint32_t send = post_send(ops, i, i, spec, WEFT_POST_HALF);
     struct pattern pattern = {t.source, t.recvtag};
     uint32_t recv = post_recv(ops, i, i, spec, pattern, WEFT_POST_HALF);
@@ -556,7 +423,7 @@ static void matched_probe(struct weft_ops *ops, uint64_t i, struct weft_spec spe
 static void matched_receive(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     const struct weft_event *e = &ops->in->events[i];
     bool nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING;
-    uint64_t id = nonblocking ? read_tail(ops->in, i, spec).object : e->object;
+    uint64_t id = nonblocking ? read_tail(ops->in, i, spec, WEFT_ROLE_OBJECT).object : e->object;
     uint32_t *message = known_row(&ops->messages, id, sizeof *message);
     if (!message || *message == NONE) return;
     struct weft_post *r = &ops->recvs[*message];
@@ -597,7 +464,7 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     }
     case WEFT_OP_START: start(ops, i, e->object); return;
     case WEFT_OP_STARTALL: {
-        struct tail t = read_tail(ops->in, i, spec);
+        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
         struct cursor ids = t.requests.at;
         for (uint64_t k = 0; k < t.requests.count; k++) start(ops, i, read_u(&ids));
         return;
@@ -612,17 +479,17 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     case WEFT_OP_GET_STATUS: peek(ops, e->object, i, slot_status(e)); return;
     case WEFT_OP_REQUEST_FREE: released(ops, e->object); return;
     case WEFT_OP_WAITALL: {
-        struct tail t = read_tail(ops->in, i, spec);
+        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
         complete_all(ops, i, &t);
         return;
     }
     case WEFT_OP_WAITANY: {
-        struct tail t = read_tail(ops->in, i, spec);
+        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
         complete(ops, nth_request(&t, t.index), i, slot_status(e));
         return;
     }
     case WEFT_OP_WAITSOME: {
-        struct tail t = read_tail(ops->in, i, spec);
+        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
         complete_some(ops, i, &t);
         return;
     }
@@ -679,11 +546,44 @@ static uint64_t drop_cancelled(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
-/* Reads one rank. The caller owns the result (weft_ops_free); counts gets sends, receives, probes, collectives.
- * NULL when there is no memory. */
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, uint64_t counts[4]);
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, uint64_t counts[4]) {
-    struct weft_ops *ops = calloc(1, sizeof *ops);
+/* At most how many sends, receives, probes and collectives the rank has. */
+EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]);
+EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
+    uint64_t by_op[32] = {0}, started = 0;
+    for (uint64_t i = 0; i < in->event_count; i++) {
+        struct weft_spec spec = spec_of(in, &in->events[i]);
+        by_op[spec.op & 31]++;
+        if (spec.op == WEFT_OP_STARTALL) started += read_tail(in, i, spec, WEFT_ROLE_REQUESTS).requests.count;
+    }
+    started += by_op[WEFT_OP_START];
+    most[0] = by_op[WEFT_OP_SEND] + by_op[WEFT_OP_SENDRECV] + started;
+    most[1] = by_op[WEFT_OP_RECV] + by_op[WEFT_OP_SENDRECV] + by_op[WEFT_OP_MPROBE] + started;
+    most[2] = by_op[WEFT_OP_PROBE];
+    most[3] = by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
+}
+
+static void forget(struct table *table, size_t size) {
+    if (table->rows) memset(table->rows, 0xff, table->count * size);
+}
+
+/* Emptied for another rank, its memory kept: fresh memory costs more than reading a rank into it. */
+static struct weft_ops *emptied(struct weft_ops *ops) {
+    if (!ops) return calloc(1, sizeof *ops);
+    ops->send_count = ops->recv_count = ops->probe_count = ops->coll_count = 0;
+    forget(&ops->requests, sizeof(struct request));
+    forget(&ops->messages, sizeof(uint32_t));
+    forget(&ops->windows, sizeof(uint32_t));
+    forget(&ops->files, sizeof(uint32_t));
+    if (ops->coll_calls) memset(ops->coll_calls, 0, ops->coll_calls_room * sizeof(uint32_t));
+    free(ops->comm_calls);
+    return ops;
+}
+
+/* Reads one rank, into the memory of another one's result where `used` is one. The caller owns the result (weft_ops_free);
+ * counts gets sends, receives, probes, collectives. NULL when there is no memory: then `used` is gone too. */
+EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]);
+EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]) {
+    struct weft_ops *ops = emptied(used);
     if (!ops) return NULL;
     ops->in = in;
     ops->comm_calls = calloc(in->comm_count > WEFT_ID_DYNAMIC ? in->comm_count : WEFT_ID_DYNAMIC, sizeof(uint32_t));

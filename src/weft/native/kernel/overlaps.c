@@ -17,7 +17,6 @@ struct weft_accesses {
     const uint64_t *low, *high;
     const uint32_t *site;
     const uint8_t *writes;
-    const uint32_t *by_end; /* rows in order of `end` */
     uint32_t sites;
     uint64_t events;
 };
@@ -36,6 +35,8 @@ struct sweep {
     uint32_t *holder;  /* the row whose node stands for this row, NONE where it is not pending */
     uint32_t *of_args; /* by event: the row whose node stands for the persistent request made there */
     uint8_t *told;     /* bits by pair of sites */
+    uint32_t *by_end;  /* rows that are pending for a while, in order of `end` */
+    uint64_t pending;
 };
 
 static uint32_t priority_of(uint32_t i) {
@@ -148,6 +149,29 @@ static void take(struct sweep *s, uint32_t row) {
     s->place_of[last] = s->place_of[place];
 }
 
+/* What is never over ends behind the last event. */
+static uint64_t end_of(const struct weft_accesses *in, uint64_t row) {
+    return (uint64_t)in->end[row] < in->events ? (uint64_t)in->end[row] : in->events;
+}
+
+/* A counting sort, as ends are events. */
+static bool sort_by_end(struct sweep *s) {
+    const struct weft_accesses *in = s->in;
+    uint32_t *first = calloc(in->events + 2, sizeof *first);
+    s->by_end = malloc((in->count + 1) * sizeof *s->by_end);
+    if (!first || !s->by_end) {
+        free(first);
+        return false;
+    }
+    for (uint64_t i = 0; i < in->count; i++)
+        if (in->end[i] > in->begin[i]) first[end_of(in, i) + 1]++, s->pending++;
+    for (uint64_t e = 0; e <= in->events; e++) first[e + 1] += first[e];
+    for (uint64_t i = 0; i < in->count; i++)
+        if (in->end[i] > in->begin[i]) s->by_end[first[end_of(in, i)]++] = (uint32_t)i;
+    free(first);
+    return true;
+}
+
 static bool told(const struct sweep *s, uint32_t one, uint32_t two) {
     uint64_t bit = (uint64_t)one * s->in->sites + two;
     return s->told[bit >> 3] >> (bit & 7) & 1;
@@ -157,7 +181,7 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
     const struct weft_accesses *in = s->in;
     uint64_t gone = 0, found = 0;
     for (uint32_t row = 0; row < in->count; row++) {
-        while (gone < in->count && in->end[in->by_end[gone]] <= in->begin[row]) take(s, in->by_end[gone++]);
+        while (gone < s->pending && in->end[s->by_end[gone]] <= in->begin[row]) take(s, s->by_end[gone++]);
         for (uint32_t k = 0; k < s->place_count && found < most; k++) {
             uint32_t place = s->places[k];
             if (!(place & 1) && !in->writes[row]) continue;
@@ -187,7 +211,7 @@ EXPORT int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint
     s.place_of = malloc((places + 1) * sizeof *s.place_of);
     s.told = calloc((uint64_t)in->sites * in->sites / 8 + 1, 1); /* pages that nobody touches cost nothing */
     int64_t found = -1;
-    if (s.nodes && s.holder && s.of_args && s.roots && s.places && s.place_of && s.told) {
+    if (s.nodes && s.holder && s.of_args && s.roots && s.places && s.place_of && s.told && sort_by_end(&s)) {
         memset(s.holder, 0xff, in->count * sizeof *s.holder);
         memset(s.of_args, 0xff, in->events * sizeof *s.of_args);
         memset(s.roots, 0xff, places * sizeof *s.roots);
@@ -200,5 +224,6 @@ EXPORT int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint
     free(s.places);
     free(s.place_of);
     free(s.told);
+    free(s.by_end);
     return found;
 }

@@ -1,0 +1,149 @@
+"""Which calls may have been given wrong arguments: one look at all events of a rank (native/kernel/scan.c).
+
+What is found here is looked at again, rule by rule, in arguments.py; what is not found breaks none of these rules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntFlag
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.match.native import address, addresses
+from weft.native.kernel import library
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
+from weft.trace import FunctionTable, Rank
+from weft.trace.layout import Def
+
+PART: Final = 65536
+_P = ctypes.c_void_p
+
+
+class Rule(IntFlag):
+    """What must hold for a function's calls; the numbers mirror scan.c."""
+
+    COUNT = 0x001
+    PEER = 0x002
+    WINDOW = 0x004
+    ANY = 0x008
+    NOBODY = 0x010
+    TAG = 0x020
+    ANY_TAG = 0x040
+    COMM = 0x080
+    TYPE = 0x100
+    OP = 0x200
+    OBJECT = 0x400
+    ALIAS = 0x800
+
+
+class Sorts(NamedTuple):
+    """The functions whose tag, datatype, operation, object or buffers are looked at."""
+
+    sending: frozenset[str]
+    receiving: frozenset[str]
+    typed: frozenset[str]
+    reducing: frozenset[str]
+    objects: frozenset[str]
+    aliased: frozenset[str]
+
+
+class Rules(NamedTuple):
+    """The rules by function as C reads them; `lead` and `codes` say how to reach the second buffer in the tail."""
+
+    rules: NDArray[np.uint16]
+    lead: NDArray[np.uint16]
+    codes: NDArray[np.uint8]
+
+
+class _Input(ctypes.Structure):
+    """struct weft_rules."""
+
+    _fields_ = (
+        ("events", _P), ("count", ctypes.c_uint64), ("threads", _P), ("tails", _P), ("tail_bytes", _P), ("rules", _P),
+        ("lead", _P), ("codes", _P), ("sizes", _P), ("size_count", ctypes.c_uint64), ("windows", _P),
+        ("window_count", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+def suspects(rank: Rank, sorts: Sorts) -> Ints:
+    """The events of a rank that may break a rule."""
+    rules = _rules(rank.trace.functions, sorts)
+    events = np.ascontiguousarray(rank.events)
+    threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
+    tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
+    places, lengths = addresses(tails), np.array([len(t) for t in tails], np.uint64)
+    sizes, windows = _comm_sizes(rank), _window_sizes(rank)
+    given = _Input(
+        address(events), len(events), address(threads), address(places), address(lengths), address(rules.rules),
+        address(rules.lead), address(rules.codes), address(sizes), len(sizes), address(windows), len(windows),
+    )  # fmt: skip
+    find = library().weft_suspects
+    find.restype = ctypes.c_uint64
+    at = ctypes.c_uint64()
+    found: list[Ints] = []
+    while at.value < len(events):
+        rows = np.empty(PART, np.int64)
+        count = find(ctypes.byref(given), ctypes.byref(at), _P(address(rows)), ctypes.c_uint64(PART))
+        found.append(rows[:count].copy())
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
+    table = np.full(max(sizes, default=0) + 1, -1, np.int32)
+    for id, size in sizes.items():
+        table[id] = size
+    return table
+
+
+def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
+    """The number of peers by communicator."""
+    ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
+    known = {id: rank.comm(id) for id in ids if id < 1 << 24}
+    return _by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
+
+
+def _window_sizes(rank: Rank) -> NDArray[np.int32]:
+    """The number of peers by window."""
+    comms: dict[int, int] = {}
+    for id in rank.definitions.ids(Def.WINDOW):
+        definition = rank.definitions.window(id)
+        comm = rank.comm(definition.comm) if definition else None
+        if comm is not None and id < 1 << 24:
+            comms[id] = len(comm.peers(rank.index))
+    return _by_id(comms)
+
+
+@cache
+def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
+    rules = np.zeros(65536, np.uint16)
+    for function in functions:
+        slot = {place: p for place, p in function.slot.items() if p.direction != "out"}
+        rule = (Rule.COUNT if "count" in slot else Rule(0)) | (Rule.COMM if "comm" in slot else Rule(0))
+        if "peer" in slot:
+            rule |= Rule.PEER | (Rule(0) if "comm" in function.slot else Rule.WINDOW)
+            rule |= Rule.ANY if slot["peer"].name == "source" else Rule(0)
+            rule |= Rule.NOBODY if slot["peer"].name != "root" else Rule(0)
+        rules[function.id] = rule
+    table = masks(functions).table
+    for names, rule in (
+        (sorts.sending, Rule.TAG), (sorts.receiving, Rule.TAG | Rule.ANY_TAG),
+        (sorts.typed | words("Type_free Type_commit"), Rule.TYPE), (sorts.reducing, Rule.OP),
+        (sorts.objects, Rule.OBJECT),
+    ):  # fmt: skip
+        rules[table(names)] |= np.uint16(rule)
+    lead, codes = np.zeros(65536, np.uint16), bytearray(b"\0")
+    for id in np.flatnonzero(table(sorts.aliased)).tolist():
+        before = [p.name for p in functions[id].tail_in]
+        if "recvbuf" in before:
+            rules[id] |= np.uint16(Rule.ALIAS)
+            steps = functions[id].tail_in[: before.index("recvbuf")]
+            lead[id] = len(codes)
+            codes += bytes([len(steps)])
+            codes += bytes(CODES.get(p.type, Code.HANDLE) | (CODE_ARRAY if p.array else 0) for p in steps)
+    return Rules(rules, lead, np.frombuffer(bytes(codes), np.uint8))
