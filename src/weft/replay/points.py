@@ -8,6 +8,10 @@ finding:N              the events of the N-th finding of `weft report`
 
 The past of a point is the least consistent cut that holds it (unique): what has to run again, and no more. The
 opposite is the greatest cut that holds nothing that comes after a point: the stable stop of a breakpoint.
+
+One rule is added to happens-before: a collective ends nowhere before every member has begun it. The standard lets an
+MPI do with less (MPI-4.1, 6.14), but its trees and rings pass the data over any member: in a broadcast from rank 0
+over a tree, rank 3 needs rank 2.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from weft.replay.plan import RankPlan
 from weft.trace import Trace
 
 EventId = tuple[int, int]
+U32 = NDArray[np.uint32]
 Goals = dict[tuple[int, int], int]
 """Entries of the plan to pass, by (rank, slot of the thread)."""
 
@@ -157,6 +162,9 @@ class Cuts:
             process, point = self.order.point(*event)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
             own[process] = max(own.get(process, 0), point)
+        gathered = self._with_members(points)
+        if all(gathered[process] <= points[process] for process in own):
+            points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
         for process, point in enumerate(points.tolist()):
             # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.
@@ -167,14 +175,46 @@ class Cuts:
     def before_future(self, events: Iterable[EventId]) -> Goals:
         """How far all can go without these calls."""
         seeds: dict[int, int] = {}
+        past = np.zeros(len(self.order.processes.rank), np.int64)
         for event in events:
             process, point = self.order.point(*event)
             seeds[process] = min(seeds.get(process, point), point)
+            past = np.maximum(past, self.order.past_points(process, point - 1) if point > 1 else 0)
+        points = self.order.future_points(seeds)
+        gathered = self._without_members(points)
+        if ((gathered > past) | (points <= past)).all():
+            points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
-        for process, point in enumerate(self.order.future_points(seeds).tolist()):
+        for process, point in enumerate(points.tolist()):
             if point != NONE:
                 goals |= self._goal(process, (point - 1) // 2, point % 2 == 0)
         return goals
+
+    def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A past, and for each collective that ends in it the start of every member."""
+        parts = _Parts(self.order)
+        while True:
+            ends = parts.done & (points[parts.ends_in] >= parts.end)
+            needed = np.isin(parts.instance, parts.instance[ends])
+            starts = np.zeros(len(points), np.int64)
+            np.maximum.at(starts, parts.starts_in[needed], parts.start[needed])
+            lacking = np.flatnonzero(starts > points).tolist()
+            if not lacking:
+                return points
+            for process in lacking:
+                points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
+
+    def _without_members(self, points: U32) -> U32:
+        """A future, and for each collective that a member starts in it the end of every member."""
+        parts = _Parts(self.order)
+        while True:
+            starts = parts.start >= points[parts.starts_in]
+            late = np.isin(parts.instance, parts.instance[starts]) & parts.done
+            ends = points.astype(np.int64)
+            np.minimum.at(ends, parts.ends_in[late], parts.end[late])
+            if (ends >= points).all():
+                return points
+            points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
         """The goal that lies before an event of a process, or behind it."""
@@ -185,3 +225,16 @@ class Cuts:
         index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
         threads = enumerate(self.plans[rank].threads)
         return {(rank, i): thread.position(index) for i, thread in threads if thread.slot == slot}
+
+
+class _Parts:
+    """The parts of all collectives, as points of processes."""
+
+    def __init__(self, order: Order) -> None:
+        parts, processes = order.match.collectives, order.processes
+        self.instance = parts.instance
+        self.starts_in = processes.of_rows(parts.first, parts.event)
+        self.start = 2 * parts.event.astype(np.int64) + 1
+        self.done = parts.completion != NONE
+        self.ends_in = processes.of_rows(parts.first, parts.completion)
+        self.end = 2 * parts.completion.astype(np.int64) + 2
