@@ -105,7 +105,7 @@ class _Play:
         self.messages += 1
         return self.messages
 
-    def send_on(self, comm: int, sender: int, dest: int, tag: int, count: int, modes: Iterable[str]) -> None:
+    def send_on(self, comm: int, sender: int, dest: int, tag: int, count: int, *, modes: Iterable[str]) -> None:
         op = self.rng.choice(list(modes))
         self.script.add(sender, op, comm, dest, tag, count, self.number())
         if op == "isend":
@@ -115,7 +115,7 @@ class _Play:
     def send(self) -> None:
         comm, sender, receiver, source, dest = self.pair()
         tag = self.rng.choice([1, 2, WILD, WILD])
-        self.send_on(comm, sender, dest, tag, self.rng.choice(SMALL), ["send", "send", "isend"])
+        self.send_on(comm, sender, dest, tag, self.rng.choice(SMALL), modes=["send", "send", "isend"])
         self.waiting[receiver][comm, -1 if tag == WILD else source, tag] += 1
 
     def receive(self, rank: int | None = None) -> None:
@@ -142,16 +142,16 @@ class _Play:
         comm, sender, receiver, source, dest = self.pair()
         tag = 100 + self.messages
         if self.rng.random() < 0.5:
-            self.send_on(comm, sender, dest, tag, BIG, ["send", "isend"])
+            self.send_on(comm, sender, dest, tag, BIG, modes=["send", "isend"])
         else:
-            self.send_on(comm, sender, dest, tag, self.rng.choice([1, BIG]), ["ssend"])
+            self.send_on(comm, sender, dest, tag, self.rng.choice([1, BIG]), modes=["ssend"])
         self.take(receiver, (comm, source, tag), self.rng.choice(["recv", "mprobe"]))
 
     def prepost(self) -> None:
         comm, sender, receiver, source, dest = self.pair()
         tag = self.rng.choice([1, WILD])
         self.take(receiver, (comm, -1 if tag == WILD else source, tag), "irecv")
-        self.send_on(comm, sender, dest, tag, self.rng.choice(SMALL), ["send", "isend"])
+        self.send_on(comm, sender, dest, tag, self.rng.choice(SMALL), modes=["send", "isend"])
 
     def wait(self) -> None:
         ranks = [r for r, n in enumerate(self.pending) if n]

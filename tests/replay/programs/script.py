@@ -77,4 +77,4 @@ for text in Path(sys.argv[1]).read_text().splitlines():
     else:
         raise SystemExit(f"no such call: {op}")
     line += 1
-sys.stdout.write("".join("%d %d %d %d\n" % row for row in got))
+sys.stdout.write("".join(" ".join(map(str, row)) + "\n" for row in got))
