@@ -240,7 +240,8 @@ def edges(script: Script, printed: str, *, lean: bool = False) -> dict[Node, set
         if script.lines[m.posted[0]][m.posted[1]].op in ("probe", "poll", "mprobe"):
             before[*m.posted, True].add((*m.sent, False))
         if script.lines[m.sent[0]][m.sent[1]].op == "ssend":
-            before[*m.sent, True].add((*m.posted, False))
+            matched = script.lines[m.posted[0]][m.posted[1]].op == "mprobe"  # which is no receive yet
+            before[*m.sent, True].add((*(m.told if matched else m.posted), False))
         for other in messages:  # a receive posted earlier would have got it, had it not got a message of its own
             earlier = other.posted[0] == m.posted[0] and other.posted[1] < m.posted[1]
             fits = other.accepts[0] == m.accepts[0] and other.accepts[1] in (-1, m.is_from)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from replay.campaign import environment
+from replay.campaign import compile_c, environment
 from replay.scripts import MPI_NAMES, Call, Script, edges, past, random_script
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
@@ -116,6 +116,8 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
     block: int, script_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.replay.session.STALL", 1.5)
+    for key, value in environment().items():
+        monkeypatch.setenv(key, value)
     for seed in range(block, min(block + 10, PROGRAMS), SPACING):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -133,13 +135,27 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         trace = recorded.trace
         matched = match(trace)
         steps = plan(trace, matched)
-        goals = Cuts(trace, order(trace, matched), steps).past([(point[0], recorded.calls[point])])
+        cuts = Cuts(trace, order(trace, matched), steps)
+        goals = cuts.past([(point[0], recorded.calls[point])])
         assert goals[other, 0] > steps[other].threads[0].position(recorded.calls[last])
         short = goals | {(other, 0): steps[other].threads[0].position(recorded.calls[last])}
-        monkeypatch.setattr("weft.cli.replay.lay_plan", lambda *_, steps=steps, short=short: (steps, short))
-        for key, value in environment().items():
-            monkeypatch.setenv(key, value)
+        monkeypatch.setattr("weft.cli.replay.lay_plan", lambda *_, found=(steps, short, cuts.firm): found)
         status = main(["replay", str(recorded.run), "--out", str(folder / "short"), "--until", recorded.until(point)])
         again = set(calls(weft.open(folder / "short")))
         assert last not in again
         assert status == LEFT_STATUS, f"script {seed}, until {point} without {last}: reached all the same"
+
+
+@pytest.mark.parametrize("name", ["mpich", "openmpi"])
+def test_a_large_message_needs_no_receiver(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    venv = Path(request.getfixturevalue(name).mpicc).parents[1]
+    program, weft_command = compile_c(venv, "large.c", tmp_path), str(venv / "bin" / "weft")
+    execute([weft_command, "run", "--out", "run", "-n", "3", "--", program], cwd=tmp_path, env=environment())
+    done = execute([weft_command, "replay", "run", "--until", "2:MPI_Barrier"], cwd=tmp_path, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "rank 1 before event 2: recv(source=0, tag=1) at large.c" in done.stderr
+    latest = [weft_command, "replay", "run", "--until", "1:MPI_Recv#6", "--latest"]
+    done = execute(latest, cwd=tmp_path, env=environment())
+    assert "rank 1 before event 7: recv(source=0, tag=5) at large.c" in done.stderr
+    done = execute([weft_command, "replay", "run"], cwd=tmp_path, env=environment())
+    assert (done.returncode, "as recorded" in done.stderr) == (0, True), done.stderr

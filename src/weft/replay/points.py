@@ -91,9 +91,23 @@ def events_at(trace: Trace, place: Place) -> list[EventId]:
             found.append((int(rank.enter_ns(slice(row, row + 1))[0]), (rank.index, row)))
     if not found:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
-        times = f"only {most} calls" if most else "no MPI call"
-        raise UsageError(f"{place.text}: the record has {times} from there on {where}")
+        times = f"only {most} call{'s' * (most > 1)}" if most else "no MPI call"
+        raise UsageError(f"{place.text}: the record has {times} from there on {where}{_nearby(trace, place)}")
     return [event for _, event in sorted(found)]
+
+
+def _nearby(trace: Trace, place: Place) -> str:
+    """Where the record does have calls, for one who named another place."""
+    sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
+    lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
+    if lines and place.line is not None:
+        nearest = sorted(sorted(lines, key=lambda line: abs(line - int(place.line or 0)))[:3])
+        return f"; the nearest lines with one are {', '.join(map(str, nearest))}"
+    return f"; `weft dump {trace.path}` shows which calls it has"
+
+
+def _is_file(file: str, wanted: str) -> bool:
+    return file == wanted or file.endswith("/" + wanted)
 
 
 def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
@@ -107,9 +121,7 @@ def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     else:
         wanted = str(place.file)
         good = [
-            site.line == place.line
-            and site.file is not None
-            and (site.file == wanted or site.file.endswith("/" + wanted))
+            site.line == place.line and site.file is not None and _is_file(site.file, wanted)
             for site in (rank.site(int(s)) for s in sites)
         ]
     return np.array(good, bool)[inverse]
@@ -123,7 +135,8 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> l
         all_findings = findings()
         number = int(found[1])
         if not 1 <= number <= len(all_findings):
-            raise UsageError(f"{text}: the report has {len(all_findings)} findings")
+            have = "1 finding" if len(all_findings) == 1 else f"{len(all_findings)} findings"
+            raise UsageError(f"{text}: the report has {have}, counted from 1 (`weft report {trace.path}`)")
         events = [(int(r), int(e)) for r, e in all_findings[number - 1].events]
         if not events:
             raise UsageError(f"{text}: this finding names no event of the record")
@@ -153,6 +166,8 @@ class Cuts:
         self.trace = trace
         self.order = order
         self.plans = plans
+        self.firm: set[tuple[int, int]] = set()
+        """Of the goals given last: threads whose last call before the goal ends in the cut. They stand behind it."""
 
     def past(self, events: Iterable[EventId]) -> Goals:
         """What has to run again so that these calls are about to be made."""
@@ -166,10 +181,14 @@ class Cuts:
         if all(gathered[process] <= points[process] for process in own):
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
+        self.firm = set()
         for process, point in enumerate(points.tolist()):
             # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.
             inclusive = point > own.get(process, 0)
-            goals |= self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+            found = self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+            goals |= found
+            if not inclusive or point % 2 == 0:
+                self.firm |= found.keys()
         return goals
 
     def before_future(self, events: Iterable[EventId]) -> Goals:
@@ -185,9 +204,13 @@ class Cuts:
         if ((gathered > past) | (points <= past)).all():
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
+        self.firm = set()
         for process, point in enumerate(points.tolist()):
             if point != NONE:
-                goals |= self._goal(process, (point - 1) // 2, point % 2 == 0)
+                found = self._goal(process, (point - 1) // 2, point % 2 == 0)
+                goals |= found
+                if point % 2:
+                    self.firm |= found.keys()
         return goals
 
     def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:

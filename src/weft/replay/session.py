@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -38,6 +38,8 @@ class Session:
 
     plans: Sequence[RankPlan]
     goals: Goals = field(default_factory=dict)
+    firm: Collection[tuple[int, int]] = ()
+    """Threads, as in `goals`, that come to stand before a call; the others may stand inside the last one they make."""
     hold: bool = False
     """Whether ranks that stand at their goals are left there."""
     result: Result = Result.FINISHED
@@ -78,28 +80,36 @@ class Session:
 
     def at_goals(self, watch: Watch, now: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
-        waiting = []
+        settled = True
         for rank, control in enumerate(self.controls):
-            for thread in range(len(self.plans[rank].threads)):
+            for thread, recorded in enumerate(self.plans[rank].threads):
                 goal = self.goals.get((rank, thread))
-                if goal is None or control.parked(thread) or control.state is ControlState.ENDED:
+                if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
                     continue
-                if control.at(thread) < goal:
+                if goal is None or control.at(thread) < goal:
                     return False
-                waiting.append(rank)
-        if any((rank, thread) not in self.goals and self.controls[rank].state is not ControlState.ENDED
-               for rank, plan in enumerate(self.plans) for thread in range(len(plan.threads))):  # fmt: skip
-            return False
-        return not waiting or (now - self._since > SETTLE and all(self._inside(watch, rank) for rank in waiting))
+                more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
+                if more_to_come and ((rank, thread) in self.firm or not self._still(watch, rank, thread)):
+                    return False
+                settled = False
+        return settled or now - self._since > SETTLE
 
-    def _inside(self, watch: Watch, rank: int) -> bool:
+    def _still(self, watch: Watch, rank: int, thread: int) -> bool:
+        """Whether a thread is inside MPI, or has not begun, or has ended."""
+        tid = self.controls[rank].tid(thread)
+        if not tid:
+            return thread > 0
         files = [f for f in watch.files.values() if f.header is not None and f.header.rank == self.plans[rank].rank]
-        return bool(files) and all(inside(f) for f in files)
+        return bool(files) and all(
+            inside(f) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
+        )
 
     def stalled(self, watch: Watch) -> bool:
-        """Whether no rank can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
+        """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
         return all(
-            control.state is ControlState.ENDED or control.polling() or control.parked() or self._inside(watch, rank)
+            control.state is ControlState.ENDED
+            or control.polling()
+            or all(control.parked(t) or self._still(watch, rank, t) for t in range(len(self.plans[rank].threads)))
             for rank, control in enumerate(self.controls)
         ) and not all(control.state is ControlState.ENDED for control in self.controls)
 
