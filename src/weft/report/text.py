@@ -15,6 +15,7 @@ from weft.terms.words import plural, rank_set
 from weft.trace import Trace
 
 MAX_SITES: Final = 6
+MAX_REPLAYS: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
@@ -94,6 +95,12 @@ def _site_lines(finding: Finding) -> list[str]:
     return lines + ([f"and {plural(len(rows) - MAX_SITES, 'more place')}"] if len(rows) > MAX_SITES else [])
 
 
+def replays(trace: Trace, finding: Finding) -> list[str]:
+    """The commands that bring about the other outcomes of a race."""
+    forced = [str(other["force"]) for other in finding.evidence.get("others", ())]
+    return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
+
+
 def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
     """Lines of the report with their styles."""
     yield heading(trace, report.findings), "bold"
@@ -101,6 +108,8 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
         yield "", ""
         yield line(finding), _COLOURS[finding.severity]
         for text in _site_lines(finding):
+            yield " " * _INDENT + text, "dim"
+        for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
     if report.failures or trace.problems:
         yield "", ""
