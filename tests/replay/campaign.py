@@ -88,7 +88,9 @@ def streams(run: Path) -> list[bytes]:
     return found
 
 
-def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, int, int]:
+def campaign(
+    name: str, venv: Path, replays: int, folder: Path, *, plain_runs: int = 5, loads: tuple[int, ...] = (0, 0, 1, 2, 3)
+) -> tuple[int, int, int]:
     """Record and replay one program: replays that were the same, replays, different outputs of plain runs."""
     source, ranks, arguments = PROGRAMS[name]
     weft_command = str(venv / "bin" / "weft")
@@ -104,7 +106,7 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
         )
 
     mpiexec = [str(venv / "bin" / "mpiexec"), "-n", str(ranks), *program]
-    plain = {run(*mpiexec).stdout for _ in range(5)}
+    plain = {run(*mpiexec).stdout for _ in range(plain_runs)}
     recorded = run(weft_command, "run", "--out", str(folder / name) + ".run", "-n", str(ranks), "--", *program)
     if recorded.returncode:
         raise SystemExit(f"{name}: recording ended with {recorded.returncode}\n{recorded.stderr}")
@@ -112,7 +114,7 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
     same = 0
     for k in range(replays):
         out = folder / f"{name}.replay"
-        with Burners(random.choice([0, 0, 1, 2, 3])):
+        with Burners(random.choice(loads)):
             again = run(weft_command, "replay", str(folder / name) + ".run", "--out", str(out))
         alike = streams(out) == expected if out.exists() else False
         if again.stdout == recorded.stdout and alike and again.returncode == 0:

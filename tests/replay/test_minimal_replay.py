@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -56,11 +55,6 @@ def calls(trace: Trace) -> dict[Call, int]:
     return found
 
 
-def replay(run: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`weft replay`."""
-    return execute([*WEFT, "replay", run, "--out", out, *words], env=environment())
-
-
 class Recorded:
     """A random script, recorded."""
 
@@ -91,9 +85,15 @@ class Recorded:
 @pytest.mark.timeout(60 + 30 * PROGRAMS)
 @pytest.mark.parametrize("block", range(0, PROGRAMS, 10))
 def test_a_replay_runs_again_the_causal_past_of_its_point_and_nothing_else(
-    block: int, script_program: Path, tmp_path: Path
+    block: int,
+    script_program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     rerun = total = 0
+    for key, value in environment().items():
+        monkeypatch.setenv(key, value)
     for seed in range(block, min(block + 10, PROGRAMS)):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -101,13 +101,15 @@ def test_a_replay_runs_again_the_causal_past_of_its_point_and_nothing_else(
         recorded = Recorded(seed, python if seed % 5 == 4 else [script_program], folder)
         before = edges(recorded.script, recorded.printed)
         for k, point in enumerate(recorded.points(random.Random(seed), POINTS)):
-            done = replay(recorded.run, folder / f"replay{k}", "--until", recorded.until(point))
-            assert done.returncode == 0, f"script {seed}, until {point}: {done.stderr}"
-            again = set(calls(weft.open(folder / f"replay{k}")))
+            out = folder / f"replay{k}"
+            status = main(["replay", str(recorded.run), "--out", str(out), "--until", recorded.until(point)])
+            assert status == 0, f"script {seed}, until {point}: {capsys.readouterr().err}"
+            again = set(calls(weft.open(out)))
             wanted = past(before, point)
             assert again == wanted, f"script {seed}, until {point}: too much {again - wanted}, missing {wanted - again}"
             rerun, total = rerun + len(again), total + len(recorded.calls)
-    print(f"\n{rerun} of {total} calls were run again")
+    with capsys.disabled():
+        print(f"\n{rerun} of {total} calls were run again")
 
 
 @pytest.mark.timeout(60 + 30 * PROGRAMS)
