@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,6 +19,8 @@ from weft.trace.functions import FunctionTable
 
 STALL = 10.0
 """Seconds without any progress, every rank inside MPI or asking for what its record does not give, that are a stall."""
+JOINED = 1.0
+"""Seconds without any progress after which a thread that sleeps counts as waiting for one that stands at its goal."""
 SETTLE = 0.3
 """Seconds that a call at the goal has not returned for before its rank counts as standing in it."""
 
@@ -88,11 +91,24 @@ class Session:
                     continue
                 if goal is None or control.at(thread) < goal:
                     return False
-                more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
-                if more_to_come and ((rank, thread) in self.firm or not self._still(watch, rank, thread)):
-                    return False
                 settled = False
+                more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
+                if not more_to_come or ((rank, thread) not in self.firm and self._still(watch, rank, thread)):
+                    continue
+                if now - self._since < JOINED or not self._joins(rank, thread):
+                    return False
         return settled or now - self._since > SETTLE
+
+    def _joins(self, rank: int, thread: int) -> bool:
+        """Whether a thread sleeps outside of MPI beside one that stands at its goal: it waits for that one."""
+        control, threads = self.controls[rank], range(len(self.plans[rank].threads))
+        if not any(control.parked(other) for other in threads if other != thread):
+            return False
+        tid = control.tid(thread) or (control.pid if thread == 0 else 0)
+        with suppress(OSError):
+            stat = Path(f"/proc/{control.pid}/task/{tid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "S"
+        return False
 
     def _still(self, watch: Watch, rank: int, thread: int) -> bool:
         """Whether a thread is inside MPI, or has not begun, or has ended."""
@@ -109,7 +125,10 @@ class Session:
         return all(
             control.state is ControlState.ENDED
             or control.polling()
-            or all(control.parked(t) or self._still(watch, rank, t) for t in range(len(self.plans[rank].threads)))
+            or all(
+                control.parked(t) or self._still(watch, rank, t) or self._joins(rank, t)
+                for t in range(len(self.plans[rank].threads))
+            )
             for rank, control in enumerate(self.controls)
         ) and not all(control.state is ControlState.ENDED for control in self.controls)
 

@@ -186,8 +186,11 @@ static bool my_turn(const struct weft_replay *r, uint32_t turn) {
     return true;
 }
 
+static void park(struct weft_replay *r);
+
 static void await_turn(struct weft_replay *r) {
     uint64_t at = pending_turn[r->slot].at;
+    if (at == r->at && at >= r->control->goal) park(r); /* not later, under the lock that the other threads need */
     /* A probe's call has passed the guard when it posts, other calls have not. */
     if ((at != r->at && at + 1 != r->at) || at >= r->entry_count) return;
     for (unsigned spins = 0; !my_turn(r, r->entries[at].turn); spins++) {
