@@ -177,7 +177,8 @@ class Cuts:
             process, point = self.order.point(*event)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
             own[process] = max(own.get(process, 0), point)
-        gathered = self._with_members(points)
+        points = self._with_threads(points)
+        gathered = self._with_threads(self._with_members(points))
         if all(gathered[process] <= points[process] for process in own):
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
@@ -199,8 +200,8 @@ class Cuts:
             process, point = self.order.point(*event)
             seeds[process] = min(seeds.get(process, point), point)
             past = np.maximum(past, self.order.past_points(process, point - 1) if point > 1 else 0)
-        points = self.order.future_points(seeds)
-        gathered = self._without_members(points)
+        points = self._without_threads(self.order.future_points(seeds))
+        gathered = self._without_threads(self._without_members(points))
         if ((gathered > past) | (points <= past)).all():
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
@@ -212,6 +213,54 @@ class Cuts:
                 if point % 2:
                     self.firm |= found.keys()
         return goals
+
+    def _several(self, points: NDArray[np.int64]) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
+        """The ranks of several threads: rank, its processes, and their points."""
+        for rank in self.trace.ranks:
+            own = np.flatnonzero(self.order.processes.rank == rank.index)
+            if len(own) > 1:
+                yield rank, own, points[own]
+
+    def _with_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A past, and of each rank's other threads what they had done by then.
+
+        Threads wait for each other by means that are no calls of MPI (a join, a lock), so that what one had not done
+        the other may not get by without.
+        """
+        while True:
+            before = points
+            for rank, own, reached in self._several(points):
+                last = (int(reached.max()) - 1) // 2
+                if last < 0:
+                    continue
+                now = int(rank.enter_ns(slice(last, last + 1))[0])
+                for process in own.tolist():
+                    events = self.order.processes.events[process]
+                    nth = int(np.searchsorted(events, last)) - 1 if events is not None else -1
+                    if nth >= 0:
+                        event = int(events[nth])
+                        over = 0 <= int(rank.exit_ns(slice(event, event + 1))[0]) <= now
+                        point = 2 * event + 1 + over
+                        points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
+            if (points == before).all():
+                return points
+
+    def _without_threads(self, points: U32) -> U32:
+        """A future, and of each rank's other threads what they began later."""
+        while True:
+            ends = points.astype(np.int64)
+            for rank, own, reached in self._several(ends):
+                first = (int(reached.min()) - 1) // 2
+                if first >= len(rank):
+                    continue
+                for process in own.tolist():
+                    events = self.order.processes.events[process]
+                    nth = int(np.searchsorted(events, first, side="right")) if events is not None else 0
+                    if events is not None and nth < len(events):
+                        ends[process] = min(int(ends[process]), 2 * int(events[nth]) + 1)
+            if (ends >= points).all():
+                return points
+            points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         """A past, and for each collective that ends in it the start of every member."""

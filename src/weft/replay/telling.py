@@ -41,7 +41,7 @@ def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
     """Where a thread stands, in words without its rank."""
     at = control.at(slot)
     if control.state is ControlState.ENDED:
-        return "at its end, past MPI_Finalize"
+        return "at the end, past MPI_Finalize"
     coming, last = (
         event_of(trace, session, control.rank, slot, at),
         event_of(trace, session, control.rank, slot, at - 1),
