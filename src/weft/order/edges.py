@@ -159,15 +159,20 @@ def _probe_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
 
 
 def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
-    """A synchronous send completes only when its receive was posted (MPI-4.1, 3.4)."""
-    sends = match.sends
+    """A synchronous send completes only when its receive was posted, and has begun (MPI-4.1, 3.4).
+
+    A matched probe is no receive: that is the call that takes the message it found (MPICH answers the sender there).
+    """
+    sends, recvs = match.sends, match.recvs
     sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)
     rows = np.flatnonzero(sync)
     if not len(rows):
         return (rows,) * 4
-    recvs = sends.partner[rows]
+    begins = np.where(recvs.flags & Post.MATCHED_PROBE != 0, recvs.args, recvs.event)
+    rows = rows[begins[sends.partner[rows]] != NONE]
+    taken = sends.partner[rows]
     return (
-        at.of_rows(match.recvs.first, match.recvs.event)[recvs], match.recvs.event[recvs],
+        at.of_rows(recvs.first, begins)[taken], begins[taken],
         at.of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from weft.races.search import Races, detect
 from weft.races.served import served
 from weft.terms import describe
 from weft.terms.words import plural, rank_words
-from weft.trace import Trace
+from weft.trace import Communicator, Trace
 
 __all__ = ["Races", "detect", "find", "served"]
 
@@ -128,7 +128,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         "tag": None if posts.flags[row] & Post.ANY_TAG else tag,
         "took": {"rank": took[0], "event": took[1]},
         "others": [
-            {"rank": rank, "event": event, "taken_by": by and by[1]}
+            {"rank": rank, "event": event, "taken_by": by and by[1], "force": _forced(comm, receive, rank)}
             for (rank, event), by in zip(others, later, strict=True)
         ],
         "alternatives": int(races.total[k]),
@@ -158,6 +158,11 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         evidence=evidence,
         cause=f"{sites[0].call} {sites[0].file}:{sites[0].line}" if sites[0].line else None,
     )
+
+
+def _forced(comm: Communicator, receive: tuple[int, int], other: int) -> str:
+    """What `weft replay --force` is given so that the receive takes the message of another rank: RANK:EVENT=SOURCE."""
+    return f"{receive[0]}:{receive[1]}={comm.peers(receive[0]).index(other)}"
 
 
 def _others_text(

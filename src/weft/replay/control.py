@@ -56,6 +56,10 @@ class Control:
         """Entries that a thread has passed."""
         return int(self.page["thread"]["at"][0, thread])
 
+    def tid(self, thread: int = 0) -> int:
+        """The kernel's id of a thread, 0 before its first call."""
+        return int(self.page["thread"]["tid"][0, thread])
+
     def parked(self, thread: int = 0) -> bool:
         """Whether a thread stands at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])

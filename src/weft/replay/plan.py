@@ -111,6 +111,11 @@ class ThreadPlan:
         """How many entries lie before the event with this index among the thread's events."""
         return int(np.searchsorted(self.entries["event"], event))
 
+    @property
+    def size(self) -> int:
+        """How many calls it holds or, from a record of level order, outcomes."""
+        return len(self.entries) + (0 if len(self.posted) else len(self.posts))
+
 
 @dataclass(slots=True)
 class RankPlan:
@@ -172,6 +177,11 @@ def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
     return [_Tracing(rank, match).plan() for rank in ranks]
 
 
+def whole(rank: Rank) -> bool:
+    """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
+    return rank.state in _OVER and rank.file is not None and not rank.file.problems
+
+
 # From level order
 
 
@@ -183,9 +193,8 @@ def _outcomes_of(rank: Rank) -> RankPlan:
             f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `order` does not keep in which "
             "order they do: record the run at level `trace` to replay it"
         )
-    finished = rank.state in _OVER
     threads = [_of_outcomes(t.order, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
-    return RankPlan(rank.rank, threads, PlanFlag(0) if finished else PlanFlag.OPEN)
+    return RankPlan(rank.rank, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
 
 
 def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
@@ -258,8 +267,7 @@ class _Tracing:
 
     def plan(self) -> RankPlan:
         """All threads."""
-        finished = self.rank.state in _OVER
-        flags = PlanFlag.CHECKED | (PlanFlag(0) if finished else PlanFlag.OPEN)
+        flags = PlanFlag.CHECKED | (PlanFlag(0) if whole(self.rank) else PlanFlag.OPEN)
         posts = self._posts()
         threads = []
         for slot, thread in enumerate(self.rank.threads):
@@ -268,7 +276,7 @@ class _Tracing:
                 threads.append(self._thread(slot, slice(first, end), made, posts))
         if len(threads) > 1:
             self._take_turns(threads)
-        return RankPlan(self.rank.rank, threads, flags)
+        return RankPlan(self.rank.rank, threads or [ThreadPlan()], flags)
 
     def _take_turns(self, threads: list[ThreadPlan]) -> None:
         """Number the posts of all threads in the order in which MPI got them, as their tickets tell."""

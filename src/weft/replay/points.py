@@ -8,6 +8,10 @@ finding:N              the events of the N-th finding of `weft report`
 
 The past of a point is the least consistent cut that holds it (unique): what has to run again, and no more. The
 opposite is the greatest cut that holds nothing that comes after a point: the stable stop of a breakpoint.
+
+One rule is added to happens-before: a collective ends nowhere before every member has begun it. The standard lets an
+MPI do with less (MPI-4.1, 6.14), but its trees and rings pass the data over any member: in a broadcast from rank 0
+over a tree, rank 3 needs rank 2.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from weft.replay.plan import RankPlan
 from weft.trace import Trace
 
 EventId = tuple[int, int]
+U32 = NDArray[np.uint32]
 Goals = dict[tuple[int, int], int]
 """Entries of the plan to pass, by (rank, slot of the thread)."""
 
@@ -86,9 +91,23 @@ def events_at(trace: Trace, place: Place) -> list[EventId]:
             found.append((int(rank.enter_ns(slice(row, row + 1))[0]), (rank.index, row)))
     if not found:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
-        times = f"only {most} calls" if most else "no MPI call"
-        raise UsageError(f"{place.text}: the record has {times} from there on {where}")
+        times = f"only {most} call{'s' * (most > 1)}" if most else "no MPI call"
+        raise UsageError(f"{place.text}: the record has {times} from there on {where}{_nearby(trace, place)}")
     return [event for _, event in sorted(found)]
+
+
+def _nearby(trace: Trace, place: Place) -> str:
+    """Where the record does have calls, for one who named another place."""
+    sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
+    lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
+    if lines and place.line is not None:
+        nearest = sorted(sorted(lines, key=lambda line: abs(line - int(place.line or 0)))[:3])
+        return f"; the nearest lines with one are {', '.join(map(str, nearest))}"
+    return f"; `weft dump {trace.path}` shows which calls it has"
+
+
+def _is_file(file: str, wanted: str) -> bool:
+    return file == wanted or file.endswith("/" + wanted)
 
 
 def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
@@ -102,9 +121,7 @@ def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     else:
         wanted = str(place.file)
         good = [
-            site.line == place.line
-            and site.file is not None
-            and (site.file == wanted or site.file.endswith("/" + wanted))
+            site.line == place.line and site.file is not None and _is_file(site.file, wanted)
             for site in (rank.site(int(s)) for s in sites)
         ]
     return np.array(good, bool)[inverse]
@@ -118,7 +135,8 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> l
         all_findings = findings()
         number = int(found[1])
         if not 1 <= number <= len(all_findings):
-            raise UsageError(f"{text}: the report has {len(all_findings)} findings")
+            have = "1 finding" if len(all_findings) == 1 else f"{len(all_findings)} findings"
+            raise UsageError(f"{text}: the report has {have}, counted from 1 (`weft report {trace.path}`)")
         events = [(int(r), int(e)) for r, e in all_findings[number - 1].events]
         if not events:
             raise UsageError(f"{text}: this finding names no event of the record")
@@ -148,6 +166,8 @@ class Cuts:
         self.trace = trace
         self.order = order
         self.plans = plans
+        self.firm: set[tuple[int, int]] = set()
+        """Of the goals given last: threads whose last call before the goal ends in the cut. They stand behind it."""
 
     def past(self, events: Iterable[EventId]) -> Goals:
         """What has to run again so that these calls are about to be made."""
@@ -157,24 +177,116 @@ class Cuts:
             process, point = self.order.point(*event)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
             own[process] = max(own.get(process, 0), point)
+        points = self._with_threads(points)
+        gathered = self._with_threads(self._with_members(points))
+        if all(gathered[process] <= points[process] for process in own):
+            points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
+        self.firm = set()
         for process, point in enumerate(points.tolist()):
             # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.
             inclusive = point > own.get(process, 0)
-            goals |= self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+            found = self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+            goals |= found
+            if not inclusive or point % 2 == 0:
+                self.firm |= found.keys()
         return goals
 
     def before_future(self, events: Iterable[EventId]) -> Goals:
         """How far all can go without these calls."""
         seeds: dict[int, int] = {}
+        past = np.zeros(len(self.order.processes.rank), np.int64)
         for event in events:
             process, point = self.order.point(*event)
             seeds[process] = min(seeds.get(process, point), point)
+            past = np.maximum(past, self.order.past_points(process, point - 1) if point > 1 else 0)
+        points = self._without_threads(self.order.future_points(seeds))
+        gathered = self._without_threads(self._without_members(points))
+        if ((gathered > past) | (points <= past)).all():
+            points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
-        for process, point in enumerate(self.order.future_points(seeds).tolist()):
+        self.firm = set()
+        for process, point in enumerate(points.tolist()):
             if point != NONE:
-                goals |= self._goal(process, (point - 1) // 2, point % 2 == 0)
+                found = self._goal(process, (point - 1) // 2, point % 2 == 0)
+                goals |= found
+                if point % 2:
+                    self.firm |= found.keys()
         return goals
+
+    def _several(self, points: NDArray[np.int64]) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
+        """The ranks of several threads: rank, its processes, and their points."""
+        for rank in self.trace.ranks:
+            own = np.flatnonzero(self.order.processes.rank == rank.index)
+            if len(own) > 1:
+                yield rank, own, points[own]
+
+    def _with_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A past, and of each rank's other threads what they had done by then.
+
+        Threads wait for each other by means that are no calls of MPI (a join, a lock), so that what one had not done
+        the other may not get by without.
+        """
+        while True:
+            before = points
+            for rank, own, reached in self._several(points):
+                last = (int(reached.max()) - 1) // 2
+                if last < 0:
+                    continue
+                now = int(rank.enter_ns(slice(last, last + 1))[0])
+                for process in own.tolist():
+                    events = self.order.processes.events[process]
+                    nth = int(np.searchsorted(events, last)) - 1 if events is not None else -1
+                    if nth >= 0:
+                        event = int(events[nth])
+                        over = 0 <= int(rank.exit_ns(slice(event, event + 1))[0]) <= now
+                        point = 2 * event + 1 + over
+                        points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
+            if (points == before).all():
+                return points
+
+    def _without_threads(self, points: U32) -> U32:
+        """A future, and of each rank's other threads what they began later."""
+        while True:
+            ends = points.astype(np.int64)
+            for rank, own, reached in self._several(ends):
+                first = (int(reached.min()) - 1) // 2
+                if first >= len(rank):
+                    continue
+                for process in own.tolist():
+                    events = self.order.processes.events[process]
+                    nth = int(np.searchsorted(events, first, side="right")) if events is not None else 0
+                    if events is not None and nth < len(events):
+                        ends[process] = min(int(ends[process]), 2 * int(events[nth]) + 1)
+            if (ends >= points).all():
+                return points
+            points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
+
+    def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A past, and for each collective that ends in it the start of every member."""
+        parts = _Parts(self.order)
+        while True:
+            ends = parts.done & (points[parts.ends_in] >= parts.end)
+            needed = np.isin(parts.instance, parts.instance[ends])
+            starts = np.zeros(len(points), np.int64)
+            np.maximum.at(starts, parts.starts_in[needed], parts.start[needed])
+            lacking = np.flatnonzero(starts > points).tolist()
+            if not lacking:
+                return points
+            for process in lacking:
+                points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
+
+    def _without_members(self, points: U32) -> U32:
+        """A future, and for each collective that a member starts in it the end of every member."""
+        parts = _Parts(self.order)
+        while True:
+            starts = parts.start >= points[parts.starts_in]
+            late = np.isin(parts.instance, parts.instance[starts]) & parts.done
+            ends = points.astype(np.int64)
+            np.minimum.at(ends, parts.ends_in[late], parts.end[late])
+            if (ends >= points).all():
+                return points
+            points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
         """The goal that lies before an event of a process, or behind it."""
@@ -185,3 +297,16 @@ class Cuts:
         index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
         threads = enumerate(self.plans[rank].threads)
         return {(rank, i): thread.position(index) for i, thread in threads if thread.slot == slot}
+
+
+class _Parts:
+    """The parts of all collectives, as points of processes."""
+
+    def __init__(self, order: Order) -> None:
+        parts, processes = order.match.collectives, order.processes
+        self.instance = parts.instance
+        self.starts_in = processes.of_rows(parts.first, parts.event)
+        self.start = 2 * parts.event.astype(np.int64) + 1
+        self.done = parts.completion != NONE
+        self.ends_in = processes.of_rows(parts.first, parts.completion)
+        self.end = 2 * parts.completion.astype(np.int64) + 2

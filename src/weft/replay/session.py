@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,6 +19,8 @@ from weft.trace.functions import FunctionTable
 
 STALL = 10.0
 """Seconds without any progress, every rank inside MPI or asking for what its record does not give, that are a stall."""
+JOINED = 1.0
+"""Seconds without any progress after which a thread that sleeps counts as waiting for one that stands at its goal."""
 SETTLE = 0.3
 """Seconds that a call at the goal has not returned for before its rank counts as standing in it."""
 
@@ -38,6 +41,8 @@ class Session:
 
     plans: Sequence[RankPlan]
     goals: Goals = field(default_factory=dict)
+    firm: Collection[tuple[int, int]] = ()
+    """Threads, as in `goals`, that come to stand before a call; the others may stand inside the last one they make."""
     hold: bool = False
     """Whether ranks that stand at their goals are left there."""
     result: Result = Result.FINISHED
@@ -78,28 +83,52 @@ class Session:
 
     def at_goals(self, watch: Watch, now: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
-        waiting = []
+        settled = True
         for rank, control in enumerate(self.controls):
-            for thread in range(len(self.plans[rank].threads)):
+            for thread, recorded in enumerate(self.plans[rank].threads):
                 goal = self.goals.get((rank, thread))
-                if goal is None or control.parked(thread) or control.state is ControlState.ENDED:
+                if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
                     continue
-                if control.at(thread) < goal:
+                if goal is None or control.at(thread) < goal:
                     return False
-                waiting.append(rank)
-        if any((rank, thread) not in self.goals and self.controls[rank].state is not ControlState.ENDED
-               for rank, plan in enumerate(self.plans) for thread in range(len(plan.threads))):  # fmt: skip
-            return False
-        return not waiting or (now - self._since > SETTLE and all(self._inside(watch, rank) for rank in waiting))
+                settled = False
+                more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
+                if not more_to_come or ((rank, thread) not in self.firm and self._still(watch, rank, thread)):
+                    continue
+                if now - self._since < JOINED or not self._joins(rank, thread):
+                    return False
+        return settled or now - self._since > SETTLE
 
-    def _inside(self, watch: Watch, rank: int) -> bool:
+    def _joins(self, rank: int, thread: int) -> bool:
+        """Whether a thread sleeps outside of MPI beside one that stands at its goal: it waits for that one."""
+        control, threads = self.controls[rank], range(len(self.plans[rank].threads))
+        if not any(control.parked(other) for other in threads if other != thread):
+            return False
+        tid = control.tid(thread) or (control.pid if thread == 0 else 0)
+        with suppress(OSError):
+            stat = Path(f"/proc/{control.pid}/task/{tid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "S"
+        return False
+
+    def _still(self, watch: Watch, rank: int, thread: int) -> bool:
+        """Whether a thread is inside MPI, or has not begun, or has ended."""
+        tid = self.controls[rank].tid(thread)
+        if not tid:
+            return thread > 0
         files = [f for f in watch.files.values() if f.header is not None and f.header.rank == self.plans[rank].rank]
-        return bool(files) and all(inside(f) for f in files)
+        return bool(files) and all(
+            inside(f) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
+        )
 
     def stalled(self, watch: Watch) -> bool:
-        """Whether no rank can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
+        """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
         return all(
-            control.state is ControlState.ENDED or control.polling() or control.parked() or self._inside(watch, rank)
+            control.state is ControlState.ENDED
+            or control.polling()
+            or all(
+                control.parked(t) or self._still(watch, rank, t) or self._joins(rank, t)
+                for t in range(len(self.plans[rank].threads))
+            )
             for rank, control in enumerate(self.controls)
         ) and not all(control.state is ControlState.ENDED for control in self.controls)
 

@@ -41,7 +41,7 @@ def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
     """Where a thread stands, in words without its rank."""
     at = control.at(slot)
     if control.state is ControlState.ENDED:
-        return "at its end, past MPI_Finalize"
+        return "at the end, past MPI_Finalize"
     coming, last = (
         event_of(trace, session, control.rank, slot, at),
         event_of(trace, session, control.rank, slot, at - 1),
@@ -124,7 +124,28 @@ def _sites(rank: Rank) -> list[Site]:
 def stalled(trace: Trace, session: Session, replayed: Path) -> list[str]:
     """Which rank waits for what, when none goes on."""
     del replayed
-    lines = ["the replay cannot go on: no rank has made a call for some time"]
+    lines = ["the replay cannot go on: no rank has made a call for some time", *_waits(trace, session)]
+    return [*lines, likely(trace)]
+
+
+def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
+    """Weft ended the replay, as none of its ranks could ever go on."""
+    if forced:
+        return ["the other outcome is a deadlock, and was stopped:", *proof]
+    if trace.run.get("ended") == "deadlock":
+        return ["the replay was stopped: as in the record, it is deadlocked", *proof]
+    return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely(trace)]
+
+
+def standing(trace: Trace, session: Session, event: tuple[int, int], source: int) -> list[str]:
+    """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
+    call = said(trace.event(*event))
+    first = f"event {event[1]} of rank {event[0]}, {call}, was to take a message of rank {source}: no rank goes on"
+    return [first, *_waits(trace, session)]
+
+
+def _waits(trace: Trace, session: Session) -> list[str]:
+    lines = []
     for control in session.controls:
         for slot in range(len(session.plans[control.rank].threads)):
             text = stands(trace, session, control, slot)
@@ -133,7 +154,7 @@ def stalled(trace: Trace, session: Session, replayed: Path) -> list[str]:
                 expected = said(coming) if coming is not None else "the end"
                 text = f"polls in vain, as its record goes on with {expected}: it awaits something that is not MPI"
             lines.append(f"  rank {control.rank} {text}")
-    return [*lines, likely(trace)]
+    return lines
 
 
 def refused(trace: Trace, session: Session, replayed: Path) -> list[str]:

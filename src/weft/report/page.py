@@ -11,7 +11,7 @@ from weft.findings import Finding, Site
 from weft.report.analysis import Report
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import failure_line, heading, printable, short
+from weft.report.text import failure_line, heading, printable, replays, short
 from weft.trace import Trace
 
 _STYLE: Final = """
@@ -44,7 +44,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
     parts = [f"{_HEAD}<title>{title}</title><style>{_STYLE}</style></head><body>", f"<h1>{title}</h1>"]
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
-    parts += [_article(finding) for finding in report.findings]
+    parts += [_article(trace, finding) for finding in report.findings]
     parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
     if tables:
         parts.append(tables_html(tables))
@@ -54,7 +54,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     return "\n".join(parts) + "\n</body></html>\n"
 
 
-def _article(finding: Finding) -> str:
+def _article(trace: Trace, finding: Finding) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(_place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
         f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
@@ -65,10 +65,11 @@ def _article(finding: Finding) -> str:
     if finding.evidence:
         text = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
         evidence = f"<details><summary>evidence</summary><pre>{text}</pre></details>"
+    commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replays(trace, finding))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
-        f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{evidence}</article>"
+        f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{commands}{evidence}</article>"
     )
 
 

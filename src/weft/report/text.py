@@ -19,6 +19,7 @@ MAX_WAYS: Final = 2
 _PARTS: Final = re.compile(
     r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
 )
+MAX_REPLAYS: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
@@ -124,6 +125,12 @@ def _ways(sites: Sequence[Site]) -> Iterable[str]:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
 
 
+def replays(trace: Trace, finding: Finding) -> list[str]:
+    """The commands that bring about the other outcomes of a race."""
+    forced = [str(other["force"]) for other in finding.evidence.get("others", ())]
+    return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
+
+
 def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
     """Lines of the report with their styles."""
     yield heading(trace, report.findings), "bold"
@@ -131,6 +138,8 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
         yield "", ""
         yield line(finding), _COLOURS[finding.severity]
         for text in _site_lines(finding):
+            yield " " * _INDENT + text, "dim"
+        for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
     if report.failures or trace.problems:
         yield "", ""

@@ -186,8 +186,11 @@ static bool my_turn(const struct weft_replay *r, uint32_t turn) {
     return true;
 }
 
+static void park(struct weft_replay *r);
+
 static void await_turn(struct weft_replay *r) {
     uint64_t at = pending_turn[r->slot].at;
+    if (at == r->at && at >= r->control->goal) park(r); /* not later, under the lock that the other threads need */
     /* A probe's call has passed the guard when it posts, other calls have not. */
     if ((at != r->at && at + 1 != r->at) || at >= r->entry_count) return;
     for (unsigned spins = 0; !my_turn(r, r->entries[at].turn); spins++) {
@@ -350,11 +353,14 @@ WEFT_REPLAY_CALL(MPI_Irecv) IRECEIVE(MPI_Irecv, int)
 WEFT_REPLAY_CALL(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count)
 #endif
 
+static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
+
 #define SENDRECV(name, type, last, at, MINE)                                                                                     \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, last *at) {                                           \
-        struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;                                                 \
-        if (r) source = source_of(r, NULL);                                                                               \
+        struct weft_replay *r = mine();                                                                                   \
+        if (r && source == MPI_ANY_SOURCE) source = source_of(r, NULL);                                                   \
+        if (r && send_copy(sendbuf, (MPI_Count)sendcount, sendtype, dest, sendtag, comm)) dest = MPI_PROC_NULL;           \
         return MINE(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,     \
                           comm, at);                                                                                      \
     }
@@ -372,8 +378,9 @@ WEFT_REPLAY_CALL(MPI_Isendrecv_c) SENDRECV(MPI_Isendrecv_c, MPI_Count, MPI_Reque
 #define REPLACE(name, type, last, at)                                                                                      \
     (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
      last *at) {                                                                                                          \
-        struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;                                                 \
-        if (r) source = source_of(r, NULL);                                                                               \
+        struct weft_replay *r = mine();                                                                                   \
+        if (r && source == MPI_ANY_SOURCE) source = source_of(r, NULL);                                                   \
+        if (r && send_copy(buf, (MPI_Count)count, datatype, dest, sendtag, comm)) dest = MPI_PROC_NULL;                   \
         return REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, at);                                \
     }
 WEFT_REPLAY_CALL(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int, MPI_Status, status)
@@ -387,8 +394,18 @@ WEFT_REPLAY_CALL(MPI_Isendrecv_replace) REPLACE(MPI_Isendrecv_replace, int, MPI_
 WEFT_REPLAY_CALL(MPI_Isendrecv_replace_c) REPLACE(MPI_Isendrecv_replace_c, MPI_Count, MPI_Request, request)
 #endif
 
-/* ---- persistent wildcards: each start is a receive of its own, behind the handle that the program knows ---- */
-struct virtual { MPI_Request handle, real; void *buf; MPI_Count count; MPI_Datatype type; int tag; MPI_Comm comm; bool large; };
+/* ---- persistent wildcards: each start is a receive of its own, behind the handle that the program knows. A persistent
+ * send that goes out from a copy leaves its handle inactive, which every completion takes for complete ---- */
+struct virtual {
+    MPI_Request handle, real;
+    void *buf;
+    MPI_Count count;
+    MPI_Datatype type;
+    int tag;
+    MPI_Comm comm;
+    bool large, sends;
+    int dest;
+};
 static struct virtual *virtuals;
 static volatile int virtual_count;
 static int virtual_space;
@@ -418,7 +435,8 @@ static void virtual_add(struct virtual v) {
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {            \
         int code = REAL(name)(buf, count, datatype, source, tag, comm, request);                                          \
         if (code == MPI_SUCCESS && source == MPI_ANY_SOURCE && mine())                                                    \
-            virtual_add((struct virtual){*request, MPI_REQUEST_NULL, buf, (MPI_Count)count, datatype, tag, comm, is_large}); \
+            virtual_add((struct virtual){*request, MPI_REQUEST_NULL, buf, (MPI_Count)count, datatype, tag, comm, is_large,  \
+                                         false, 0});                                                                      \
         return code;                                                                                                      \
     }
 WEFT_REPLAY_CALL(MPI_Recv_init) RECEIVE_INIT(MPI_Recv_init, int, false)
@@ -426,10 +444,24 @@ WEFT_REPLAY_CALL(MPI_Recv_init) RECEIVE_INIT(MPI_Recv_init, int, false)
 WEFT_REPLAY_CALL(MPI_Recv_init_c) RECEIVE_INIT(MPI_Recv_init_c, MPI_Count, true)
 #endif
 
+#define SEND_INIT(name, type)                                                                                              \
+    (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {        \
+        int code = REAL(name)(buf, count, datatype, dest, tag, comm, request);                                            \
+        if (code == MPI_SUCCESS && mine() && header->flags & WEFT_PLAN_BOUNDED)                                           \
+            virtual_add((struct virtual){*request, MPI_REQUEST_NULL, (void *)(uintptr_t)buf, (MPI_Count)count, datatype,  \
+                                         tag, comm, false, true, dest});                                                  \
+        return code;                                                                                                      \
+    }
+WEFT_REPLAY_CALL(MPI_Send_init) SEND_INIT(MPI_Send_init, int)
+#ifdef HAVE_MPI_Send_init_c
+WEFT_REPLAY_CALL(MPI_Send_init_c) SEND_INIT(MPI_Send_init_c, MPI_Count)
+#endif
+
 static int start(MPI_Request *request) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
     struct weft_replay *r = v ? mine() : NULL;
-    if (!r) return REAL(MPI_Start)(request);
+    if (r && v->sends && send_copy(v->buf, v->count, v->type, v->dest, v->tag, v->comm)) return MPI_SUCCESS;
+    if (!r || v->sends) return REAL(MPI_Start)(request);
     MPI_Comm comm = v->comm;
     int source = source_of(r, &comm);
 #ifdef HAVE_MPI_Irecv_c

@@ -1,0 +1,190 @@
+"""Replays that cannot be: each ends, says in one line what is wrong and where, and gives its exit status."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from replay.campaign import HERE, environment
+from tests_support import WEFT, Installed, execute
+from weft.cli.main import main
+
+SOURCE = (HERE / "faults.c").read_text().splitlines()
+
+
+def line_of(comment: str) -> int:
+    """The line of faults.c that bears this comment."""
+    return next(i for i, line in enumerate(SOURCE, 1) if f"/* {comment} */" in line)
+
+
+class Bench:
+    """A folder with faults.c built, its input, and recorded runs of it."""
+
+    def __init__(self, folder: Path, mpicc: str) -> None:
+        self.folder, self.mpicc = folder, mpicc
+        self.build()
+        (folder / "input.txt").write_text("6\n")
+
+    def build(self, *options: str) -> None:
+        execute([self.mpicc, "-g", "-O0", *options, "-o", self.folder / "faults", HERE / "faults.c"]).check_returncode()
+
+    def weft(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return execute([*WEFT, *words], cwd=self.folder, env=environment() | variables)
+
+    def record(self, name: str, *words: str, level: str = "trace", **variables: str) -> str:
+        command = ["run", "--out", name, "--level", level, "-n", "3", "--", "./faults", "input.txt", *words]
+        self.weft(*command, **variables)
+        return name
+
+
+@pytest.fixture(scope="module")
+def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    made = Bench(tmp_path_factory.mktemp("faults"), mpich.mpicc)
+    made.record("good")
+    made.record("order", level="order")
+    return made
+
+
+@pytest.fixture
+def complaint(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """The exit status of a `weft replay` that does not begin, and its one line."""
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.chdir(bench.folder)
+        status = main(["replay", *words])
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1, said
+        return status, said
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--until", "0:999"], "rank 0 has no event 999, its record has events 0 to 28"),
+        (["--until", "7:1"], "the run has no rank 7, only 0 to 2"),
+        (["--break", "7:MPI_Send"], "the run has no rank 7, only 0 to 2"),
+        (["--until", "finding:9"], "the report has 1 finding, counted from 1 (`weft report good`)"),
+        (["--until", f"faults.c:{line_of('the first') + 3}"], "; the nearest lines with one are "),
+        (["--until", "elsewhere.c:4"], "`weft dump good` shows which calls it has"),
+        (["--until", "MPI_Bcast"], "no MPI call from there on any rank"),
+        (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
+        (["--until", "what is this"], "give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N"),
+        (["--until", "0:3", "--break", "0:4"], "give --until or --break, not both"),
+        (["--force", "0:3"], "give RANK:EVENT=SOURCE"),
+        (["--force", "0:3=9"], "has ranks 0 to 2 only"),
+        (["--force", "0:4=1"], "takes no message from any source"),
+        (["-n", "4"], "-n 4: the record has 3 ranks, and a replay needs as many"),
+    ],
+)
+def test_what_the_record_does_not_have_is_refused(
+    words: list[str], said: str, complaint: Callable[..., tuple[int, str]]
+) -> None:
+    status, line = complaint("good", *words)
+    assert (status, said in line) == (2, True), line
+
+
+def test_a_record_of_level_order_has_no_events_to_stop_at(complaint: Callable[..., tuple[int, str]]) -> None:
+    status, line = complaint("order", "--until", "0:3")
+    assert (status, "the replay is recorded at level `trace` and can be stopped" in line) == (2, True), line
+
+
+def test_a_folder_that_is_no_run_is_named(bench: Bench, complaint: Callable[..., tuple[int, str]]) -> None:
+    (bench.folder / "empty").mkdir(exist_ok=True)
+    assert complaint("nowhere") == (4, "weft: nowhere is no run: there is no such directory\n")
+    assert complaint("input.txt") == (4, "weft: input.txt is no run: not a directory\n")
+    assert "empty is no run of Weft: empty/run.json cannot be read" in complaint("empty")[1]
+
+
+def test_a_rank_without_a_record_is_named(bench: Bench, complaint: Callable[..., tuple[int, str]]) -> None:
+    shutil.copytree(bench.folder / "good", bench.folder / "missing")
+    next((bench.folder / "missing" / "ranks").glob("*-000001.weft")).unlink()
+    status, line = complaint("missing")
+    assert status == 4
+    assert "missing/ranks: the record of rank 1 is missing" in line
+    assert "copy the whole directory of the run" in line
+
+
+def test_a_truncated_record_is_replayed_to_its_end(bench: Bench) -> None:
+    shutil.copytree(bench.folder / "good", bench.folder / "cut")
+    os.truncate(next((bench.folder / "cut" / "ranks").glob("*-000001.weft")), 20000)
+    done = bench.weft("replay", "cut")
+    assert done.returncode == 0, done.stderr
+    assert "weft: damaged: " in done.stderr
+    assert "000001.weft" in done.stderr
+    assert "as recorded, then on where the record ends" in done.stderr
+
+
+def test_a_run_that_was_killed_is_replayed_to_the_kill_and_goes_on(bench: Bench) -> None:
+    bench.record("killed", WEFT_TEST_CRASH="1")
+    free = bench.weft("replay", "killed")
+    assert (free.returncode, "as recorded, then on where the record ends" in free.stderr) == (0, True), free.stderr
+    again = bench.weft("replay", "killed", WEFT_TEST_CRASH="1")
+    assert (again.returncode, "as recorded; recorded in" in again.stderr) == (9, True), again.stderr
+
+
+def test_a_deadlocked_run_deadlocks_again(bench: Bench) -> None:
+    bench.record("deadlock", "deadlock")
+    done = bench.weft("replay", "deadlock")
+    assert done.returncode == 3, done.stderr
+    assert "as in the record, it is deadlocked" in done.stderr
+    assert f"rank 0 waits in recv(source=1, tag=9) at faults.c:{line_of('all wait')}" in done.stderr
+
+
+def test_a_program_that_was_changed_is_told_with_both_calls(bench: Bench) -> None:
+    try:
+        bench.build("-DSWAPPED")
+        done = bench.weft("replay", "good")
+    finally:
+        bench.build()
+    assert done.returncode == 5, done.stderr
+    assert f"recorded: send(dest=0, tag=1) at faults.c:{line_of('in order: 1')}" in done.stderr
+    assert f"now:      send(dest=0, tag=2) at faults.c:{line_of('swapped: 2')}" in done.stderr
+    assert "the tag or operation differs: 1 was recorded, 2 came" in done.stderr
+    assert "likely cause: faults changed since the run was recorded" in done.stderr
+
+
+def test_an_input_that_was_changed_is_named(bench: Bench) -> None:
+    file = bench.folder / "input.txt"
+    before = file.stat()
+    try:
+        file.write_text("7\n")
+        done = bench.weft("replay", "good")
+    finally:
+        file.write_text("6\n")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert done.returncode == 5, done.stderr
+    assert "recorded: barrier at faults.c" in done.stderr
+    assert f"at faults.c:{line_of('the first')}" in done.stderr
+    assert "input.txt" in done.stderr.splitlines()[-2]
+
+
+@pytest.mark.parametrize("level", ["trace", "order"])
+def test_a_program_that_draws_lots_leaves_its_record_or_comes_to_its_end(bench: Bench, level: str) -> None:
+    """At level order only outcomes are held, and these are the same whatever is drawn."""
+    bench.record(f"chance-{level}", "chance", level=level)
+    done = bench.weft("replay", f"chance-{level}")
+    if level == "order":
+        assert (done.returncode, "12 outcomes: as recorded" in done.stderr) == (0, True), done.stderr
+        return
+    assert done.returncode == 5, done.stderr
+    assert "recorded: send(dest=0, tag=" in done.stderr
+    assert "now:      send(dest=0, tag=" in done.stderr
+    assert "a source of chance that is not a call of MPI" in done.stderr
+
+
+def test_a_message_that_cannot_come_is_waited_for_in_vain_and_said_so(bench: Bench) -> None:
+    done = bench.weft("replay", "good", "--force", "0:3=0")
+    assert done.returncode == 5, done.stderr
+    place = f"recv(source=ANY_SOURCE, tag=ANY_TAG) at faults.c:{line_of('the first')}"
+    assert f"event 3 of rank 0, {place}, was to take a message of rank 0: no rank goes on" in done.stderr
+    assert f"rank 0 in event 3: {place}" in done.stderr
+    assert "rank 1 in event 15: barrier" in done.stderr
