@@ -91,6 +91,16 @@ def events_at(trace: Trace, place: Place) -> list[EventId]:
     return [event for _, event in sorted(found)]
 
 
+def visits(trace: Trace, place: Place) -> list[EventId]:
+    """Every call that the record has from a place, each rank's in order; with #N the N-th only."""
+    found: list[EventId] = []
+    for rank in trace.ranks:
+        if place.rank in (None, rank.index) and len(rank):
+            rows = np.flatnonzero(_matching(rank, place)).tolist()
+            found += [(rank.index, row) for row in (rows[place.visit - 1 : place.visit] if "#" in place.text else rows)]
+    return found
+
+
 def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
@@ -149,14 +159,15 @@ class Cuts:
         self.order = order
         self.plans = plans
 
-    def past(self, events: Iterable[EventId]) -> Goals:
-        """What has to run again so that these calls are about to be made."""
+    def past(self, events: Iterable[EventId], *, ended: bool = False) -> Goals:
+        """What has to run again so that these calls are about to be made, or (`ended`) so that they return."""
         points = np.zeros(len(self.order.processes.rank), np.int64)
         own: dict[int, int] = {}
         for event in events:
-            process, point = self.order.point(*event)
+            process, point = self.order.point(*event, end=ended)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
-            own[process] = max(own.get(process, 0), point)
+            if not ended:
+                own[process] = max(own.get(process, 0), point)
         goals: Goals = {}
         for process, point in enumerate(points.tolist()):
             # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.

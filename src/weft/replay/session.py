@@ -65,6 +65,7 @@ class Session:
     def observe(self, watch: Watch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
         if self.driven is not None:
+            watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
             return (self.driven / "end").exists() or os.getppid() != self._parent
         states = [control.state for control in self.controls]
         if ControlState.DIVERGED in states or ControlState.REFUSED in states:
