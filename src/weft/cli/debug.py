@@ -37,7 +37,9 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
-    parser.add_argument("-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable")
+    parser.add_argument(
+        "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-debug/1)")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 

@@ -51,6 +51,8 @@ class Agent:
         self.rank = rank
         self.thread = _thread.get_ident()
         self.breakpoints: list[Breakpoint] = []
+        self.aside: Any
+        self.drive: Any
         self.stepping = ""
         self.base: Any = None
         self.stopped: Any = None
@@ -65,7 +67,7 @@ class Agent:
             self.aside = ctypes.CDLL(None).weft_debug_aside
             self.drive = ctypes.CDLL(None).weft_debug_drive
         except AttributeError:  # another recorder than the debugger's own
-            self.aside = self.drive = lambda: None
+            self.aside = self.drive = _nothing
 
     # The debugger's thread
 
@@ -192,7 +194,9 @@ class Agent:
 
     def called(self, frame: Any, event: str, _: Any) -> Any:
         """The trace function of the thread: a new frame."""
-        if not self.wants(frame) or (self.stepping == "next" and not any(p.within(frame.f_code) for p in self.breakpoints)):
+        if not self.wants(frame) or (
+            self.stepping == "next" and not any(p.within(frame.f_code) for p in self.breakpoints)
+        ):
             return None
         if event == "call" and any(p.function and p.within(frame.f_code) and visited(p) for p in self.breakpoints):
             self.stop(frame, "breakpoint")
@@ -222,6 +226,10 @@ class Agent:
             self.drive()
         self.go.release()
         self.arm()
+
+
+def _nothing() -> None:
+    """Drives no MPI."""
 
 
 def visited(point: Breakpoint) -> bool:

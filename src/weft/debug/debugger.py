@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from weft.debug.replica import Replica
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState
-from weft.replay.points import EventId, parse_place, visits
+from weft.replay.points import EventId, Place, parse_place, visits
 from weft.terms.telling import said
 from weft.trace import Event
 
@@ -129,7 +129,7 @@ class Debugger:
     def _hand(self, rank: int) -> Hand:
         """The hand in a rank. HandError where there can be none."""
         self._check(rank)
-        if not self.replica.exists(rank):
+        if not self.replica.alive(rank):
             raise HandError(f"rank {rank} has ended")
         if rank not in self.hands:
             agent = self.replica.folder / f"rank-{rank}.sock"
@@ -227,11 +227,12 @@ class Debugger:
         python = hand.stack()
         beside = NativeHand(self.replica.controls[rank].pid)
         try:
-            return python + beside.stack()
+            frames = [f for f in beside.stack() if not f.of_interpreter]
+            return python + frames
         finally:
             beside.close()
 
-    def print(self, expression: str, text: str) -> Answer:
+    def evaluate(self, expression: str, text: str) -> Answer:
         """The value of an expression on ranks, side by side."""
         if not expression:
             raise UsageError("give an expression: print x, print x[0] @0,2-3")
@@ -246,7 +247,7 @@ class Debugger:
             rows = [row for row in rows if "value" in row or row["rank"] == self.focus]
         return {"kind": "print", "expression": expression, "values": rows}
 
-    def list(self, text: str) -> Answer:
+    def source(self, text: str) -> Answer:
         """Lines of the source around where the rank stands, then the ones behind; or around FILE:LINE, LINE."""
         file, line = self._place_of_focus() if self.listed is None or text else self.listed
         middle = line
@@ -308,16 +309,24 @@ class Debugger:
         if re.fullmatch(r"\d+:\d+|finding:\d+|t=.*", text):
             return Breakpoint(number, text, None, tuple(resolve(trace, text, self._findings)), None)
         wanted = parse_place(text)
-        calls = tuple(event for event in visits(trace, wanted) if self.record.position(event)[2])
         if wanted.rank is not None:
             self._check(wanted.rank)
+        of_mpi = wanted.name is not None and wanted.name.startswith("MPI_")
+        calls = () if wanted.name and not of_mpi else tuple(self._calls_at(wanted))
         if calls:
             return Breakpoint(number, text, wanted.rank, calls, None)
-        if wanted.name is not None and wanted.name.startswith("MPI_"):
+        if of_mpi:
             raise UsageError(f"{text}: the record has no such call that communicates")
         point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit)
         self._arm([Breakpoint(number, text, wanted.rank, (), point)])
         return Breakpoint(number, text, wanted.rank, (), point)
+
+    def _calls_at(self, wanted: Place) -> Iterator[EventId]:
+        """The record's calls from a place that a rank can be parked before; recv() of mpi4py is one call."""
+        for event in visits(self.record.trace, wanted):
+            (rank, slot), position, is_entry = self.record.position(event)
+            if is_entry and not self.record.second_half(rank, position, slot):
+                yield event
 
     def _findings(self) -> Sequence[Any]:
         from weft.report import examine
@@ -359,7 +368,9 @@ class Debugger:
 
     def delete(self, text: str) -> Answer:
         """Take a breakpoint away, or all."""
-        numbers = [b.id for b in self.breakpoints] if text in ("", "all") else [int(n) for n in text.split() if n.isdigit()]
+        numbers = (
+            [b.id for b in self.breakpoints] if text in ("", "all") else [int(n) for n in text.split() if n.isdigit()]
+        )
         known = {b.id for b in self.breakpoints}
         if not numbers or not set(numbers) <= known:
             raise UsageError(f"there is no breakpoint {text or ''}".rstrip())
@@ -395,7 +406,9 @@ class Debugger:
 
         def goals() -> Goals:
             events = [*candidates, *self._next_of_lines()]
-            cut = self.record.full(self.record.cuts.before_future(events), self.record.end) if events else self.record.end
+            cut = (
+                self.record.full(self.record.cuts.before_future(events), self.record.end) if events else self.record.end
+            )
             return {thread: max(goal, self.replica.at(*thread)) for thread, goal in cut.items()}
 
         resting = self._lines()
@@ -423,7 +436,11 @@ class Debugger:
 
     def _stopped_at(self, candidates: Iterable[EventId]) -> list[int]:
         lines = sorted(self._lines())
-        calls = [event[0] for event in candidates if self._reached(event) and self.replica.parked(*self.record.position(event)[0])]
+        calls = [
+            event[0]
+            for event in candidates
+            if self._reached(event) and self.replica.parked(*self.record.position(event)[0])
+        ]
         return lines + calls
 
     def _look_at(self, ranks: Sequence[int]) -> None:
@@ -458,7 +475,10 @@ class Debugger:
         """Let a rank make its next calls; the others what these need."""
         self._alive()
         at = self.replica.at(rank)
-        target = min(at + count, self.record.entries(rank))
+        target = at
+        for _ in range(count):
+            target += 1 + self.record.second_half(rank, target + 1)
+        target = min(target, self.record.entries(rank))
         last = self.record.entry(rank, target - 1)
         if last is None or target <= at:
             raise UsageError(f"rank {rank} stands at the end of its record")
@@ -480,7 +500,10 @@ class Debugger:
         at = self.replica.at(rank)
         if at == 0:
             raise UsageError(f"rank {rank} stands at its start")
-        event = self.record.entry(rank, max(at - count, 0))
+        target = at
+        for _ in range(min(count, at)):
+            target -= 1 + self.record.second_half(rank, target - 1)
+        event = self.record.entry(rank, max(target, 0))
         assert event is not None
         now = {thread: self.replica.at(*thread) for thread in self.record.threads}
         cut = self.record.full(self.record.cuts.before_future([event.id]), now)
@@ -527,11 +550,19 @@ class Debugger:
         sent, received = self.record.message(event)
         trace = self.record.trace
         if sent is None and received is None:
-            raise UsageError(f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message")
+            raise UsageError(
+                f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
+            )
         answer: Answer = {"kind": "message", "event": place(event), "sent": None, "received": None}
         if sent is not None:
             send = trace.event(*sent)
-            answer |= {"sent": place(send), "source": sent[0], "tag": send.tag, "comm": send.comm.name if send.comm else None, "dest": send.peer_index}
+            answer |= {
+                "sent": place(send),
+                "source": sent[0],
+                "tag": send.tag,
+                "comm": send.comm.name if send.comm else None,
+                "dest": send.peer_index,
+            }
             answer["count"], type_ = send.count, send.datatype
             answer["datatype"] = type_.name if type_ else None
             answer["bytes"] = send.count * type_.size if type_ and type_.size is not None else None

@@ -76,7 +76,7 @@ class NativeHand:
             if message["type"] == "notify" and message["message"] == "stopped":
                 self._running = False
                 self._stops.append(message["payload"] or {})
-            elif message["type"] == "notify" and message["message"] == "running":
+            elif message["message"] == "running" and message["type"] in ("notify", "result"):
                 self._running = True
         return found
 
@@ -94,8 +94,6 @@ class NativeHand:
                     payload = message["payload"] or {}
                     if message["message"] == "error":
                         raise HandError(str(payload.get("msg", "gdb could not")))
-                    if message["message"] == "running":
-                        self._running = True
                     return payload if isinstance(payload, dict) else {}
         raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
@@ -144,14 +142,17 @@ class NativeHand:
         raw = self._raw_frames()
         modules = [self._maps.module(int(frame["addr"], 16)) for frame in raw]
         begin = next((i for i, module in enumerate(modules) if not _NOT_THE_PROGRAM.search(module)), len(raw))
-        found = []
+        found: list[Frame] = []
         for frame, module in zip(raw[begin:], modules[begin:], strict=True):
             if Path(module).name.startswith(("libc.", "libc-")) and found:
                 break
             file, line = frame.get("fullname") or frame.get("file") or "", int(frame.get("line", 0))
             name = frame.get("func", "??")
-            where = name if file else f"{name} in {Path(module).name}+{int(frame['addr'], 16) - self._maps.base(module):#x}"
-            found.append(Frame(file, line, where, source_line(file, line), int(frame["level"])))
+            where = (
+                name if file else f"{name} in {Path(module).name}+{int(frame['addr'], 16) - self._maps.base(module):#x}"
+            )
+            found.append(Frame(file, line, where, source_line(file, line), int(frame["level"]),
+                               Path(module).name.startswith(("python", "libpython"))))  # fmt: skip
         return found
 
     def stack(self) -> list[Frame]:
@@ -166,8 +167,16 @@ class NativeHand:
             if not frames:
                 raise HandError("the rank is in no frame of the program")
             chosen = frames[min(level, len(frames) - 1)].level
-            answer = self._ask(f"-data-evaluate-expression --thread 1 --frame {chosen} {quoted(text)}")
+            answer = self._call(chosen, text)
         return str(answer.get("value", ""))
+
+    def _call(self, frame: int, text: str) -> dict[str, Any]:
+        """Evaluate an expression, which may call a function of the halted rank: gdb says `running`, but never `stopped`."""
+        try:
+            return self._ask(f"-data-evaluate-expression --thread 1 --frame {frame} {quoted(text)}")
+        finally:
+            self._running = False
+            self._stops.clear()
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
@@ -229,7 +238,13 @@ class NativeHand:
         if reason == "function-finished" and self._returning:
             self._returning = False
             self._ask(f"-exec-{self._step}")
-        elif reason in ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished"):
+        elif reason in (
+            "breakpoint-hit",
+            "end-stepping-range",
+            "location-reached",
+            "signal-received",
+            "function-finished",
+        ):
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
             self._arrive()
         elif not reason.startswith("exited"):
@@ -253,7 +268,7 @@ class NativeHand:
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(HandError):
-                self._ask("-data-evaluate-expression --thread 1 --frame 0 \"((void(*)(void))weft_debug_drive)()\"")
+                self._call(0, "((void(*)(void))weft_debug_drive)()")
 
     def close(self) -> None:
         """Leave the rank: it runs on."""

@@ -30,6 +30,7 @@ class Frame:
     function: str
     text: str = ""
     level: int = 0
+    of_interpreter: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""

@@ -31,7 +31,9 @@ def buffer_of(record: Record, run: Path, send: EventId) -> int:
 
 def _calls_like(rank: Rank, event: Event) -> list[int]:
     """A rank's calls of a function, in order."""
-    found: list[int] = np.flatnonzero(rank.trace.functions.mask([event.function.base])[rank.events["function"]]).tolist()
+    found: list[int] = np.flatnonzero(
+        rank.trace.functions.mask([event.function.base])[rank.events["function"]]
+    ).tolist()
     return found
 
 

@@ -38,7 +38,9 @@ COMMANDS: dict[str, Command] = {
     "print": Command("print EXPR [@RANKS]", "the value of an expression on all ranks (or some), side by side", ("p",)),
     "list": Command("list [LINE | FILE:LINE]", "the source around where the rank stands", ("l",)),
     "rank": Command("rank N", "the rank that commands mean where they name none"),
-    "next event": Command("next event [N] [@RANK]", "let a rank make its next calls, the others what these need", ("ne",)),
+    "next event": Command(
+        "next event [N] [@RANK]", "let a rank make its next calls, the others what these need", ("ne",)
+    ),
     "prev event": Command("prev event [N] [@RANK]", "back before a rank's last calls, by a new replay", ("pe",)),
     "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
     "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
@@ -47,7 +49,9 @@ COMMANDS: dict[str, Command] = {
     "breakpoints": Command("breakpoints", "all breakpoints"),
     "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
     "continue": Command("continue", "to the next breakpoint on any rank, or to the end", ("c",)),
-    "message": Command("message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)),
+    "message": Command(
+        "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
+    ),
     "restart": Command("restart", "a new replay, from the start; breakpoints stay"),
     "attach": Command("attach RANK", "a gdb or Python console of your own on a rank", ("a",)),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
@@ -126,7 +130,7 @@ class Prompt:
                 raise UsageError(f"`{name}` goes by one line: {COMMANDS[name].usage}")
             return d.step(name, d.ranks_of(ranks))
         if name == "print":
-            return d.print(*split_ranks(rest))
+            return d.evaluate(*split_ranks(rest))
         if name == "where":
             words = rest.split()
             native = "native" in words
@@ -137,7 +141,7 @@ class Prompt:
             return self.attach(rest)
         rest = rest.removeprefix("@") if name in ("message", "rank") else rest
         calls: dict[str, Callable[[str], Answer]] = {
-            "list": d.list, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
+            "list": d.source, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
             "message": d.message,
         }  # fmt: skip
         return calls[name](rest)
@@ -272,6 +276,8 @@ def completions(debugger: Debugger) -> list[str]:
     trace = debugger.record.trace
     names = {site.function for rank in trace.ranks[:1] for site in (rank.site(int(i)) for i in set(rank.events["site"][:10000].tolist()))
              if site.function}  # fmt: skip
-    made = {trace.functions[int(f)].name for rank in trace.ranks[:1] for f in set(rank.events["function"][:100000].tolist())}
+    made = {
+        trace.functions[int(f)].name for rank in trace.ranks[:1] for f in set(rank.events["function"][:100000].tolist())
+    }
     files = [f"{Path(file).name}:" for file in debugger.files()]
     return sorted({*(w for name in COMMANDS for w in name.split()), *names, *made, *files, "event", "native", "all"})

@@ -16,7 +16,7 @@ from weft.replay import Cuts, Goals, plan
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.replay.points import EventId
 from weft.terms.telling import said
-from weft.trace import Event, Level, Rank
+from weft.trace import Event, Level
 
 Position = tuple[int, int]
 """A thread of the plan: rank, slot."""
@@ -34,7 +34,9 @@ class Record:
             )
         missing = [rank.rank for rank in self.trace.ranks if rank.missing]
         if missing or not self.trace.ranks:
-            raise UsageError(f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed")
+            raise UsageError(
+                f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed"
+            )
         self.match = match(self.trace)
         self.order = order(self.trace, self.match)
         self.plans = plan(self.trace, self.match)
@@ -78,6 +80,14 @@ class Record:
         """How many calls the plan of a thread holds."""
         return len(self.plans[rank].threads[slot].entries)
 
+    def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
+        """Whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""
+        one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
+        if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
+            return False
+        pair = before.function.base, one.function.base
+        return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
+
     def position(self, event: EventId) -> tuple[Position, int, bool]:
         """The thread that makes a call, the entries before it, and whether the call is an entry itself."""
         rank = self.trace.ranks[event[0]]
@@ -104,7 +114,11 @@ class Record:
         """The receives that a wait or a matched receive completes."""
         recvs = self.match.recvs
         part = recvs.of_rank(event.rank.index)
-        hits = (recvs.completion[part] == event.index) | (recvs.decided[part] == event.index) | (recvs.args[part] == event.index)
+        hits = (
+            (recvs.completion[part] == event.index)
+            | (recvs.decided[part] == event.index)
+            | (recvs.args[part] == event.index)
+        )
         return [part.start + int(i) for i in np.flatnonzero(hits)]
 
     def arguments_of_send(self, event: EventId) -> EventId:
@@ -127,8 +141,5 @@ def place(event: Event) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rank_of(trace_ranks: list[Rank], index: int) -> Rank:
-    """A rank that a person named. UsageError where the run has none."""
-    if not 0 <= index < len(trace_ranks):
-        raise UsageError(f"the run has no rank {index}, only 0 to {len(trace_ranks) - 1}")
-    return trace_ranks[index]
+def _line(event: Event) -> tuple[str | None, int]:
+    return event.site.file, event.site.line

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from weft.debug.record import Position, Record
@@ -17,7 +18,7 @@ from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
-from weft.replay.layout import ControlState
+from weft.replay.layout import CONTROL_SIZE, ControlState
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
@@ -32,7 +33,9 @@ AGENT = Path(__file__).parent / "agent.py"
 class Replica:
     """A replay that runs, stands or is over. `folder` is ours alone (mode 0700) and goes when it ends."""
 
-    def __init__(self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str]) -> None:
+    def __init__(
+        self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str]
+    ) -> None:
         self.record = record
         self.folder = folder
         self.goals: Goals = dict(goals)
@@ -64,7 +67,7 @@ class Replica:
         until = time.monotonic() + BEGIN
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
         while self.process.poll() is None and time.monotonic() < until:
-            if not self.controls and all(file.exists() for file in files):
+            if not self.controls and all(file.exists() and file.stat().st_size == CONTROL_SIZE for file in files):
                 self.controls = [Control(self.run / "replay", rank, made=True) for rank in range(self.record.size)]
             if self.controls and all(control.state is not ControlState.NEW for control in self.controls):
                 return
@@ -149,6 +152,10 @@ class Replica:
                 before, since = progress, now
             self.watch.look()
             rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
+            if not any(self.alive(rank) for rank in range(self.record.size)):
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=5)
+                return True
             if not rest or (now - since > SETTLE and all(self._in_last_call(t) for t in rest)):
                 return True
             if now - since > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest):

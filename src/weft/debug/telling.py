@@ -40,9 +40,9 @@ def stands(row: Answer) -> str:
 def _stands(row: Answer) -> str:
     state = row["state"]
     if state == "ended":
-        return "at its end, in MPI_Finalize or past it"
+        return "at the end, in MPI_Finalize or past it"
     if state == "gone":
-        return f"its process has ended{_after(row.get('last'))}"
+        return f"process ended{_after(row.get('last'))}"
     if state == "diverged":
         return f"has left its record{'' if row['next'] is None else ': ' + row['next']['call'] + ' was recorded'}"
     if state == "line":
@@ -72,7 +72,8 @@ def _ranks(answer: Answer) -> list[str]:
 def _stopped(answer: Answer) -> list[str]:
     if answer["over"]:
         code = answer["exit_code"]
-        return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}"]
+        gone = merged((row["rank"], stands(row)) for row in answer["ranks"] if row["state"] != "ended")
+        return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _ranks(answer)
     for row in answer.get("waiting", []):
         lines.append(f"rank {row['rank']} gets no further: as in the record, {row['call']['call']} is its last call")
@@ -105,7 +106,7 @@ def _break(answer: Answer) -> list[str]:
 
 
 def _breakpoint(b: Answer) -> str:
-    what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "a line that makes no call of MPI"
+    what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
     return f"{b['id']}: {b['where']}, {what}{on}"
 
@@ -118,7 +119,9 @@ def _message(answer: Answer) -> list[str]:
     sent, received = answer["sent"], answer["received"]
     if sent is None:
         return [f"{answer['event']['call']}: no message of the record came here"]
-    what = f"{answer['count']} x {answer['datatype']}" + (f", {answer['bytes']:,} bytes" if answer["bytes"] is not None else "")
+    what = f"{answer['count']} x {answer['datatype']}" + (
+        f", {answer['bytes']:,} bytes" if answer["bytes"] is not None else ""
+    )
     lines = [f"from rank {answer['source']} to rank {answer['dest']}, tag {answer['tag']}, {answer['comm']}: {what}"]
     lines.append(f"  sent      event {sent['event'][1]} of rank {answer['source']}: {sent['call']}")
     if received is not None:
