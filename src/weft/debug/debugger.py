@@ -181,8 +181,10 @@ class Debugger:
             why = getattr(hand, "why", "")
             state = {"state": "line", "at": hand.stopped.as_dict(), "next": place(coming) if coming else None}
             return row | state | ({"signal": why} if why.startswith("SIG") else {})
-        if replica.parked(rank, slot) or last is None:
+        if replica.parked(rank, slot):
             return row | {"state": "before", "next": place(coming) if coming else None}
+        if last is None or not replica.in_call(rank):
+            return row | {"state": "outside", "next": place(coming) if coming else None}
         return row | {"state": "in", "call": place(last)}
 
     def ranks(self) -> Answer:
@@ -581,7 +583,9 @@ class Debugger:
             return self.record.trace.event(*resolve(self.record.trace, found[0], self._findings)[0])
         rank = self.ranks_of(text)[0]
         at = self.replica.at(rank)
-        around = [e for e in (self.record.entry(rank, at), self.record.entry(rank, at - 1)) if e is not None]
+        coming, last = self.record.entry(rank, at), self.record.entry(rank, at - 1)
+        order = (coming, last) if self.replica.parked(rank) else (last, coming)
+        around = [event for event in order if event is not None]
         for event in around:
             if self.record.message(event) != (None, None):
                 return event

@@ -199,6 +199,8 @@ class NativeHand:
             frames = self._frames()
             if not frames:
                 raise HandError("the rank is in no frame of the program")
+            if not frames[0].line:
+                raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
             self._step = how
             if frames[0].level == 0:
                 self.stopped, self._stops = None, []

@@ -168,7 +168,8 @@ class Prompt:
                 return {"kind": "text", "text": f"\nback from rank {rank}"}
             if line.strip():
                 try:
-                    print(hand.execute(line, 0) or "", end="\n" if line else "", file=self.out)
+                    if shown := hand.execute(line, 0):
+                        print(shown, file=self.out)
                 except WeftError as error:
                     print(error, file=self.out)
 

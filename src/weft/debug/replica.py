@@ -27,6 +27,8 @@ SETTLE = 0.3
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""
 TICK = 0.01
+FUTEX = ("202", "98")
+"""The system call that a thread sleeps in until another one wakes it, on x86-64 and AArch64."""
 AGENT = Path(__file__).parent / "agent.py"
 
 
@@ -156,7 +158,9 @@ class Replica:
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=5)
                 return True
-            if not rest or (now - since > SETTLE and all(self._in_last_call(t) for t in rest)):
+            if not rest or (
+                now - since > SETTLE and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
+            ):
                 return True
             if now - since > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest):
                 return False
@@ -167,7 +171,22 @@ class Replica:
         rank, slot = thread
         if not self.alive(rank) or self.parked(rank, slot):
             return True
-        return slot > 0 and not int(self.controls[rank].page["thread"]["tid"][0, slot])  # not made yet
+        tid = int(self.controls[rank].page["thread"]["tid"][0, slot])
+        made = self.record.plans[rank].threads[slot].made
+        return not tid and made != 0  # a thread that the program has not made yet
+
+    def _awaits_thread(self, thread: Position) -> bool:
+        """Whether a thread outside of MPI waits for others of its process, one of which is parked (pthread_join)."""
+        rank, slot = thread
+        others = range(len(self.record.plans[rank].threads))
+        if not any(self.parked(rank, other) for other in others if other != slot):
+            return False
+        control = self.controls[rank]
+        tid = int(control.page["thread"]["tid"][0, slot]) or control.pid
+        try:
+            return Path(f"/proc/{control.pid}/task/{tid}/syscall").read_text().split()[0] in FUTEX
+        except OSError:
+            return False
 
     def _in_last_call(self, thread: Position) -> bool:
         rank, slot = thread

@@ -54,6 +54,10 @@ def _stands(row: Answer) -> str:
         if row["next"] is None:
             return "at the end of its record"
         return f"before event {row['next']['event'][1]}: {row['next']['call']}"
+    if state == "outside":
+        return "outside of MPI" + (
+            f", its next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""
+        )
     return f"waiting in event {row['call']['event'][1]}: {row['call']['call']}"
 
 
