@@ -13,6 +13,7 @@ changes the program or its record. Exits 0, or 1 where a command of a script fai
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,8 @@ def debug(
     from weft.debug.prompt import Prompt, Quit, history
     from weft.launch.rundir import newest
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     debugger = Debugger(path or newest(), replay, program)
     prompt = Prompt(debugger, as_json=as_json)
     try:

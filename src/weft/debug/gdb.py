@@ -31,6 +31,9 @@ _NOT_THE_PROGRAM = re.compile(
 )
 
 
+_AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished")
+
+
 def quoted(text: str) -> str:
     """A string as MI writes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -47,6 +50,7 @@ class NativeHand:
         self._stops: list[dict[str, Any]] = []
         self._token = 0
         self._step = ""
+        self._line = 0
         self._returning = False
         self._points: dict[int, str] = {}
         self._last_drive = 0.0
@@ -201,7 +205,7 @@ class NativeHand:
                 raise HandError("the rank is in no frame of the program")
             if not frames[0].line:
                 raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
-            self._step = how
+            self._step, self._line = how, frames[0].line
             if frames[0].level == 0:
                 self.stopped, self._stops = None, []
                 self._ask(f"-exec-{how}")
@@ -237,16 +241,13 @@ class NativeHand:
 
     def _happened(self, stop: dict[str, Any]) -> None:
         reason = str(stop.get("reason", ""))
-        if reason == "function-finished" and self._returning:
+        if reason in ("", "function-finished") and self._returning:  # gdb 13 gives no reason for a void function
             self._returning = False
-            self._ask(f"-exec-{self._step}")
-        elif reason in (
-            "breakpoint-hit",
-            "end-stepping-range",
-            "location-reached",
-            "signal-received",
-            "function-finished",
-        ):
+            if int((stop.get("frame") or {}).get("line", 0)) in (0, self._line):
+                self._ask(f"-exec-{self._step}")
+            else:
+                self._arrive()  # the call was the last of its line
+        elif reason in _AT_A_LINE:
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
             self._arrive()
         elif not reason.startswith("exited"):
