@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ class Recorded:
     run: Path
     out: str
     weft: Sequence[str]
+    env: Mapping[str, str] | None = None
 
-    def debug(self, *commands: str, env: dict[str, str] | None = None, program: Sequence[str] = ()) -> str:
+    def debug(self, *commands: str, env: Mapping[str, str] | None = None, program: Sequence[str] = ()) -> str:
         """What a script of commands prints."""
         script = self.run.parent / "script"
         script.write_text("\n".join(commands) + "\n")
         rest = ["--", *program] if program else []
-        done = execute([*self.weft, "debug", self.run, "-x", script, *rest], env=env, timeout=100)
+        done = execute([*self.weft, "debug", self.run, "-x", script, *rest], env=env or self.env, timeout=100)
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
 
@@ -49,7 +50,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Recorded]:
         run = tmp_path_factory.mktemp("debug") / name
         done = execute([*weft, "run", "--out", run, *command], timeout=200, cwd=run.parent, **options)
         assert run.exists(), done.stderr
-        return Recorded(run, done.stdout, weft)
+        return Recorded(run, done.stdout, weft, options.get("env"))
 
     return made
 

@@ -258,7 +258,8 @@ def spot(frame: Any) -> dict[str, Any]:
 
 def short(value: Any) -> str:
     """A value in a few words; arrays as numpy prints them."""
-    text = SHORT.repr(value) if isinstance(value, (str, bytes, list, tuple, dict, set)) else repr(value)
+    long = isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)) and len(value) > 200
+    text = SHORT.repr(value) if long else repr(value)
     return text if len(text) <= 2000 else text[:2000] + "..."
 
 
