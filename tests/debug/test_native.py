@@ -7,14 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from debug.conftest import PROGRAMS, Recorded
-from tests_support import WEFT, execute
+from tests_support import ROOT, WEFT, execute
 
 pytestmark = pytest.mark.usefixtures("gdb")
 
@@ -27,7 +26,7 @@ def line(text: str, name: str = "cells.c") -> int:
 
 def test_a_script_shows_where_all_ranks_stand_and_what_they_hold(cells: Recorded) -> None:
     send, receive, barrier = line("MPI_Send(mine"), line("MPI_Recv(other"), line("MPI_Barrier")
-    source = (PROGRAMS / "cells.c").read_text().splitlines()
+    source, call = (PROGRAMS / "cells.c").read_text().splitlines(), line("mine, other, 1 - rank, 5, type")
     out = cells.debug("ranks", "next event @1", "where 0", "print mine[0].id", "print other[0].id @0-1", "continue")
     assert out == (
         "(weft) ranks\n"
@@ -41,7 +40,7 @@ def test_a_script_shows_where_all_ranks_stand_and_what_they_hold(cells: Recorded
         "(weft) where 0\n"
         f"  rank 0  before event 7: send(dest=1, tag=5) at cells.c:{send}\n"
         f"          #0 cells.c:{send} in exchange  {source[send - 1].strip()}\n"
-        f"          #1 cells.c:{line('mine, other, 1 - rank, 5, type')} in main  exchange(mine, other, 1 - rank, 5, type);\n"
+        f"          #1 cells.c:{call} in main  exchange(mine, other, 1 - rank, 5, type);\n"
         "(weft) print mine[0].id\n"
         "  rank 0  1\n  rank 1  11\n  rank 2  21\n"
         "(weft) print other[0].id @0-1\n"
@@ -56,6 +55,15 @@ def test_a_script_shows_where_all_ranks_stand_and_what_they_hold(cells: Recorded
 def values(out: str, command: str) -> str:
     """What a command printed (where it is not ours to foresee: uninitialised memory)."""
     return out.partition(command + "\n")[2].partition("(weft)")[0]
+
+
+def test_the_session_of_the_page_is_what_is_printed(cells: Recorded) -> None:
+    page = (ROOT / "docs" / "commands" / "debug.md").read_text()
+    session = page.split("$ weft debug weft-runs/cells-1\n")[1].split("```")[0]
+    typed = "".join(f"{row.removeprefix('(weft) ')}\n" for row in session.splitlines() if row.startswith("(weft) "))
+    done = execute([*WEFT, "debug", cells.run], stdin=typed, timeout=100)
+    assert done.stdout == session
+    assert done.returncode == 0
 
 
 def test_a_message_is_decoded_by_its_datatype(cells: Recorded) -> None:
@@ -139,8 +147,8 @@ def test_a_killed_rank_ends_the_program_and_not_the_prompt(cells: Recorded) -> N
 
 def test_wrong_use_is_answered_with_what_is_right(cells: Recorded) -> None:
     out = cells.debug(
-        "nxt", "until", "rank 7", "print x @7", "break 0:99", "delete 3", "next 5", "print nothing", "break nowhere.c:3",
-        "next event x", "# a comment", "", "prev event",
+        "nxt", "until", "rank 7", "print x @7", "break 0:99", "delete 3", "next 5", "print nothing",
+        "break nowhere.c:3", "next event x", "# a comment", "", "prev event",
     )  # fmt: skip
     assert "there is no command `nxt`: did you mean `next`?" in out
     assert "give WHERE" in out
@@ -188,4 +196,4 @@ def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_fac
     assert "  rank 0         0\n  ranks 1 and 2  1\n" in out
     assert f"rank 2  at ring.f90:{number + 1} in ring" in out
     assert "  rank 0  0\n  rank 1  1\n  rank 2  3\n" in out
-    assert "holds     3.0 3.0 3.0 3.0" in out
+    assert "from rank 1 to rank 2" in out and "holds     1.0 1.0 1.0 1.0" in out  # what it received last

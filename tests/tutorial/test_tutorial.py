@@ -48,7 +48,7 @@ def typed(page: str) -> list[Typed]:
 
 def plain(line: str, run: str) -> str:
     """A line as every machine prints it: the run's number differs, and on how many runs are made."""
-    line = line.replace(run, "search-17")
+    line = re.sub(rf"\b{run}\b", "search-17", line)
     return re.sub(r"^ +\d+ best", "    many best", line.rstrip())
 
 

@@ -23,6 +23,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.debug.debugger import Debugger
+    from weft.trace import Trace
 
 FAILED_STATUS = 1
 TAKES_PROGRAM = True
@@ -87,7 +88,7 @@ def debug(
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
-    debugger = Debugger(path or newest(), replay, program)
+    debugger = Debugger(path or newest(), findings_of, replay, program)
     prompt = Prompt(debugger, as_json=as_json)
     try:
         greet(debugger, prompt, quiet=lines is not None)
@@ -107,6 +108,13 @@ def debug(
     finally:
         debugger.close()
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def findings_of(trace: Trace) -> Any:
+    """What `finding:N` means."""
+    from weft.report import examine
+
+    return examine(trace).findings
 
 
 def greet(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:

@@ -18,8 +18,7 @@ from typing import Any
 
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
-from weft.debug.live import buffer_of
-from weft.debug.payload import Memory, values
+from weft.debug.messages import Messages
 from weft.debug.record import Record, place
 from weft.debug.replica import Replica
 from weft.errors import UsageError, WeftError
@@ -27,7 +26,7 @@ from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState
 from weft.replay.points import EventId, Place, parse_place, visits
 from weft.terms.telling import said
-from weft.trace import Event
+from weft.trace import Event, Trace
 
 Answer = dict[str, Any]
 
@@ -50,13 +49,17 @@ class Breakpoint:
 class Debugger:
     """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked."""
 
-    def __init__(self, path: Path, options: Sequence[str] = (), program: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
+        program: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.record = Record(path)
+        self.findings = lambda: findings(self.record.trace)
         self.options, self.program = list(options), list(program)
         self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
         self._names = itertools.count(1)
         self._ids = itertools.count(1)
-        self._messages: dict[EventId, Answer] = {}
+        self.messages = Messages(self.record, self._new)
         self.breakpoints: list[Breakpoint] = []
         self.hands: dict[int, Hand] = {}
         self.focus = 0
@@ -94,7 +97,7 @@ class Debugger:
 
     def _settle(self, goals: Callable[[], Goals] | None = None) -> None:
         """Wait until all ranks stand. `goals`: asked anew whenever a rank has stopped at a line."""
-        known = self._lines()
+        known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
             nonlocal known
@@ -309,7 +312,7 @@ class Debugger:
     def _breakpoint(self, number: int, text: str) -> Breakpoint:
         trace = self.record.trace
         if re.fullmatch(r"\d+:\d+|finding:\d+|t=.*", text):
-            return Breakpoint(number, text, None, tuple(resolve(trace, text, self._findings)), None)
+            return Breakpoint(number, text, None, tuple(resolve(trace, text, self.findings)), None)
         wanted = parse_place(text)
         if wanted.rank is not None:
             self._check(wanted.rank)
@@ -329,11 +332,6 @@ class Debugger:
             (rank, slot), position, is_entry = self.record.position(event)
             if is_entry and not self.record.second_half(rank, position, slot):
                 yield event
-
-    def _findings(self) -> Sequence[Any]:
-        from weft.report import examine
-
-        return examine(self.record.trace).findings
 
     def _arm(self, more: Iterable[Breakpoint] = ()) -> None:
         """Give the hands the breakpoints by line. HandError where no rank takes one of them."""
@@ -453,7 +451,7 @@ class Debugger:
         """Run what has to happen before a call, and no more; back by another replay where it lies behind."""
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
-        events = resolve(self.record.trace, text, self._findings)
+        events = resolve(self.record.trace, text, self.findings)
         goals = self.record.full(self.record.cuts.past(events), self.record.start)
         self._look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
@@ -548,39 +546,11 @@ class Debugger:
 
     def message(self, text: str) -> Answer:
         """What a send or receive of a rank sent: the call that it stands at, the one it made last, or RANK:EVENT."""
-        event = self._message_event(text)
-        sent, received = self.record.message(event)
-        trace = self.record.trace
-        if sent is None and received is None:
-            raise UsageError(
-                f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
-            )
-        answer: Answer = {"kind": "message", "event": place(event), "sent": None, "received": None}
-        if sent is not None:
-            send = trace.event(*sent)
-            answer |= {
-                "sent": place(send),
-                "source": sent[0],
-                "tag": send.tag,
-                "comm": send.comm.name if send.comm else None,
-                "dest": send.peer_index,
-            }
-            answer["count"], type_ = send.count, send.datatype
-            answer["datatype"] = type_.name if type_ else None
-            answer["bytes"] = send.count * type_.size if type_ and type_.size is not None else None
-        if received is not None:
-            answer["received"] = place(trace.event(*received))
-            answer["dest"] = received[0]
-        if sent is not None:
-            try:
-                answer |= self._content(sent)
-            except HandError as error:
-                answer["unread"] = str(error)
-        return answer
+        return self.messages.of(self._message_event(text), self.replica)
 
     def _message_event(self, text: str) -> Event:
         if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return self.record.trace.event(*resolve(self.record.trace, found[0], self._findings)[0])
+            return self.record.trace.event(*resolve(self.record.trace, found[0], self.findings)[0])
         rank = self.ranks_of(text)[0]
         at = self.replica.at(rank)
         coming, last = self.record.entry(rank, at), self.record.entry(rank, at - 1)
@@ -592,35 +562,6 @@ class Debugger:
         if not around:
             raise UsageError(f"rank {rank} has made no call")
         return around[0]
-
-    def _content(self, sent: EventId) -> Answer:
-        """What a send sends, read from the sender when it stands before that call: here, or in a replay of its own."""
-        if sent not in self._messages:
-            thread, position, _ = self.record.position(sent)
-            if self.replica.exists(sent[0]) and self.replica.at(*thread) == position and self.replica.parked(*thread):
-                self._messages[sent] = self._read(self.replica, sent)
-            else:
-                goals = self.record.full(self.record.cuts.past([sent]), self.record.start)
-                aside = self._new(goals)
-                try:
-                    aside.settle(set, lambda: None)
-                    self._messages[sent] = self._read(aside, sent)
-                finally:
-                    aside.end()
-        return self._messages[sent]
-
-    def _read(self, replica: Replica, sent: EventId) -> Answer:
-        """The buffer of the send that a rank of a replay is about to make."""
-        rank = sent[0]
-        buffer = buffer_of(self.record, replica.run, sent)
-        args = self.record.trace.event(*self.record.arguments_of_send(sent))
-        if args.datatype is None:
-            raise HandError("the record does not say which datatype it has")
-        memory = Memory(replica.controls[rank].pid)
-        try:
-            return values(memory, args.datatype, buffer, args.count)
-        finally:
-            memory.close()
 
     # A rank of one's own
 

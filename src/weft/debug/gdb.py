@@ -139,7 +139,7 @@ class NativeHand:
     def _raw_frames(self) -> list[dict[str, Any]]:
         with suppress(HandError):
             self._ask("-thread-select 1")
-        return [frame for frame in self._ask("-stack-list-frames").get("stack", [])]
+        return list(self._ask("-stack-list-frames").get("stack", []))
 
     def _frames(self) -> list[Frame]:
         """From the innermost frame of the program on."""
@@ -175,7 +175,7 @@ class NativeHand:
         return str(answer.get("value", ""))
 
     def _call(self, frame: int, text: str) -> dict[str, Any]:
-        """Evaluate an expression, which may call a function of the halted rank: gdb says `running`, but never `stopped`."""
+        """Evaluate an expression. Where it calls a function of the rank, gdb says `running`, but never `stopped`."""
         try:
             return self._ask(f"-data-evaluate-expression --thread 1 --frame {frame} {quoted(text)}")
         finally:
@@ -325,8 +325,8 @@ def _cannot_attach(pid: int, words: str) -> str:
         level = scope.read_text().strip() if scope.exists() else "0"
         if level in ("2", "3"):
             return (
-                f"gdb may not attach to process {pid}: the system allows no debugging (kernel.yama.ptrace_scope is {level}); "
-                "`sysctl kernel.yama.ptrace_scope=1` as root changes that"
+                f"gdb may not attach to process {pid}: the system allows no debugging "
+                f"(kernel.yama.ptrace_scope is {level}); `sysctl kernel.yama.ptrace_scope=1` as root changes that"
             )
         return (
             f"gdb may not attach to process {pid}: another debugger holds it, or the container forbids it "

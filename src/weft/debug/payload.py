@@ -72,7 +72,8 @@ def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
 def _one(datatype: Datatype, at: int) -> Iterator[Element]:
     d = datatype.definition
     if d is None:
-        name = datatype._catalogue.functions.object_name("DATATYPE", datatype.id) or datatype.name
+        signature = datatype.signature()
+        name = datatype.name if datatype.name in _BASIC or not signature else signature[0][0]
         if name not in _BASIC:
             raise HandError(f"{name} is not decoded")
         yield _BASIC[name], at
@@ -169,8 +170,7 @@ def _elements_in(datatype: Datatype) -> int:
 
 
 def _value(memory: Memory, format_: str, at: int) -> Any:
-    found = struct.unpack("=" + format_ if "l" not in format_.lower() else "@" + format_,
-                          memory.read(at, struct.calcsize(("@" if "l" in format_.lower() else "=") + format_)))  # fmt: skip
+    found = struct.unpack("@" + format_, memory.read(at, struct.calcsize("@" + format_)))
     if format_ in ("ff", "dd"):
         return str(complex(*found))
     return found[0] if len(found) == 1 else list(found)

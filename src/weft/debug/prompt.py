@@ -275,10 +275,9 @@ def history(debugger: Debugger) -> Iterator[None]:
 def completions(debugger: Debugger) -> list[str]:
     """Words that commands take."""
     trace = debugger.record.trace
-    names = {site.function for rank in trace.ranks[:1] for site in (rank.site(int(i)) for i in set(rank.events["site"][:10000].tolist()))
-             if site.function}  # fmt: skip
-    made = {
-        trace.functions[int(f)].name for rank in trace.ranks[:1] for f in set(rank.events["function"][:100000].tolist())
-    }
+    rank = trace.ranks[0]
+    sites = (rank.site(int(i)) for i in set(rank.events["site"][:100000].tolist()))
+    names = {site.function for site in sites if site.function}
+    made = {trace.functions[int(f)].name for f in set(rank.events["function"][:100000].tolist())}
     files = [f"{Path(file).name}:" for file in debugger.files()]
     return sorted({*(w for name in COMMANDS for w in name.split()), *names, *made, *files, "event", "native", "all"})

@@ -127,10 +127,6 @@ class Record:
         args = int(self.match.sends.args[rows[0]]) if rows else NONE
         return event if args == NONE else (event[0], args)
 
-    def recorded_in_python(self, rank: int) -> bool:
-        """Whether the rank ran Python when it was recorded."""
-        return bool(self.trace.ranks[rank].definitions.python)
-
 
 def place(event: Event) -> dict[str, Any]:
     """A call for people and machines."""
