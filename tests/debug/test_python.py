@@ -93,8 +93,8 @@ def test_an_event_back_and_forth_is_the_same_place(collect: Recorded) -> None:
 def test_every_answer_fits_the_schema_that_is_documented(collect: Recorded) -> None:
     answers = collect.answers(
         "ranks", "where all", "print value", "next event", "message", "next", "list", "break collect.py:12",
-        "breakpoints", "continue", "rank 1", "prev event", "until MPI_Barrier", "foo", "delete 1", "help", "help until", "attach 0",
-        "continue", "where", "next",
+        "breakpoints", "continue", "rank 1", "prev event", "until MPI_Barrier", "foo", "delete 1", "help", "help until",
+        "attach 0", "continue", "where", "next",
     )  # fmt: skip
     assert len(answers) == 22
     for answer in answers:

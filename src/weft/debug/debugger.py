@@ -25,7 +25,6 @@ from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState
 from weft.replay.points import EventId, Place, parse_place, visits
-from weft.terms.telling import said
 from weft.trace import Event, Trace
 
 Answer = dict[str, Any]
@@ -132,13 +131,18 @@ class Debugger:
     def _hand(self, rank: int) -> Hand:
         """The hand in a rank. HandError where there can be none."""
         self._check(rank)
-        if not self.replica.alive(rank):
+        if not self._runs(rank):
             raise HandError(f"rank {rank} has ended")
         if rank not in self.hands:
             agent = self.replica.folder / f"rank-{rank}.sock"
             made: Hand = PythonHand(agent) if agent.exists() else NativeHand(self.replica.controls[rank].pid)
             self.hands[rank] = made
         return self.hands[rank]
+
+    def _runs(self, rank: int) -> bool:
+        """Whether a rank still runs its program."""
+        at = self.replica.at(rank)
+        return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
 
     def _check(self, rank: int) -> int:
         if not 0 <= rank < self.record.size:
@@ -340,7 +344,7 @@ class Debugger:
         taken: set[int] = set()
         for rank in range(self.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self.replica.alive(rank) or (not mine and rank not in self.hands):
+            if not self._runs(rank) or (not mine and rank not in self.hands):
                 continue
             hand = self._hand(rank)
             good: list[Point] = []
@@ -468,7 +472,7 @@ class Debugger:
 
     def _arm_nothing(self) -> None:
         for rank, hand in self.hands.items():
-            if self.replica.exists(rank):
+            if self._runs(rank):
                 hand.arm([])
 
     def next_event(self, count: int, rank: int) -> Answer:
@@ -500,8 +504,8 @@ class Debugger:
         at = self.replica.at(rank)
         if at == 0:
             raise UsageError(f"rank {rank} stands at its start")
-        target = at
-        for _ in range(min(count, at)):
+        target = at - self.record.closing(rank, at - 1)
+        for _ in range(min(count, target)):
             target -= 1 + self.record.second_half(rank, target - 1)
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
@@ -513,7 +517,7 @@ class Debugger:
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""
         self._alive()
-        moving = [rank for rank in ranks if self.replica.alive(rank)]
+        moving = [rank for rank in ranks if self._runs(rank)]
         if not moving:
             raise UsageError(f"rank {ranks[0]} has ended")
         self._arm()

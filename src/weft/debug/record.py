@@ -88,6 +88,13 @@ class Record:
         pair = before.function.base, one.function.base
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
 
+    def closing(self, rank: int, position: int) -> bool:
+        """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone: no frame is left there."""
+        one = self.entry(rank, position)
+        if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
+            return False
+        return not (one.site.file or "").endswith(".py")
+
     def position(self, event: EventId) -> tuple[Position, int, bool]:
         """The thread that makes a call, the entries before it, and whether the call is an entry itself."""
         rank = self.trace.ranks[event[0]]
