@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.debug.breakpoints import Breakpoint, Breakpoints
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
 from weft.debug.messages import Messages
@@ -24,25 +24,10 @@ from weft.debug.replica import Replica
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState
-from weft.replay.points import EventId, Place, parse_place, visits
+from weft.replay.points import EventId
 from weft.trace import Event, Trace
 
 Answer = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
-    """Calls of the record, or (`point`) a line or function of the source that makes none."""
-
-    id: int
-    text: str
-    rank: int | None
-    events: tuple[EventId, ...]
-    point: Point | None
-
-    def on(self, rank: int) -> bool:
-        """Whether it holds on a rank."""
-        return self.rank in (None, rank)
 
 
 class Debugger:
@@ -57,9 +42,8 @@ class Debugger:
         self.options, self.program = list(options), list(program)
         self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
         self._names = itertools.count(1)
-        self._ids = itertools.count(1)
         self.messages = Messages(self.record, self._new)
-        self.breakpoints: list[Breakpoint] = []
+        self.breakpoints = Breakpoints(self.record, self.findings)
         self.hands: dict[int, Hand] = {}
         self.focus = 0
         self.listed: tuple[str, int] | None = None
@@ -308,38 +292,15 @@ class Debugger:
         """Stop there, from now on."""
         if not text:
             return self.show_breakpoints()
-        number = next(self._ids)
-        made = self._breakpoint(number, text)
-        self.breakpoints.append(made)
-        return {"kind": "break", "breakpoint": self._told(made)}
-
-    def _breakpoint(self, number: int, text: str) -> Breakpoint:
-        trace = self.record.trace
-        if re.fullmatch(r"\d+:\d+|finding:\d+|t=.*", text):
-            return Breakpoint(number, text, None, tuple(resolve(trace, text, self.findings)), None)
-        wanted = parse_place(text)
-        if wanted.rank is not None:
-            self._check(wanted.rank)
-        of_mpi = wanted.name is not None and wanted.name.startswith("MPI_")
-        calls = () if wanted.name and not of_mpi else tuple(self._calls_at(wanted))
-        if calls:
-            return Breakpoint(number, text, wanted.rank, calls, None)
-        if of_mpi:
-            raise UsageError(f"{text}: the record has no such call that communicates")
-        point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit)
-        self._arm([Breakpoint(number, text, wanted.rank, (), point)])
-        return Breakpoint(number, text, wanted.rank, (), point)
-
-    def _calls_at(self, wanted: Place) -> Iterator[EventId]:
-        """The record's calls from a place that a rank can be parked before; recv() of mpi4py is one call."""
-        for event in visits(self.record.trace, wanted):
-            (rank, slot), position, is_entry = self.record.position(event)
-            if is_entry and not self.record.second_half(rank, position, slot):
-                yield event
+        made = self.breakpoints.make(text)
+        if made.point is not None:
+            self._arm([made])
+        self.breakpoints.all.append(made)
+        return {"kind": "break", "breakpoint": made.as_dict()}
 
     def _arm(self, more: Iterable[Breakpoint] = ()) -> None:
         """Give the hands the breakpoints by line. HandError where no rank takes one of them."""
-        wanted = [b for b in (*self.breakpoints, *more) if b.point is not None]
+        wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
         refused: dict[int, list[HandError]] = {}
         taken: set[int] = set()
         for rank in range(self.record.size):
@@ -364,21 +325,11 @@ class Debugger:
 
     def show_breakpoints(self) -> Answer:
         """All breakpoints."""
-        return {"kind": "breakpoints", "breakpoints": [self._told(b) for b in self.breakpoints]}
-
-    def _told(self, b: Breakpoint) -> Answer:
-        calls = [list(event) for event in b.events]
-        return {"id": b.id, "where": b.text, "rank": b.rank, "calls": len(calls), "by": "line" if b.point else "call"}
+        return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]}
 
     def delete(self, text: str) -> Answer:
         """Take a breakpoint away, or all."""
-        numbers = (
-            [b.id for b in self.breakpoints] if text in ("", "all") else [int(n) for n in text.split() if n.isdigit()]
-        )
-        known = {b.id for b in self.breakpoints}
-        if not numbers or not set(numbers) <= known:
-            raise UsageError(f"there is no breakpoint {text or ''}".rstrip())
-        self.breakpoints = [b for b in self.breakpoints if b.id not in numbers]
+        self.breakpoints.delete(text)
         if not self.replica.over:
             self._arm()
         return self.show_breakpoints()
@@ -389,23 +340,13 @@ class Debugger:
         at = self.replica.at(rank, slot)
         return position < at or (position == at and self.replica.parked(rank, slot))
 
-    def _candidates(self) -> list[EventId]:
-        """The next call of each rank's threads at which a breakpoint stops it."""
-        first: dict[tuple[int, int], tuple[int, EventId]] = {}
-        for b in self.breakpoints:
-            for event in b.events:
-                thread, position, _ = self.record.position(event)
-                if not self._reached(event) and (thread not in first or position < first[thread][0]):
-                    first[thread] = position, event
-        return [event for _, event in first.values()]
-
     # Running
 
     def go_on(self) -> Answer:
         """To the next breakpoint on any rank, or to the end."""
         self._alive()
-        candidates = self._candidates()
-        if any(b.point for b in self.breakpoints):
+        candidates = self.breakpoints.ahead(self._reached)
+        if self.breakpoints.of_source:
             self._arm()
 
         def goals() -> Goals:

@@ -89,7 +89,7 @@ class Record:
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
 
     def closing(self, rank: int, position: int) -> bool:
-        """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone: no frame is left there."""
+        """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone."""
         one = self.entry(rank, position)
         if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
             return False
