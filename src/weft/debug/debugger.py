@@ -469,6 +469,10 @@ class Debugger:
         waiting: dict[int, Event] = {}
         while moving:
             self._settle()
+            for rank in moving:
+                if self.hands[rank].refused:
+                    self.hands[rank].unstep()
+                    raise HandError(self.hands[rank].refused)
             moving = [r for r in moving if self.hands[r].stopped is None and self.replica.alive(r) and r not in waiting]
             if self.replica.left_record():
                 break

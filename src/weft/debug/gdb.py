@@ -45,6 +45,7 @@ class NativeHand:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.stopped: Frame | None = None
+        self.refused = ""
         self.why = ""
         self._running = False
         self._stops: list[dict[str, Any]] = []

@@ -49,9 +49,13 @@ class Point:
 
 
 class Hand(Protocol):
-    """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it."""
+    """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
+
+    `refused`: why the rank stops at no line.
+    """
 
     stopped: Frame | None
+    refused: str
 
     def stack(self) -> list[Frame]:
         """The program's frames, innermost first."""
@@ -95,6 +99,7 @@ class PythonHand:
 
     def __init__(self, path: Path) -> None:
         self.stopped: Frame | None = None
+        self.refused = ""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
@@ -124,6 +129,7 @@ class PythonHand:
     def _take(self, message: dict[str, Any]) -> None:
         if "stopped" in message:
             self.stopped = _frame(message["at"])
+        self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         self._id += 1
