@@ -173,11 +173,7 @@ class Agent:
         """Trace what breakpoints and steps need, and nothing else."""
         mine = sys.gettrace() in (None, self.called)
         if not mine or _thread.get_ident() != self.thread:
-            self.send(
-                {
-                    "refused": "the program traces itself (sys.settrace, a coverage tool): no line of it can be stopped at"
-                }
-            )
+            self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
             return 0
         if not self.breakpoints and not self.stepping:
             sys.settrace(None)
