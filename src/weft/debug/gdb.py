@@ -248,6 +248,8 @@ class NativeHand:
                 self._ask(f"-exec-{self._step}")
             else:
                 self._arrive()  # the call was the last of its line
+        elif stop.get("signal-name") == "SIGINT":
+            self._run()  # Ctrl-C at the prompt reached gdb too
         elif reason in _AT_A_LINE:
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
             self._arrive()

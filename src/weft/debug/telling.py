@@ -56,7 +56,7 @@ def _stands(row: Answer) -> str:
         return f"before event {row['next']['event'][1]}: {row['next']['call']}"
     if state == "outside":
         return "outside of MPI" + (
-            f", its next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""
+            f", next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""
         )
     return f"waiting in event {row['call']['event'][1]}: {row['call']['call']}"
 
