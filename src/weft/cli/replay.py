@@ -5,6 +5,7 @@ weft replay RUN --until 2:57                   only what must happen before even
 weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
 weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
 weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then run freely
+weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         with another build of the program (another MPI), same arguments
 
 RUN is the newest run where it is left out. The replay is recorded like any run. Exits with the program's own status;
@@ -51,6 +52,8 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--force", metavar="RANK:EVENT=SOURCE", help="take another message at a racing receive")
     parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
+    parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
+    parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 
@@ -62,6 +65,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--force runs on freely: it does not go with --until or --break")
     if args.until and args.breaks:
         raise UsageError("give --until or --break, not both")
+    if args.debug:
+        from weft.cli.debug import of_replay
+
+        return of_replay(args)
     return replay(args, command)
 
 
@@ -81,6 +88,8 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
     steps, goals, firm = lay_plan(trace, args)
+    if args.driven:
+        goals = {(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())}
     before = Path.cwd()
     folder = Path(str(trace.run.get("cwd") or before))
     if not folder.is_dir():
@@ -96,7 +105,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     finally:
         os.chdir(before)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
-    session = Session(steps, goals, firm, hold=args.hold)
+    session = Session(steps, goals, firm, hold=args.hold, driven=args.driven)
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
         recorder.describe(start, shim, directory)
@@ -104,6 +113,8 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
             directory.path / "replay", FunctionTable(json.loads(Path(shim.functions_json_path).read_text()))
         )
         variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
+        if args.driven:
+            variables["WEFT_AGENT"] = str(args.driven)
         os.chdir(folder if not other else before)
         try:
             job = run_job(start, directory, variables, observer=session.observe)
@@ -183,6 +194,8 @@ def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace)
     from weft.replay.telling import deadlocked, diverged, refused, stalled, standing, stopped
 
     ending = finish.finish(job)
+    if args.driven:
+        return job.process.shell_status
     if not ending.ranks:
         say(f"nothing was replayed: the program ended with status {job.process.shell_status} before it initialised MPI")
         job.run.discard()

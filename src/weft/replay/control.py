@@ -25,17 +25,19 @@ def plan_file(folder: Path, rank: int) -> Path:
 
 
 class Control:
-    """The page of one rank."""
+    """The page of one rank. `made`: another process has made it already, and it is only looked at."""
 
-    def __init__(self, folder: Path, rank: int) -> None:
+    def __init__(self, folder: Path, rank: int, *, made: bool = False) -> None:
         self.rank = rank
         path = folder / f"control-{rank:06d}.bin"
-        path.write_bytes(bytes(CONTROL_SIZE))
+        if not made:
+            path.write_bytes(bytes(CONTROL_SIZE))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), CONTROL_SIZE)
         self.page: Any = np.frombuffer(self._map, CONTROL, count=1)
-        self.page["thread"]["goal"] = GOAL_NONE
-        self.page["magic"] = CONTROL_MAGIC
+        if not made:
+            self.page["thread"]["goal"] = GOAL_NONE
+            self.page["magic"] = CONTROL_MAGIC
 
     @property
     def state(self) -> ControlState:

@@ -110,6 +110,16 @@ def _is_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
+def visits(trace: Trace, place: Place) -> list[EventId]:
+    """Every call that the record has from a place, each rank's in order; with #N the N-th only."""
+    found: list[EventId] = []
+    for rank in trace.ranks:
+        if place.rank in (None, rank.index) and len(rank):
+            rows = np.flatnonzero(_matching(rank, place)).tolist()
+            found += [(rank.index, row) for row in (rows[place.visit - 1 : place.visit] if "#" in place.text else rows)]
+    return found
+
+
 def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
@@ -169,14 +179,15 @@ class Cuts:
         self.firm: set[tuple[int, int]] = set()
         """Of the goals given last: threads whose last call before the goal ends in the cut. They stand behind it."""
 
-    def past(self, events: Iterable[EventId]) -> Goals:
-        """What has to run again so that these calls are about to be made."""
+    def past(self, events: Iterable[EventId], *, ended: bool = False) -> Goals:
+        """What has to run again so that these calls are about to be made, or (`ended`) so that they return."""
         points = np.zeros(len(self.order.processes.rank), np.int64)
         own: dict[int, int] = {}
         for event in events:
-            process, point = self.order.point(*event)
+            process, point = self.order.point(*event, end=ended)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
-            own[process] = max(own.get(process, 0), point)
+            if not ended:
+                own[process] = max(own.get(process, 0), point)
         points = self._with_threads(points)
         gathered = self._with_threads(self._with_members(points))
         if all(gathered[process] <= points[process] for process in own):

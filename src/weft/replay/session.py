@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -45,11 +46,14 @@ class Session:
     """Threads, as in `goals`, that come to stand before a call; the others may stand inside the last one they make."""
     hold: bool = False
     """Whether ranks that stand at their goals are left there."""
+    driven: Path | None = None
+    """The folder of a debugger that sets the goals while the ranks run, and says when it is over."""
     result: Result = Result.FINISHED
     settled: bool = False
     controls: list[Control] = field(default_factory=list)
     _progress: object = None
     _since: float = 0.0
+    _parent: int = field(default_factory=os.getppid)
 
     def lay_out(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
         """Write what the ranks read. WeftError where the folder cannot be written."""
@@ -65,6 +69,9 @@ class Session:
 
     def observe(self, watch: Watch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
+        if self.driven is not None:
+            watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
+            return (self.driven / "end").exists() or os.getppid() != self._parent
         states = [control.state for control in self.controls]
         if ControlState.DIVERGED in states or ControlState.REFUSED in states:
             self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED

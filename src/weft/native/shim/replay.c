@@ -111,6 +111,16 @@ static void drive(void) {
 
 static void orphans_test(void);
 
+/* What a rank that a debugger stopped outside of MPI calls now and then, from the stopped thread. */
+__attribute__((visibility("default"))) void weft_debug_drive(void);
+void weft_debug_drive(void) {
+    if (!weft_replaying || weft_depth) return;
+    weft_depth = 1;
+    orphans_test();
+    drive();
+    weft_depth = 0;
+}
+
 static _Noreturn void diverge(struct weft_replay *r, struct weft_thread *thread, struct weft_event *event, int why,
                               int field, int64_t expected, int64_t got) {
     if (event) { /* the call that does not fit is the last one of this record */

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ uint64_t weft_ticket;
 uintptr_t weft_library_start, weft_library_end;
 struct weft_record *weft_the_record;
 
-static char run_path[PATH_MAX], record_path[PATH_MAX], replay_path[PATH_MAX];
+static char run_path[PATH_MAX], record_path[PATH_MAX], replay_path[PATH_MAX], agent_path[PATH_MAX];
 static int level;
 static bool bound, gave_up;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -374,10 +375,34 @@ static void clean_python_environment(void) {
         quoted[n] = 0;
     }
     snprintf(code, sizeof code,
-             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', 'WEFT_REPLAY')] and "
+             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', 'WEFT_REPLAY', 'WEFT_AGENT')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n", quoted, quoted);
     int state = ensure();
     run(code);
+    release(state);
+}
+
+/* ---- a replay under `weft debug` ---- */
+__attribute__((visibility("default"))) void weft_debug_aside(void);
+/* The calling thread is the debugger's: its calls of MPI are neither recorded nor held against the plan. */
+void weft_debug_aside(void) { weft_depth = 1; }
+
+/* Lets the debugger's gdb in where Yama restricts it to children, and starts weft/debug/agent.py in a Python rank. Its
+ * thread does not count among those that the program makes. */
+static WEFT_COLD void debug_attend(int rank) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+    int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+    if (!initialized || !ensure || !release || !run || !initialized() || strpbrk(agent_path, "'\\\n")) return;
+    char code[2 * PATH_MAX + 256];
+    snprintf(code, sizeof code, "(lambda p: exec(compile(open(p + '/agent.py').read(), p + '/agent.py', 'exec'), "
+             "{'__name__': 'weft_agent', 'FOLDER': p, 'RANK': %d}))('%s')\n", rank, agent_path);
+    int depth = weft_depth, state = ensure();
+    weft_depth = 1;
+    run(code);
+    weft_depth = depth;
     release(state);
 }
 
@@ -402,6 +427,7 @@ static void clean_environment(void) {
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
     unsetenv("WEFT_REPLAY");
+    unsetenv("WEFT_AGENT");
 }
 
 static void child_after_fork(void) {
@@ -493,6 +519,7 @@ void weft_started(bool world, int provided) {
     define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
     clean_environment();
     clean_python_environment();
+    if (world && agent_path[0]) debug_attend(header->rank);
 }
 
 /* ---- spawned processes ---- */
@@ -570,6 +597,8 @@ __attribute__((constructor)) static void loaded(void) {
     weft_watching = !watch || strcmp(watch, "0");
     const char *replay = getenv("WEFT_REPLAY");
     if (replay && strlen(replay) < sizeof replay_path - 64 && level == WEFT_LEVEL_TRACE) strcpy(replay_path, replay);
+    const char *agent = getenv("WEFT_AGENT");
+    if (replay_path[0] && agent && strlen(agent) < sizeof agent_path - 64) strcpy(agent_path, agent);
 }
 
 __attribute__((destructor)) static void unloaded(void) {

@@ -1,0 +1,124 @@
+"""Debug a recorded run: one prompt for all ranks of a replay, which stops at the same place every time.
+
+weft debug RUN                            stop before the first event, then ask for commands (`help` lists them)
+weft debug RUN -x SCRIPT                  run the commands of a file (- for standard input), then end
+weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
+weft debug RUN --json                     one JSON object a command, read from standard input, for machines
+weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
+
+RUN is the newest run where it is left out. gdb looks into native ranks, an agent of Weft into Python ranks; neither
+changes the program or its record. Exits 0, or 1 where a command of a script failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.run import positive
+from weft.errors import UsageError
+
+if TYPE_CHECKING:
+    from weft.debug.debugger import Debugger
+    from weft.trace import Trace
+
+FAILED_STATUS = 1
+TAKES_PROGRAM = True
+"""What follows `--` is a program, not ours to parse: it comes as args.rest."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [-n N] [-- PROGRAM ARGS]",
+    )  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
+    parser.add_argument(
+        "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
+    )
+    parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-debug/1)")
+    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open the prompt."""
+    lines = script(args)
+    return debug(args.run, options(args.n), args.rest, lines, as_json=args.json)
+
+
+def of_replay(args: argparse.Namespace) -> int:
+    """What `weft replay --debug` does."""
+    if args.force or args.hold or args.out:
+        raise UsageError("--debug goes with --until and --break only")
+    places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
+    return debug(args.run, options(args.n), args.rest, None, first=[f"{name} {text}" for name, text in places])
+
+
+def options(n: int | None) -> list[str]:
+    """Options for the replay."""
+    return [] if n is None else ["-n", str(n)]
+
+
+def script(args: argparse.Namespace) -> list[str] | None:
+    """The commands that were given, None where a person types them."""
+    lines: list[str] = []
+    if args.script is not None:
+        try:
+            lines = (sys.stdin.read() if args.script == "-" else Path(args.script).read_text()).splitlines()
+        except OSError as error:
+            raise UsageError(f"-x {args.script}: {error.strerror}") from error
+    lines += args.commands or []
+    return lines if args.script is not None or args.commands else None
+
+
+def debug(
+    path: Path | None, replay: list[str], program: list[str], lines: list[str] | None,
+    *, as_json: bool = False, first: list[str] | None = None,
+) -> int:  # fmt: skip
+    """A session from the start of the replay to its end."""
+    from weft.debug.debugger import Debugger
+    from weft.debug.prompt import Prompt, Quit, history
+    from weft.launch.rundir import newest
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
+    debugger = Debugger(path or newest(), findings_of, replay, program)
+    prompt = Prompt(debugger, as_json=as_json)
+    try:
+        greet(debugger, prompt, quiet=lines is not None)
+        for line in first or []:
+            prompt.do(line)
+        if first and all(line.startswith("break ") for line in first):
+            prompt.do("continue")
+        if lines is not None:
+            prompt.run(lines, echo=True)
+        elif sys.stdin.isatty():
+            with history(debugger):
+                prompt.run(prompt.typed(), echo=False)
+        else:
+            prompt.run(prompt.typed() if as_json else sys.stdin, echo=not as_json)
+    except Quit:
+        pass
+    finally:
+        debugger.close()
+    return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def findings_of(trace: Trace) -> Any:
+    """What `finding:N` means."""
+    from weft.report import examine
+
+    return examine(trace).findings
+
+
+def greet(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:
+    """Where the ranks stand before the first command."""
+    answer = debugger.first()
+    if prompt.json or not quiet:
+        prompt.show("start", answer, None)

@@ -1,0 +1,275 @@
+"""The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
+
+A thread answers questions about the frames of the thread that initialised MPI; breakpoints and steps are a trace
+function in that thread (sys.settrace), put there as a pending call of the interpreter, so that it takes effect when
+the call of MPI that the rank is parked in returns. Standard library and 3.11 only; no name is left in the program.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import json
+import linecache
+import os
+import reprlib
+import socket
+import sys
+from typing import Any
+
+FOLDER: str
+RANK: int
+
+OWN = __file__ if "__file__" in globals() else "agent.py"
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 400
+SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxarray = 40
+SHORT.maxlevel = 4
+
+
+class Breakpoint:
+    """A line of a file or a function, which holds from the `count`-th visit on."""
+
+    def __init__(self, place: dict[str, Any]) -> None:
+        self.id: int = place["id"]
+        self.file: str = place.get("file") or ""
+        self.line: int = place.get("line") or 0
+        self.function: str = place.get("function") or ""
+        self.left: int = place.get("count") or 1
+
+    def within(self, code: Any) -> bool:
+        """Whether a code object can hit it."""
+        if self.function:
+            return self.function in (code.co_name, code.co_qualname)
+        return same_file(code.co_filename, self.file) and any(line == self.line for _, _, line in code.co_lines())
+
+
+class Agent:
+    """What the rank's thread and the debugger's thread share."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.rank = rank
+        self.thread = _thread.get_ident()
+        self.breakpoints: list[Breakpoint] = []
+        self.aside: Any
+        self.drive: Any
+        self.stepping = ""
+        self.base: Any = None
+        self.stopped: Any = None
+        self.go = _thread.allocate_lock()
+        self.writing = _thread.allocate_lock()
+        self.client: socket.socket | None = None
+        self.pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self.arm)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(f"{folder}/rank-{rank}.sock")
+        self.listener.listen(1)
+        try:
+            self.aside = ctypes.CDLL(None).weft_debug_aside
+            self.drive = ctypes.CDLL(None).weft_debug_drive
+        except AttributeError:  # another recorder than the debugger's own
+            self.aside = self.drive = _nothing
+
+    # The debugger's thread
+
+    def serve(self) -> None:
+        """Answer one debugger after the other."""
+        self.aside()
+        while True:
+            self.client = self.listener.accept()[0]
+            for line in self.client.makefile():
+                request = json.loads(line)
+                try:
+                    answer = getattr(self, "do_" + request["do"])(**request.get("with", {}))
+                except Exception as error:
+                    answer = {"error": f"{type(error).__name__}: {error}"}
+                self.send({"id": request["id"]} | answer)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one line to the debugger."""
+        with self.writing:
+            if self.client is not None:
+                try:
+                    self.client.sendall((json.dumps(message) + "\n").encode())
+                except OSError:
+                    self.client = None
+
+    def frames(self) -> list[Any]:
+        """The program's frames, innermost first."""
+        frame = sys._current_frames().get(self.thread)
+        found = []
+        while frame is not None:
+            if not hidden(frame.f_code.co_filename):
+                found.append(frame)
+            frame = frame.f_back
+        return found
+
+    def do_stack(self) -> dict[str, Any]:
+        """Where the rank is."""
+        return {"frames": [spot(frame) for frame in self.frames()]}
+
+    def do_print(self, text: str, level: int = 0) -> dict[str, Any]:
+        """The value of an expression in one of the frames."""
+        frames = self.frames()
+        if not frames:
+            return {"error": "the rank runs no line of Python now"}
+        frame = frames[min(level, len(frames) - 1)]
+        # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
+        value = eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
+        return {"value": short(value), "type": type(value).__name__}
+
+    def do_execute(self, text: str, level: int = 0) -> dict[str, Any]:
+        """A line of the console that a person opened on this rank: it may change the program's objects."""
+        frames = self.frames()
+        if not frames:
+            return {"error": "the rank runs no line of Python now"}
+        frame = frames[min(level, len(frames) - 1)]
+        try:
+            value = eval(compile(text, "<console>", "eval"), frame.f_globals, frame.f_locals)
+        except SyntaxError:
+            exec(compile(text, "<console>", "exec"), frame.f_globals, frame.f_locals)
+            return {"value": ""}
+        return {"value": "" if value is None else short(value)}
+
+    def do_break(self, places: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take these as the rank's breakpoints."""
+        known = {point.id: point for point in self.breakpoints}
+        self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
+        self.ask_to_arm()
+        return {}
+
+    def do_step(self, how: str) -> dict[str, Any]:
+        """Stop at the next line: `next` in the same frame or above, `step` in any."""
+        frames = self.frames()
+        if not frames:
+            return {"error": "the rank runs no line of Python now"}
+        self.base, self.stepping = frames[0], how
+        self.ask_to_arm()
+        return {}
+
+    def do_unstep(self) -> dict[str, Any]:
+        """Forget the step."""
+        self.stepping, self.base = "", None
+        return {}
+
+    def do_resume(self) -> dict[str, Any]:
+        """Let a rank that stands at a line go on."""
+        if self.stopped is not None:
+            self.stopped = None
+            self.go.release()
+        return {}
+
+    def do_state(self) -> dict[str, Any]:
+        """Whether the rank stands at a line, and at which."""
+        return {"stopped": None if self.stopped is None else spot(self.stopped)}
+
+    def ask_to_arm(self) -> None:
+        """Have the rank's thread put its trace function in order as soon as it runs a line."""
+        if self.stopped is None:
+            ctypes.pythonapi.Py_AddPendingCall(self.pending, None)
+
+    # The rank's own thread
+
+    def arm(self, _: Any = None) -> int:
+        """Trace what breakpoints and steps need, and nothing else."""
+        mine = sys.gettrace() in (None, self.called)
+        if not mine or _thread.get_ident() != self.thread:
+            self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
+            return 0
+        if not self.breakpoints and not self.stepping:
+            sys.settrace(None)
+            return 0
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            if self.wants(frame):
+                frame.f_trace = self.happened
+            frame = frame.f_back
+        sys.settrace(self.called)
+        return 0
+
+    def wants(self, frame: Any) -> bool:
+        """Whether lines of this frame matter."""
+        code = frame.f_code
+        if hidden(code.co_filename):
+            return False
+        return bool(self.stepping) or any(point.within(code) for point in self.breakpoints)
+
+    def called(self, frame: Any, event: str, _: Any) -> Any:
+        """The trace function of the thread: a new frame."""
+        if not self.wants(frame) or (
+            self.stepping == "next" and not any(p.within(frame.f_code) for p in self.breakpoints)
+        ):
+            return None
+        if event == "call" and any(p.function and p.within(frame.f_code) and visited(p) for p in self.breakpoints):
+            self.stop(frame, "breakpoint")
+        return self.happened
+
+    def happened(self, frame: Any, event: str, _: Any) -> Any:
+        """The trace function of a frame: a line, or its return."""
+        if event == "line":
+            points = [p for p in self.breakpoints if p.line == frame.f_lineno and p.within(frame.f_code)]
+            if [p for p in points if visited(p)]:
+                self.stop(frame, "breakpoint")
+            elif self.stepping == "step" or (self.stepping and frame is self.base):
+                self.stop(frame, "step")
+        elif event == "return" and frame is self.base:
+            self.base = frame.f_back
+            while self.base is not None and hidden(self.base.f_code.co_filename):
+                self.base = self.base.f_back
+        return self.happened
+
+    def stop(self, frame: Any, why: str) -> None:
+        """Stand here until the debugger says otherwise; messages for others go on."""
+        self.stepping, self.base = "", None
+        self.go.acquire()
+        self.stopped = frame
+        self.send({"stopped": why, "at": spot(frame)})
+        while not self.go.acquire(timeout=0.002):
+            self.drive()
+        self.go.release()
+        self.arm()
+
+
+def _nothing() -> None:
+    """Drives no MPI."""
+
+
+def visited(point: Breakpoint) -> bool:
+    """Count a visit; whether the rank is to stop at it."""
+    point.left -= 1
+    return point.left <= 0
+
+
+def hidden(file: str) -> bool:
+    """Whether a file is not the program's own."""
+    return file == OWN or "/mpi4py/" in file or file.startswith("<frozen importlib")
+
+
+def same_file(file: str, wanted: str) -> bool:
+    """Whether a person means this file."""
+    return file == wanted or file.endswith("/" + wanted)
+
+
+def spot(frame: Any) -> dict[str, Any]:
+    """A frame's place."""
+    code = frame.f_code
+    file = code.co_filename
+    text = linecache.getline(file, frame.f_lineno).strip()
+    return {"file": os.path.abspath(file), "line": frame.f_lineno, "function": code.co_name, "text": text}  # noqa: PTH100
+
+
+def short(value: Any) -> str:
+    """A value in a few words; arrays as numpy prints them."""
+    long = isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)) and len(value) > 200
+    text = SHORT.repr(value) if long else repr(value)
+    return text if len(text) <= 2000 else text[:2000] + "..."
+
+
+def start(folder: str, rank: int) -> None:
+    """Begin to listen, without a thread that the program could see in `threading`."""
+    agent = Agent(folder, rank)
+    _thread.start_new_thread(agent.serve, ())
+
+
+if __name__ == "weft_agent":
+    OWN = FOLDER + "/agent.py"  # noqa: F821 - the recorder gives both
+    start(FOLDER, RANK)  # noqa: F821

@@ -1,0 +1,526 @@
+"""The debugger: what each command does to the replay, and what it finds, as data. prompt.py speaks with people.
+
+Every stop is a cut of the recorded run. A breakpoint stops its rank there and the others as far as they get without
+what comes after it (the greatest such cut); `until` runs what has to happen before and no more (the least one). Both
+depend on the record alone, so that each is the same place every time (dbxR-II, Miei & Takahashi 1996).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft.debug.breakpoints import Breakpoint, Breakpoints
+from weft.debug.gdb import NativeHand
+from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
+from weft.debug.messages import Messages
+from weft.debug.record import Record, place
+from weft.debug.replica import Replica
+from weft.errors import UsageError, WeftError
+from weft.replay import Goals, resolve
+from weft.replay.layout import ControlState
+from weft.replay.points import EventId
+from weft.trace import Event, Trace
+
+Answer = dict[str, Any]
+
+
+class Debugger:
+    """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked."""
+
+    def __init__(
+        self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
+        program: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.record = Record(path)
+        self.findings = lambda: findings(self.record.trace)
+        self.options, self.program = list(options), list(program)
+        self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
+        self._names = itertools.count(1)
+        self.messages = Messages(self.record, self._new)
+        self.breakpoints = Breakpoints(self.record, self.findings)
+        self.hands: dict[int, Hand] = {}
+        self.focus = 0
+        self.listed: tuple[str, int] | None = None
+        self.replica = self._new(self.record.start)
+
+    # The replay
+
+    def _new(self, goals: Goals) -> Replica:
+        folder = Path(self._home.name) / str(next(self._names))
+        return Replica(self.record, folder, goals, self.options, self.program)
+
+    def first(self) -> Answer:
+        """Where the ranks stand before the first command."""
+        self._settle()
+        return self.stopped()
+
+    def begin(self, goals: Goals | None = None) -> Answer:
+        """Another replay, up to some goals (the start)."""
+        self._leave()
+        self.replica = self._new(goals if goals is not None else self.record.start)
+        self._settle()
+        return self.stopped()
+
+    def _leave(self) -> None:
+        for hand in self.hands.values():
+            hand.close()
+        self.hands.clear()
+        self.replica.end()
+
+    def close(self) -> None:
+        """End the replay and take everything away."""
+        self._leave()
+        self._home.cleanup()
+
+    def _settle(self, goals: Callable[[], Goals] | None = None) -> None:
+        """Wait until all ranks stand. `goals`: asked anew whenever a rank has stopped at a line."""
+        known: set[int] = set()  # a rank may have stopped again before we look
+
+        def stopped() -> set[int]:
+            nonlocal known
+            for hand in self.hands.values():
+                hand.poll()
+            now = self._lines()
+            if now - known and goals is not None:
+                self.replica.set_goals(goals())
+            known = now
+            return now
+
+        def tick() -> None:
+            for hand in self.hands.values():
+                hand.drive()
+
+        try:
+            self.replica.settle(stopped, tick)
+        except KeyboardInterrupt:
+            self.replica.freeze()
+            raise
+
+    def _lines(self) -> set[int]:
+        return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
+
+    def _run(self, goals: Goals) -> None:
+        """Let the ranks go on: those that stand at lines too."""
+        self.replica.set_goals(goals)
+        for rank, hand in self.hands.items():
+            if hand.stopped is not None and self.replica.exists(rank):
+                hand.resume()
+
+    def _hand(self, rank: int) -> Hand:
+        """The hand in a rank. HandError where there can be none."""
+        self._check(rank)
+        if not self._runs(rank):
+            raise HandError(f"rank {rank} has ended")
+        if rank not in self.hands:
+            agent = self.replica.folder / f"rank-{rank}.sock"
+            made: Hand = PythonHand(agent) if agent.exists() else NativeHand(self.replica.controls[rank].pid)
+            self.hands[rank] = made
+        return self.hands[rank]
+
+    def _runs(self, rank: int) -> bool:
+        """Whether a rank still runs its program."""
+        at = self.replica.at(rank)
+        return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
+
+    def _check(self, rank: int) -> int:
+        if not 0 <= rank < self.record.size:
+            raise UsageError(f"the run has no rank {rank}, only 0 to {self.record.size - 1}")
+        return rank
+
+    def _alive(self) -> None:
+        if self.replica.over:
+            raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
+        for rank in self.replica.left_record():
+            raise WeftError(f"rank {rank} has left its record: `restart`, and `weft replay` says where it did")
+
+    def ranks_of(self, text: str) -> list[int]:
+        """`0,2-3`, `all`, or nothing for the rank in focus. UsageError for anything else."""
+        if text in ("", "."):
+            return [self.focus]
+        if text in ("all", "*"):
+            return list(range(self.record.size))
+        if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+            raise UsageError(f"{text!r} is no set of ranks: give 0,2-3 or all")
+        found: set[int] = set()
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found |= {self._check(rank) for rank in range(int(first), int(last or first) + 1)}
+        return sorted(found)
+
+    # Where all stand
+
+    def stands(self, rank: int, slot: int = 0) -> Answer:
+        """Where a thread stands."""
+        replica, control = self.replica, self.replica.controls[rank]
+        at = control.at(slot)
+        coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
+        row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot)}
+        hand = self.hands.get(rank)
+        if control.state in (ControlState.DIVERGED, ControlState.REFUSED):
+            return row | {"state": "diverged", "next": place(coming) if coming else None}
+        if control.state is ControlState.ENDED:
+            return row | {"state": "ended"}
+        if not replica.exists(rank):
+            return row | {"state": "gone", "last": place(last) if last else None}
+        if hand is not None and hand.stopped is not None:
+            why = getattr(hand, "why", "")
+            state = {"state": "line", "at": hand.stopped.as_dict(), "next": place(coming) if coming else None}
+            return row | state | ({"signal": why} if why.startswith("SIG") else {})
+        if replica.parked(rank, slot):
+            return row | {"state": "before", "next": place(coming) if coming else None}
+        if last is None or not replica.in_call(rank):
+            return row | {"state": "outside", "next": place(coming) if coming else None}
+        return row | {"state": "in", "call": place(last)}
+
+    def ranks(self) -> Answer:
+        """Where every thread of every rank stands."""
+        rows = [
+            self.stands(rank, slot) for rank, slot in self.record.threads
+            if slot == 0 or self.replica.at(rank, slot) or self.replica.parked(rank, slot)
+        ]  # fmt: skip
+        return {"kind": "ranks", "ranks": rows, "focus": self.focus}
+
+    def stopped(self) -> Answer:
+        """What a command that let ranks run ends with."""
+        answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
+        if self.replica.over:
+            answer["exit_code"] = self.replica.process.returncode
+        self.listed = None
+        return answer
+
+    def select(self, text: str) -> Answer:
+        """The rank that commands mean where they name none."""
+        chosen = self.ranks_of(text)
+        if len(chosen) != 1:
+            raise UsageError("give one rank")
+        self.focus = chosen[0]
+        self.listed = None
+        return {"kind": "rank", "focus": self.focus, "stands": self.stands(self.focus)}
+
+    # Looking
+
+    def where(self, text: str, *, native: bool = False) -> Answer:
+        """The stack of ranks: of the program's language, or native frames too."""
+        found = []
+        for rank in self.ranks_of(text):
+            frames = self._native_stack(rank) if native else self._hand(rank).stack()
+            found.append({"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self.stands(rank)})
+        return {"kind": "where", "stacks": found}
+
+    def _native_stack(self, rank: int) -> list[Frame]:
+        hand = self._hand(rank)
+        if isinstance(hand, NativeHand):
+            return hand.stack()
+        python = hand.stack()
+        beside = NativeHand(self.replica.controls[rank].pid)
+        try:
+            frames = [f for f in beside.stack() if not f.of_interpreter]
+            return python + frames
+        finally:
+            beside.close()
+
+    def evaluate(self, expression: str, text: str) -> Answer:
+        """The value of an expression on ranks, side by side."""
+        if not expression:
+            raise UsageError("give an expression: print x, print x[0] @0,2-3")
+        rows: list[Answer] = []
+        for rank in self.ranks_of(text or "all"):
+            try:
+                rows.append({"rank": rank, "value": self._hand(rank).evaluate(expression, 0)})
+            except HandError as error:
+                rows.append({"rank": rank, "error": str(error)})
+        if not text and len(rows) > 1 and any("value" in row for row in rows):
+            # Where the name is nothing on a rank (another function), the others' values are the answer.
+            rows = [row for row in rows if "value" in row or row["rank"] == self.focus]
+        return {"kind": "print", "expression": expression, "values": rows}
+
+    def source(self, text: str) -> Answer:
+        """Lines of the source around where the rank stands, then the ones behind; or around FILE:LINE, LINE."""
+        file, line = self._place_of_focus() if self.listed is None or text else self.listed
+        middle = line
+        if text:
+            name, _, number = text.rpartition(":")
+            if not number.isdigit():
+                raise UsageError("give LINE or FILE:LINE")
+            file, line = (self._source(name) if name else file), int(number)
+            middle = line
+        first = max(middle - 5, 1) if self.listed is None or text else middle
+        try:
+            lines = Path(file).read_text(errors="replace").splitlines()
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+        chosen = lines[first - 1 : first + 9]
+        self.listed = file, first + 10
+        here = self._place_of_focus(quiet=True)
+        return {
+            "kind": "list", "file": file,
+            "lines": [{"line": first + i, "text": t, "here": (file, first + i) == here} for i, t in enumerate(chosen)],
+        }  # fmt: skip
+
+    def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
+        with suppress(HandError):
+            for frame in self._hand(self.focus).stack():
+                if frame.file and frame.line:
+                    return frame.file, frame.line
+        row = self.stands(self.focus)
+        call = row.get("next") or row.get("call") or row.get("last") or {}
+        if not call.get("file") and not quiet:
+            raise UsageError(f"no line of source is known where rank {self.focus} stands")
+        return str(call.get("file") or ""), int(call.get("line") or 0)
+
+    def files(self) -> list[str]:
+        """The program's files that the record names."""
+        found: dict[str, None] = {}
+        for rank in self.record.trace.ranks:
+            for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
+                if (file := rank.site(site).file) is not None:
+                    found[file] = None
+        return list(found)
+
+    def _source(self, name: str) -> str:
+        return next((file for file in self.files() if file == name or file.endswith("/" + name)), name)
+
+    # Breakpoints
+
+    def break_at(self, text: str) -> Answer:
+        """Stop there, from now on."""
+        if not text:
+            return self.show_breakpoints()
+        made = self.breakpoints.make(text)
+        if made.point is not None:
+            self._arm([made])
+        self.breakpoints.all.append(made)
+        return {"kind": "break", "breakpoint": made.as_dict()}
+
+    def _arm(self, more: Iterable[Breakpoint] = ()) -> None:
+        """Give the hands the breakpoints by line. HandError where no rank takes one of them."""
+        wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
+        refused: dict[int, list[HandError]] = {}
+        taken: set[int] = set()
+        for rank in range(self.record.size):
+            mine = [b for b in wanted if b.on(rank)]
+            if not self._runs(rank) or (not mine and rank not in self.hands):
+                continue
+            hand = self._hand(rank)
+            good: list[Point] = []
+            for one in mine:
+                assert one.point is not None
+                try:
+                    hand.arm([*good, one.point])
+                    good.append(one.point)
+                    taken.add(one.id)
+                except HandError as error:
+                    refused.setdefault(one.id, []).append(error)
+            if not mine:
+                hand.arm([])
+        for b in more:
+            if b.id in refused and b.id not in taken:
+                raise HandError(f"{b.text}: {refused[b.id][0]}")
+
+    def show_breakpoints(self) -> Answer:
+        """All breakpoints."""
+        return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]}
+
+    def delete(self, text: str) -> Answer:
+        """Take a breakpoint away, or all."""
+        self.breakpoints.delete(text)
+        if not self.replica.over:
+            self._arm()
+        return self.show_breakpoints()
+
+    def _reached(self, event: EventId) -> bool:
+        """Whether a call of the record has been passed, or its rank stands before it."""
+        (rank, slot), position, _ = self.record.position(event)
+        at = self.replica.at(rank, slot)
+        return position < at or (position == at and self.replica.parked(rank, slot))
+
+    # Running
+
+    def go_on(self) -> Answer:
+        """To the next breakpoint on any rank, or to the end."""
+        self._alive()
+        candidates = self.breakpoints.ahead(self._reached)
+        if self.breakpoints.of_source:
+            self._arm()
+
+        def goals() -> Goals:
+            events = [*candidates, *self._next_of_lines()]
+            cut = (
+                self.record.full(self.record.cuts.before_future(events), self.record.end) if events else self.record.end
+            )
+            return {thread: max(goal, self.replica.at(*thread)) for thread, goal in cut.items()}
+
+        resting = self._lines()
+        for rank in resting:
+            self.hands[rank].stopped = None  # their next calls bound nothing any more
+        first = goals()
+        for rank in resting:
+            self.hands[rank].stopped = self._frame(rank)
+        self._run(first)
+        self._settle(goals)
+        self._look_at(self._stopped_at(candidates))
+        return self.stopped()
+
+    def _frame(self, rank: int) -> Frame:
+        return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
+
+    def _next_of_lines(self) -> list[EventId]:
+        """The calls that ranks which stand at lines would make next: what depends on them is the future."""
+        found = []
+        for rank in self._lines():
+            coming = self.record.entry(rank, self.replica.at(rank))
+            if coming is not None:
+                found.append(coming.id)
+        return found
+
+    def _stopped_at(self, candidates: Iterable[EventId]) -> list[int]:
+        lines = sorted(self._lines())
+        calls = [
+            event[0]
+            for event in candidates
+            if self._reached(event) and self.replica.parked(*self.record.position(event)[0])
+        ]
+        return lines + calls
+
+    def _look_at(self, ranks: Sequence[int]) -> None:
+        if ranks and self.focus not in ranks:
+            self.focus = ranks[0]
+
+    def until(self, text: str) -> Answer:
+        """Run what has to happen before a call, and no more; back by another replay where it lies behind."""
+        if not text:
+            raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
+        events = resolve(self.record.trace, text, self.findings)
+        goals = self.record.full(self.record.cuts.past(events), self.record.start)
+        self._look_at([event[0] for event in events])
+        behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
+        if behind or self.replica.over or self.replica.left_record():
+            return self.begin(goals)
+        self._arm_nothing()
+        self._run({thread: max(goal, self._goal(thread)) for thread, goal in goals.items()})
+        self._settle()
+        return self.stopped()
+
+    def _goal(self, thread: tuple[int, int]) -> int:
+        """The goal of a thread that is to stay where it is."""
+        return min(self.replica.goals[thread], max(self.replica.at(*thread), 0))
+
+    def _arm_nothing(self) -> None:
+        for rank, hand in self.hands.items():
+            if self._runs(rank):
+                hand.arm([])
+
+    def next_event(self, count: int, rank: int) -> Answer:
+        """Let a rank make its next calls; the others what these need."""
+        self._alive()
+        at = self.replica.at(rank)
+        target = at
+        for _ in range(count):
+            target += 1 + self.record.second_half(rank, target + 1)
+        target = min(target, self.record.entries(rank))
+        last = self.record.entry(rank, target - 1)
+        if last is None or target <= at:
+            raise UsageError(f"rank {rank} stands at the end of its record")
+        self._look_at([rank])
+        self._arm_nothing()
+        self._pass(last)
+        return self.stopped()
+
+    def _pass(self, event: Event) -> None:
+        """Run until a call has returned, or for one that never did until it has begun."""
+        goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open), self.record.start)
+        thread, position, _ = self.record.position(event.id)
+        goals[thread] = max(goals[thread], position + 1)
+        self._run({t: max(goal, self._goal(t)) for t, goal in goals.items()})
+        self._settle()
+
+    def prev_event(self, count: int, rank: int) -> Answer:
+        """A new replay that stops before the call that the rank made last (or earlier ones), and what came of it."""
+        at = self.replica.at(rank)
+        if at == 0:
+            raise UsageError(f"rank {rank} stands at its start")
+        target = at - self.record.closing(rank, at - 1)
+        for _ in range(min(count, target)):
+            target -= 1 + self.record.second_half(rank, target - 1)
+        event = self.record.entry(rank, max(target, 0))
+        assert event is not None
+        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
+        cut = self.record.full(self.record.cuts.before_future([event.id]), now)
+        self._look_at([rank])
+        return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
+
+    def step(self, how: str, ranks: Sequence[int]) -> Answer:
+        """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""
+        self._alive()
+        moving = [rank for rank in ranks if self._runs(rank)]
+        if not moving:
+            raise UsageError(f"rank {ranks[0]} has ended")
+        self._arm()
+        for rank in moving:
+            hand = self._hand(rank)
+            hand.step(how)
+            hand.resume()
+        waiting: dict[int, Event] = {}
+        while moving:
+            self._settle()
+            for rank in moving:
+                if self.hands[rank].refused:
+                    self.hands[rank].unstep()
+                    raise HandError(self.hands[rank].refused)
+            moving = [r for r in moving if self.hands[r].stopped is None and self.replica.alive(r) and r not in waiting]
+            if self.replica.left_record():
+                break
+            for rank in moving:
+                event = self.record.entry(rank, self.replica.at(rank))
+                if event is None or not self.replica.parked(rank):
+                    last = event or self.record.entry(rank, self.replica.at(rank) - 1)
+                    waiting |= {rank: last} if last is not None else {}
+                    continue
+                self._pass(event)
+        for rank in waiting:
+            self.hands[rank].unstep()
+        self._look_at(list(ranks))
+        answer = self.stopped()
+        if waiting:
+            answer["waiting"] = [{"rank": rank, "call": place(event)} for rank, event in waiting.items()]
+        return answer
+
+    # Messages
+
+    def message(self, text: str) -> Answer:
+        """What a send or receive of a rank sent: the call that it stands at, the one it made last, or RANK:EVENT."""
+        return self.messages.of(self._message_event(text), self.replica)
+
+    def _message_event(self, text: str) -> Event:
+        if found := re.fullmatch(r"(\d+):(\d+)", text):
+            return self.record.trace.event(*resolve(self.record.trace, found[0], self.findings)[0])
+        rank = self.ranks_of(text)[0]
+        at = self.replica.at(rank)
+        coming, last = self.record.entry(rank, at), self.record.entry(rank, at - 1)
+        order = (coming, last) if self.replica.parked(rank) else (last, coming)
+        around = [event for event in order if event is not None]
+        for event in around:
+            if self.record.message(event) != (None, None):
+                return event
+        if not around:
+            raise UsageError(f"rank {rank} has made no call")
+        return around[0]
+
+    # A rank of one's own
+
+    def python_hand(self, rank: int) -> PythonHand | None:
+        """The agent of a Python rank, None for a native one."""
+        hand = self._hand(rank)
+        return hand if isinstance(hand, PythonHand) else None
+
+    def release(self, rank: int) -> int:
+        """Leave a native rank to another debugger; its process."""
+        if rank in self.hands:
+            self.hands.pop(rank).close()
+        return self.replica.controls[self._check(rank)].pid

@@ -1,0 +1,203 @@
+"""What a debugger can do inside one rank, and the hand for Python ranks; the one for native ranks is gdb.py."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from weft.errors import WeftError
+
+ANSWER = 15.0
+"""Seconds that a rank may take for an answer."""
+
+
+class HandError(WeftError):
+    """The rank, or its debugger, could not do what was asked; its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of the program in a rank's stack. `level`: what the hand calls it; `file` empty where not known."""
+
+    file: str
+    line: int
+    function: str
+    text: str = ""
+    level: int = 0
+    of_interpreter: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {"file": self.file or None, "line": self.line or None, "function": self.function, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones)."""
+
+    id: int
+    file: str
+    line: int
+    function: str
+    count: int
+
+
+class Hand(Protocol):
+    """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
+
+    `refused`: why the rank stops at no line.
+    """
+
+    stopped: Frame | None
+    refused: str
+
+    def stack(self) -> list[Frame]:
+        """The program's frames, innermost first."""
+        ...
+
+    def evaluate(self, text: str, level: int) -> str:
+        """The value of an expression in a frame. HandError with the reason."""
+        ...
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the rank's breakpoints."""
+        ...
+
+    def step(self, how: str) -> None:
+        """Stop at the next line: `next` in this frame or above, `step` in any. The rank goes on by `resume`."""
+        ...
+
+    def unstep(self) -> None:
+        """Forget the step."""
+        ...
+
+    def resume(self) -> None:
+        """Let a rank that stands at a line go on."""
+        ...
+
+    def poll(self) -> None:
+        """Take up what has happened in the rank."""
+        ...
+
+    def drive(self) -> None:
+        """Let MPI go on for others while the rank stands at a line."""
+        ...
+
+    def close(self) -> None:
+        """Leave the rank."""
+        ...
+
+
+class PythonHand:
+    """The hand in a rank that runs agent.py."""
+
+    def __init__(self, path: Path) -> None:
+        self.stopped: Frame | None = None
+        self.refused = ""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(ANSWER)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
+        self._buffer = b""
+        self._id = 0
+
+    def _lines(self, seconds: float) -> list[dict[str, Any]]:
+        """Messages that have come, or that come within some time."""
+        until = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            self._socket.settimeout(max(until - time.monotonic(), 0.0001))
+            try:
+                data = self._socket.recv(1 << 16)
+            except (TimeoutError, BlockingIOError):
+                return []
+            except OSError as error:
+                raise HandError(f"the rank has gone: {error.strerror}") from error
+            if not data:
+                raise HandError("the rank has gone")
+            self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "stopped" in message:
+            self.stopped = _frame(message["at"])
+        self.refused = message.get("refused", self.refused)
+
+    def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        self._id += 1
+        request = {"id": self._id, "do": do, "with": arguments}
+        try:
+            self._socket.settimeout(ANSWER)
+            self._socket.sendall((json.dumps(request) + "\n").encode())
+        except OSError as error:
+            raise HandError("the rank has gone") from error
+        until = time.monotonic() + ANSWER
+        while (left := until - time.monotonic()) > 0:
+            answer = None
+            for message in self._lines(left):
+                if message.get("id") == self._id:
+                    answer = message
+                else:
+                    self._take(message)
+            if answer is not None:
+                if "error" in answer:
+                    raise HandError(str(answer["error"]))
+                return answer
+        raise HandError(f"no answer within {ANSWER:.0f} seconds: the rank holds the interpreter (a long call in C?)")
+
+    def stack(self) -> list[Frame]:
+        """The program's frames, innermost first."""
+        return [_frame(frame, level) for level, frame in enumerate(self._ask("stack")["frames"])]
+
+    def evaluate(self, text: str, level: int) -> str:
+        """What Python's eval gives in the frame, as its repr."""
+        return str(self._ask("print", text=text, level=level)["value"])
+
+    def execute(self, text: str, level: int) -> str:
+        """Run statements in the frame; what they print."""
+        return str(self._ask("execute", text=text, level=level)["value"])
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the rank's breakpoints."""
+        self._ask("break", places=[
+            {"id": p.id, "file": p.file, "line": p.line, "function": p.function, "count": p.count} for p in points
+        ])  # fmt: skip
+
+    def step(self, how: str) -> None:
+        """Stop at the next line."""
+        self._ask("step", how=how)
+
+    def unstep(self) -> None:
+        """Forget the step."""
+        self._ask("unstep")
+
+    def resume(self) -> None:
+        """Let a rank that stands at a line go on."""
+        if self.stopped is not None:
+            self.stopped = None
+            self._ask("resume")
+
+    def poll(self) -> None:
+        """Take up what has happened in the rank."""
+        with suppress(HandError):
+            for message in self._lines(0):
+                self._take(message)
+
+    def drive(self) -> None:
+        """The agent drives MPI by itself."""
+
+    def close(self) -> None:
+        """Leave the rank."""
+        self._socket.close()
+
+
+def _frame(spot: dict[str, Any], level: int = 0) -> Frame:
+    return Frame(spot["file"], spot["line"], spot["function"], spot["text"], level)

@@ -1,0 +1,72 @@
+"""The record of a replay that still runs: the call that a rank is parked in, before it counts as made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.debug.hands import HandError
+from weft.debug.record import Record
+from weft.launch.rankfile import Chunk, read_chunks, read_header
+from weft.replay.points import EventId
+from weft.trace import EVENT, Event, Rank, Trace
+from weft.trace.layout import PAGE, StreamKind
+
+
+def buffer_of(record: Record, run: Path, send: EventId) -> int:
+    """The address of what a send is about to send, its rank parked before it. HandError where that is not known."""
+    event, args = record.trace.event(*send), record.arguments_of_send(send)
+    if args == send:
+        return int(pending(run / "ranks", event)["buffer"])
+    rank = next((r for r in Trace.open(run).ranks if (r.world, r.rank) == (0, send[0])), None)
+    alike = [] if rank is None else _calls_like(rank, record.trace.event(*args))
+    ordinal = _calls_like(event.rank, record.trace.event(*args)).index(args[1])
+    if rank is None or ordinal >= len(alike):
+        raise HandError("the replay did not record the call that made this send")
+    return int(rank.events["buffer"][alike[ordinal]])
+
+
+def _calls_like(rank: Rank, event: Event) -> list[int]:
+    """A rank's calls of a function, in order."""
+    found: list[int] = np.flatnonzero(
+        rank.trace.functions.mask([event.function.base])[rank.events["function"]]
+    ).tolist()
+    return found
+
+
+def pending(ranks: Path, event: Event) -> Any:
+    """The slot of a call that is parked: it lies behind the thread's last event, written but not counted yet.
+
+    (native/shim/shim.h: weft_publish asks the replay before it counts the event.)
+    """
+    for path in sorted(ranks.glob("*.weft")):
+        with path.open("rb") as file:
+            page = file.read(PAGE)
+            header = read_header(page)
+            if header is None or header.rank != event.rank.rank:
+                continue
+            chunks, _ = read_chunks(file.fileno(), page)
+            stream = [c for c in chunks if (c.kind, c.thread) == (StreamKind.EVENTS, event.thread.slot)]
+            slot = np.frombuffer(_behind(file.fileno(), stream), EVENT, count=1)
+            if [int(slot[name][0]) for name in ("peer", "tag", "count")] == _expected(event):
+                return slot[0]
+    raise HandError(f"the replay of rank {event.rank.rank} does not stand before that call")
+
+
+def _expected(event: Event) -> list[int]:
+    recorded = event.thread.events[event.position]
+    return [int(recorded[name]) for name in ("peer", "tag", "count")]
+
+
+def _behind(file: int, stream: list[Chunk]) -> bytes:
+    """The bytes of a slot behind what a stream counts as used."""
+    at, found = sum(chunk.used for chunk in stream), b""
+    for chunk in stream:
+        room = chunk.pages * PAGE
+        if at < room:
+            found += os.pread(file, min(EVENT.itemsize - len(found), room - at), chunk.offset + at)
+        at = max(at - room, 0)
+    return found.ljust(EVENT.itemsize, b"\0")

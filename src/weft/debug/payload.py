@@ -1,0 +1,195 @@
+"""What a message holds: a buffer in a rank's memory, read through its datatype (MPI-4.1, chapter 5)."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from weft.debug.hands import HandError
+from weft.trace import Datatype
+from weft.trace.layout import IN_PLACE
+
+MOST: Final = 64
+"""Elements of a message that are shown."""
+MOST_BYTES: Final = 1 << 20
+"""Of a pickled object."""
+
+_BASIC: Final = {
+    "MPI_CHAR": "c", "MPI_SIGNED_CHAR": "b", "MPI_UNSIGNED_CHAR": "B", "MPI_BYTE": "B", "MPI_PACKED": "B",
+    "MPI_SHORT": "h", "MPI_UNSIGNED_SHORT": "H", "MPI_INT": "i", "MPI_UNSIGNED": "I", "MPI_LONG": "l",
+    "MPI_UNSIGNED_LONG": "L", "MPI_LONG_LONG": "q", "MPI_LONG_LONG_INT": "q", "MPI_UNSIGNED_LONG_LONG": "Q",
+    "MPI_FLOAT": "f", "MPI_DOUBLE": "d", "MPI_INT8_T": "b", "MPI_INT16_T": "h", "MPI_INT32_T": "i", "MPI_INT64_T": "q",
+    "MPI_UINT8_T": "B", "MPI_UINT16_T": "H", "MPI_UINT32_T": "I", "MPI_UINT64_T": "Q", "MPI_C_BOOL": "?",
+    "MPI_CXX_BOOL": "?", "MPI_AINT": "q", "MPI_COUNT": "q", "MPI_OFFSET": "q", "MPI_CHARACTER": "c", "MPI_INTEGER": "i",
+    "MPI_INTEGER1": "b", "MPI_INTEGER2": "h", "MPI_INTEGER4": "i", "MPI_INTEGER8": "q", "MPI_REAL": "f",
+    "MPI_REAL4": "f", "MPI_REAL8": "d", "MPI_DOUBLE_PRECISION": "d", "MPI_LOGICAL": "i", "MPI_WCHAR": "i",
+    "MPI_COMPLEX": "ff", "MPI_DOUBLE_COMPLEX": "dd", "MPI_C_COMPLEX": "ff", "MPI_C_FLOAT_COMPLEX": "ff",
+    "MPI_C_DOUBLE_COMPLEX": "dd", "MPI_CXX_FLOAT_COMPLEX": "ff", "MPI_CXX_DOUBLE_COMPLEX": "dd", "MPI_COMPLEX8": "ff",
+    "MPI_COMPLEX16": "dd", "MPI_FLOAT_INT": "fi", "MPI_DOUBLE_INT": "di", "MPI_LONG_INT": "li", "MPI_2INT": "ii",
+    "MPI_SHORT_INT": "hi", "MPI_2REAL": "ff", "MPI_2DOUBLE_PRECISION": "dd", "MPI_2INTEGER": "ii",
+}  # fmt: skip
+
+Element = tuple[str, int]
+"""A basic type's struct format and its address."""
+
+
+class Memory:
+    """The memory of a process, to read only."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise HandError(f"the memory of process {pid} cannot be read: {error.strerror}") from error
+
+    def read(self, address: int, size: int) -> bytes:
+        """Some bytes. HandError where the process has none there."""
+        try:
+            data = os.pread(self._fd, size, address)
+        except (OSError, OverflowError) as error:
+            raise HandError(f"there is no memory at {address:#x}") from error
+        if len(data) < size:
+            raise HandError(f"the memory at {address:#x} ends after {len(data)} of {size} bytes")
+        return data
+
+    def close(self) -> None:
+        """Let go."""
+        os.close(self._fd)
+
+
+def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
+    """The basic elements of `count` of a datatype at an address, in the order of its type map. HandError: unknown."""
+    size = datatype.extent or 0
+    for k in range(count):
+        yield from _one(datatype, at + k * size)
+
+
+def _one(datatype: Datatype, at: int) -> Iterator[Element]:
+    d = datatype.definition
+    if d is None:
+        signature = datatype.signature()
+        name = datatype.name if datatype.name in _BASIC or not signature else signature[0][0]
+        if name not in _BASIC:
+            raise HandError(f"{name} is not decoded")
+        yield _BASIC[name], at
+        return
+    inner = datatype.inner
+    if not inner or any(one is None for one in inner):
+        raise HandError(f"the record does not say what {datatype.name} is made of")
+    known = [one for one in inner if one is not None]
+    blocks = list(_blocks(datatype.combiner, d.integers, d.addresses, known))
+    for type_, times, where in blocks:
+        yield from elements(type_, at + where, times)
+
+
+def _blocks(
+    combiner: str, i: tuple[int, ...], a: tuple[int, ...], types: list[Datatype]
+) -> Iterable[tuple[Datatype, int, int]]:
+    """The blocks of a derived type: inner type, how many in a row, byte displacement (MPI-4.1, 5.1.13)."""
+    one = types[0]
+    extent = one.extent or 0
+    n = i[0] if i else 1
+    if combiner in ("DUP", "RESIZED"):
+        return [(one, 1, 0)]
+    if combiner == "CONTIGUOUS":
+        return [(one, n, 0)]
+    if combiner in ("VECTOR", "HVECTOR", "HVECTOR_INTEGER"):
+        stride = i[2] * extent if combiner == "VECTOR" else (a[0] if a else i[2])
+        return [(one, i[1], k * stride) for k in range(n)]
+    if combiner == "INDEXED":
+        return [(one, i[1 + k], i[1 + n + k] * extent) for k in range(n)]
+    if combiner in ("HINDEXED", "HINDEXED_INTEGER"):
+        return [(one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+    if combiner == "INDEXED_BLOCK":
+        return [(one, i[1], i[2 + k] * extent) for k in range(n)]
+    if combiner == "HINDEXED_BLOCK":
+        return [(one, i[1], a[k]) for k in range(n)]
+    if combiner in ("STRUCT", "STRUCT_INTEGER"):
+        return [(types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+    if combiner == "SUBARRAY":
+        return _subarray(i, one, extent)
+    raise HandError(f"a datatype made by {combiner} is not decoded")
+
+
+def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
+    n = i[0]
+    sizes, subsizes, starts = i[1 : 1 + n], i[1 + n : 1 + 2 * n], i[1 + 2 * n : 1 + 3 * n]
+    fortran = len(i) > 1 + 3 * n and i[1 + 3 * n] != 0 and _is_fortran(i[1 + 3 * n])
+    axes = range(n) if fortran else range(n - 1, -1, -1)  # fastest first
+    strides, step = {}, extent
+    for axis in axes:
+        strides[axis] = step
+        step *= sizes[axis]
+    fastest, *others = list(axes)
+    counters = [0] * len(others)
+    while True:
+        where = starts[fastest] * strides[fastest]
+        where += sum((starts[axis] + c) * strides[axis] for axis, c in zip(others, counters, strict=True))
+        yield one, subsizes[fastest], where
+        for k in range(len(others)):
+            counters[k] += 1
+            if counters[k] < subsizes[others[k]]:
+                break
+            counters[k] = 0
+        else:
+            return
+
+
+def _is_fortran(order: int) -> bool:
+    """MPI_ORDER_FORTRAN is 57 in MPICH and 1 in Open MPI; MPI_ORDER_C is 56 and 0."""
+    return order in (57, 1)
+
+
+def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
+    """What a message holds: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled."""
+    if address == IN_PLACE:
+        raise HandError("the buffer is MPI_IN_PLACE")
+    if count <= 0:
+        return {"values": [], "more": 0}
+    first = list(islice(elements(datatype, address, count), MOST))
+    formats = {format_ for format_, _ in first}
+    total = count * max(1, _elements_in(datatype))
+    if formats == {"c"}:
+        raw = b"".join(memory.read(at, 1) for _, at in islice(elements(datatype, address, count), 400))
+        return {"text": raw.split(b"\0")[0].decode(errors="backslashreplace"), "more": 0}
+    if formats == {"B"} and datatype.predefined and datatype.size == 1:
+        raw = memory.read(address, min(count, MOST_BYTES))
+        if (found := unpickled(raw)) is not None:
+            return found
+    shown = [_value(memory, *element) for element in first]
+    return {"values": shown, "more": max(total - len(shown), 0)}
+
+
+def _elements_in(datatype: Datatype) -> int:
+    return sum(n for _, n in datatype.signature() or (("", 1),))
+
+
+def _value(memory: Memory, format_: str, at: int) -> Any:
+    found = struct.unpack("@" + format_, memory.read(at, struct.calcsize("@" + format_)))
+    if format_ in ("ff", "dd"):
+        return str(complex(*found))
+    return found[0] if len(found) == 1 else list(found)
+
+
+class _Plain(pickle.Unpickler):
+    """Builds what consists of Python's own containers and values; runs no code of the program."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+
+def unpickled(raw: bytes) -> dict[str, Any] | None:
+    """An object that mpi4py's lowercase methods sent; None where the bytes are no pickle."""
+    if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
+        return None
+    try:
+        return {"object": repr(_Plain(io.BytesIO(raw)).load())[:2000], "more": 0}
+    except pickle.UnpicklingError as error:
+        return {"object": f"<a pickled object with a {error}>", "more": 0} if "." in str(error) else None
+    except Exception:
+        return None

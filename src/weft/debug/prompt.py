@@ -1,0 +1,283 @@
+"""The prompt: reads commands from a person, a script or a machine, and gives answers as text or JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import re
+import readline
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from weft.debug.debugger import Answer, Debugger
+from weft.debug.telling import tell
+from weft.errors import UsageError, WeftError
+
+SCHEMA = "weft-debug/1"
+HISTORY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: how it is written, what it does, in one line."""
+
+    usage: str
+    does: str
+    short: tuple[str, ...] = ()
+
+
+COMMANDS: dict[str, Command] = {
+    "ranks": Command("ranks", "where every rank stands; ranks that stand alike share a line", ("r",)),
+    "where": Command("where [RANKS] [native]", "the stack of a rank; `native` adds C frames to Python's", ("bt", "w")),
+    "print": Command("print EXPR [@RANKS]", "the value of an expression on all ranks (or some), side by side", ("p",)),
+    "list": Command("list [LINE | FILE:LINE]", "the source around where the rank stands", ("l",)),
+    "rank": Command("rank N", "the rank that commands mean where they name none"),
+    "next event": Command(
+        "next event [N] [@RANK]", "let a rank make its next calls, the others what these need", ("ne",)
+    ),
+    "prev event": Command("prev event [N] [@RANK]", "back before a rank's last calls, by a new replay", ("pe",)),
+    "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
+    "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
+    "until": Command("until WHERE", "run what has to happen before a call, and no more; forwards or back", ("u",)),
+    "break": Command("break WHERE", "stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]", ("b",)),
+    "breakpoints": Command("breakpoints", "all breakpoints"),
+    "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
+    "continue": Command("continue", "to the next breakpoint on any rank, or to the end", ("c",)),
+    "message": Command(
+        "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
+    ),
+    "restart": Command("restart", "a new replay, from the start; breakpoints stay"),
+    "attach": Command("attach RANK", "a gdb or Python console of your own on a rank", ("a",)),
+    "help": Command("help [COMMAND]", "this list", ("h", "?")),
+    "quit": Command("quit", "end the replay", ("q", "exit")),
+}
+_SHORT = {short: name for name, command in COMMANDS.items() for short in command.short}
+WHERE = ("RANK:EVENT", "[RANK:]FILE:LINE[#N]", "[RANK:]FUNCTION[#N]", "t=SECONDS", "finding:N")
+
+
+class Quit(Exception):
+    """The person has had enough."""
+
+
+def parse(line: str) -> tuple[str, str]:
+    """The command's name and the rest of the line. UsageError for none, with the likely one."""
+    words = line.split(None, 1)
+    name, rest = words[0], words[1].strip() if len(words) > 1 else ""
+    if name in ("next", "prev", "n") and re.match(r"event(s\b|\b)", rest):
+        name, rest = ("prev" if name == "prev" else "next") + " event", re.sub(r"^events?\s*", "", rest)
+    name = _SHORT.get(name, name)
+    if name in COMMANDS:
+        return name, rest
+    begun = [known for known in COMMANDS if known.startswith(name)]
+    if len(begun) == 1:
+        return begun[0], rest
+    near = difflib.get_close_matches(name, [*COMMANDS, *_SHORT], 1) or begun
+    hint = f": did you mean `{_SHORT.get(near[0], near[0])}`?" if near else ": `help` lists the commands"
+    raise UsageError(f"there is no command `{name}`{hint}")
+
+
+def split_ranks(rest: str) -> tuple[str, str]:
+    """`x + 1 @0,2` into expression and ranks."""
+    found = re.fullmatch(r"(.*?)\s*@\s*([\d,\-]+|all|\.)", rest)
+    return (found[1].strip(), found[2]) if found else (rest, "")
+
+
+def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
+    """`[N] [@RANK]` as count and rank."""
+    text, ranks = split_ranks(rest)
+    if text and not (text.isdigit() and int(text)):
+        raise UsageError(f"{text!r} is no number of events")
+    chosen = debugger.ranks_of(ranks)
+    if len(chosen) != 1:
+        raise UsageError("give one rank")
+    return int(text or 1), chosen[0]
+
+
+class Prompt:
+    """A debugger at a terminal, under a script, or under a machine (`json`)."""
+
+    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO = sys.stdout) -> None:
+        self.debugger = debugger
+        self.json = as_json
+        self.out = out
+        self.failed = False
+        self._last = ""
+
+    def answer(self, line: str) -> Answer:
+        """One command. WeftError where it cannot be done."""
+        name, rest = parse(line)
+        d = self.debugger
+        if name == "quit":
+            raise Quit
+        simple: dict[str, Callable[[], Answer]] = {
+            "ranks": d.ranks, "breakpoints": d.show_breakpoints, "continue": d.go_on, "restart": d.begin,
+        }  # fmt: skip
+        if name in simple:
+            if rest:
+                raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
+            return simple[name]()
+        if name in ("next event", "prev event"):
+            return (d.next_event if name == "next event" else d.prev_event)(*counted(rest, d))
+        if name in ("next", "step"):
+            text, ranks = split_ranks(rest)
+            if text:
+                raise UsageError(f"`{name}` goes by one line: {COMMANDS[name].usage}")
+            return d.step(name, d.ranks_of(ranks))
+        if name == "print":
+            return d.evaluate(*split_ranks(rest))
+        if name == "where":
+            words = rest.split()
+            native = "native" in words
+            return d.where(" ".join(w for w in words if w != "native").lstrip("@"), native=native)
+        if name == "help":
+            return help_of(rest)
+        if name == "attach":
+            return self.attach(rest)
+        rest = rest.removeprefix("@") if name in ("message", "rank") else rest
+        calls: dict[str, Callable[[str], Answer]] = {
+            "list": d.source, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
+            "message": d.message,
+        }  # fmt: skip
+        return calls[name](rest)
+
+    def attach(self, text: str) -> Answer:
+        """Hand one rank over to gdb, or open a Python console in it, until the person leaves that."""
+        chosen = self.debugger.ranks_of(text)
+        if len(chosen) != 1:
+            raise UsageError("give one rank")
+        rank = chosen[0]
+        hand = self.debugger.python_hand(rank)
+        if hand is None:
+            pid = self.debugger.release(rank)
+            if self.json or not sys.stdin.isatty():
+                return {"kind": "text", "text": f"rank {rank} is process {pid}: gdb -p {pid}", "pid": pid}
+            subprocess.run(["gdb", "--quiet", "-p", str(pid)], check=False)
+            return {"kind": "text", "text": f"back from rank {rank}"}
+        if self.json or not sys.stdin.isatty():
+            raise UsageError("a console needs a terminal: use `print`")
+        while True:
+            try:
+                line = input(f"rank {rank} >>> ")
+            except EOFError:
+                return {"kind": "text", "text": f"\nback from rank {rank}"}
+            if line.strip():
+                try:
+                    if shown := hand.execute(line, 0):
+                        print(shown, file=self.out)
+                except WeftError as error:
+                    print(error, file=self.out)
+
+    # One line in, one answer out
+
+    def do(self, line: str) -> None:
+        """One command, and what came of it, printed."""
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return
+        try:
+            self.show(line, self.answer(line), None)
+        except WeftError as error:
+            self.failed = True
+            self.show(line, None, str(error))
+        except KeyboardInterrupt:
+            self.failed = True
+            self.show(line, None, "interrupted: the ranks stop at their next calls")
+
+    def show(self, line: str, answer: Answer | None, error: str | None) -> None:
+        """Print an answer, and what the program wrote meanwhile."""
+        written = self.debugger.replica.output()
+        if self.json:
+            ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
+            print(json.dumps({"schema": SCHEMA, "command": line, **ok, "output": written}), file=self.out, flush=True)
+            return
+        if written:
+            print(written, end="" if written.endswith("\n") else "\n", file=self.out)
+        if error is not None:
+            print(f"weft: {error}", file=self.out)
+        elif answer is not None:
+            for text in tell(answer):
+                print(text, file=self.out)
+        self.out.flush()
+
+    def run(self, lines: Iterable[str], *, echo: bool) -> None:
+        """Commands one after the other, until `quit` or their end."""
+        for line in lines:
+            if echo and line.strip() and not self.json:
+                print(f"(weft) {line.strip()}", file=self.out)
+            self.do(line)
+
+    def typed(self) -> Iterator[str]:
+        """Lines that a person types; an empty one repeats a step."""
+        while True:
+            try:
+                line = input("(weft) ") if not self.json else sys.stdin.readline()
+            except EOFError:
+                print(file=self.out)
+                return
+            except KeyboardInterrupt:
+                print(file=self.out)
+                continue
+            if self.json and not line:
+                return
+            if not line.strip() and not self.json:
+                line = self._last
+            self._last = line if re.match(r"(n|s|ne|pe|next|step|prev|list|l)\b", line.strip()) else ""
+            yield line
+
+
+def help_of(text: str) -> Answer:
+    """All commands, or one."""
+    if text:
+        name = parse(text)[0]
+        command = COMMANDS[name]
+        short = f"   (short: {', '.join(command.short)})" if command.short else ""
+        lines = [f"{command.usage}{short}", f"  {command.does}"]
+        if "WHERE" in command.usage:
+            lines.append(f"  WHERE is one of {', '.join(WHERE)}")
+    else:
+        width = max(len(command.usage) for command in COMMANDS.values())
+        lines = [f"{command.usage:<{width}}  {command.does}" for command in COMMANDS.values()]
+        lines.append("RANKS is 0,2-3 or all; WHERE is one of " + ", ".join(WHERE))
+    return {"kind": "help", "lines": lines}
+
+
+@contextlib.contextmanager
+def history(debugger: Debugger) -> Iterator[None]:
+    """Lines of earlier sessions, and completion of commands, files and functions."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft"
+    file = state / "debug_history"
+    with contextlib.suppress(OSError):
+        state.mkdir(parents=True, exist_ok=True)
+        readline.read_history_file(file)
+    words = completions(debugger)
+
+    def complete(begun: str, state_: int) -> str | None:
+        found = [word for word in words if word.startswith(begun)]
+        return found[state_] if state_ < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t\n")
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            readline.set_history_length(HISTORY)
+            readline.write_history_file(file)
+
+
+def completions(debugger: Debugger) -> list[str]:
+    """Words that commands take."""
+    trace = debugger.record.trace
+    rank = trace.ranks[0]
+    sites = (rank.site(int(i)) for i in set(rank.events["site"][:100000].tolist()))
+    names = {site.function for site in sites if site.function}
+    made = {trace.functions[int(f)].name for f in set(rank.events["function"][:100000].tolist())}
+    files = [f"{Path(file).name}:" for file in debugger.files()]
+    return sorted({*(w for name in COMMANDS for w in name.split()), *names, *made, *files, "event", "native", "all"})

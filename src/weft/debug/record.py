@@ -1,0 +1,148 @@
+"""The recorded run as the debugger asks it: which call is an entry of the plan, what it needs, what it was sent."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.errors import UsageError
+from weft.match import NONE, match
+from weft.order import order
+from weft.replay import Cuts, Goals, plan
+from weft.replay.layout import GOAL_NONE, PlanFlag
+from weft.replay.points import EventId
+from weft.terms.telling import said
+from weft.trace import Event, Level
+
+Position = tuple[int, int]
+"""A thread of the plan: rank, slot."""
+
+
+class Record:
+    """A run of level trace with its matching, its order and the plans of its ranks."""
+
+    def __init__(self, path: Path) -> None:
+        self.trace = weft.open(path)
+        if self.trace.level is Level.ORDER:
+            raise UsageError(
+                "this run was recorded at level `order`, which has no events to stop at; replay it once whole: "
+                "the replay is recorded at level `trace` and can be debugged"
+            )
+        missing = [rank.rank for rank in self.trace.ranks if rank.missing]
+        if missing or not self.trace.ranks:
+            raise UsageError(
+                f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed"
+            )
+        self.match = match(self.trace)
+        self.order = order(self.trace, self.match)
+        self.plans = plan(self.trace, self.match)
+        self.cuts = Cuts(self.trace, self.order, self.plans)
+
+    @property
+    def size(self) -> int:
+        """Ranks of the world."""
+        return len(self.plans)
+
+    @cached_property
+    def threads(self) -> list[Position]:
+        """All threads of the plans."""
+        return [(p.rank, slot) for p in self.plans for slot in range(len(p.threads))]
+
+    @cached_property
+    def start(self) -> Goals:
+        """Nothing has run yet."""
+        return dict.fromkeys(self.threads, 0)
+
+    @cached_property
+    def end(self) -> Goals:
+        """All that the record has: ranks that came to their end run to it."""
+        open_ = {p.rank for p in self.plans if p.flags & PlanFlag.OPEN}
+        return {(r, t): len(self.plans[r].threads[t].entries) if r in open_ else GOAL_NONE for r, t in self.threads}
+
+    def full(self, goals: Goals, otherwise: Goals) -> Goals:
+        """Goals for all threads: those that are not given, from `otherwise`."""
+        return {thread: goals.get(thread, otherwise[thread]) for thread in self.threads}
+
+    def entry(self, rank: int, position: int, slot: int = 0) -> Event | None:
+        """The recorded call behind an entry of a thread's plan."""
+        thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
+        if not 0 <= position < len(thread.entries):
+            return None
+        mine = np.flatnonzero(record.event_threads == thread.slot) if len(record.threads) > 1 else None
+        index = int(thread.entries["event"][position])
+        return record.event(index if mine is None else int(mine[index]))
+
+    def entries(self, rank: int, slot: int = 0) -> int:
+        """How many calls the plan of a thread holds."""
+        return len(self.plans[rank].threads[slot].entries)
+
+    def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
+        """Whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""
+        one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
+        if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
+            return False
+        pair = before.function.base, one.function.base
+        return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
+
+    def closing(self, rank: int, position: int) -> bool:
+        """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone."""
+        one = self.entry(rank, position)
+        if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
+            return False
+        return not (one.site.file or "").endswith(".py")
+
+    def position(self, event: EventId) -> tuple[Position, int, bool]:
+        """The thread that makes a call, the entries before it, and whether the call is an entry itself."""
+        rank = self.trace.ranks[event[0]]
+        thread, index = int(rank.event_threads[event[1]]), int(rank.event_positions[event[1]])
+        for slot, one in enumerate(self.plans[event[0]].threads):
+            at = one.position(index)
+            if one.slot == thread and (at < len(one.entries) or slot + 1 == len(self.plans[event[0]].threads)):
+                return (event[0], slot), at, at < len(one.entries) and int(one.entries["event"][at]) == index
+        return (event[0], 0), 0, False
+
+    def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
+        """The send and the receive (its posting call) of a call's message; for a completion that of its request."""
+        sends, recvs = self.match.sends, self.match.recvs
+        if rows := self.match.sends_of(event.id):
+            partner = int(sends.partner[rows[0]])
+            return event.id, None if partner == NONE else recvs.id(partner)
+        rows = self.match.receives_of(event.id) or self._completed(event)
+        if rows:
+            partner = int(recvs.partner[rows[0]])
+            return None if partner == NONE else sends.id(partner), recvs.id(rows[0])
+        return None, None
+
+    def _completed(self, event: Event) -> list[int]:
+        """The receives that a wait or a matched receive completes."""
+        recvs = self.match.recvs
+        part = recvs.of_rank(event.rank.index)
+        hits = (
+            (recvs.completion[part] == event.index)
+            | (recvs.decided[part] == event.index)
+            | (recvs.args[part] == event.index)
+        )
+        return [part.start + int(i) for i in np.flatnonzero(hits)]
+
+    def arguments_of_send(self, event: EventId) -> EventId:
+        """The call that holds buffer, count and type of a send: itself, or the ..._init of a persistent one."""
+        rows = self.match.sends_of(event)
+        args = int(self.match.sends.args[rows[0]]) if rows else NONE
+        return event if args == NONE else (event[0], args)
+
+
+def place(event: Event) -> dict[str, Any]:
+    """A call for people and machines."""
+    site = event.site
+    return {
+        "event": [event.rank.index, event.index], "call": said(event), "function": event.function.name,
+        "file": site.file, "line": site.line,
+    }  # fmt: skip
+
+
+def _line(event: Event) -> tuple[str | None, int]:
+    return event.site.file, event.site.line

@@ -1,0 +1,203 @@
+"""One running replay under the debugger: a `weft replay` beside us, its ranks driven through their pages of control."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from weft.debug.record import Position, Record
+from weft.errors import WeftError
+from weft.launch.watch import Watch, inside
+from weft.replay import Goals
+from weft.replay.control import Control
+from weft.replay.layout import CONTROL_SIZE, ControlState
+
+BEGIN = 60.0
+"""Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
+SETTLE = 0.3
+"""Seconds inside one call at the goal that count as standing in it, as `weft replay` does."""
+STUCK = 10.0
+"""Seconds in which no rank gets on though none has reached its goal."""
+TICK = 0.01
+FUTEX = ("202", "98")
+"""The system call that a thread sleeps in until another one wakes it, on x86-64 and AArch64."""
+AGENT = Path(__file__).parent / "agent.py"
+
+
+class Replica:
+    """A replay that runs, stands or is over. `folder` is ours alone (mode 0700) and goes when it ends."""
+
+    def __init__(
+        self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str]
+    ) -> None:
+        self.record = record
+        self.folder = folder
+        self.goals: Goals = dict(goals)
+        folder.mkdir(mode=0o700)
+        shutil.copy(AGENT, folder / "agent.py")
+        (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
+        self._output = folder / "output.txt"
+        self._read = 0
+        command = [
+            sys.executable, "-P", "-m", "weft.cli.main", "replay", str(record.trace.path.absolute()),
+            "--driven", str(folder), "--out", str(folder / "run"), *options, *(["--", *program] if program else []),
+        ]  # fmt: skip
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
+        self.run = folder / "run"
+        self.watch = Watch(self.run / "ranks")
+        self.controls: list[Control] = []
+        try:
+            self._begin()
+        except BaseException:
+            self.end()
+            raise
+
+    def _begin(self) -> None:
+        """Wait until every rank has taken its plan up."""
+        until = time.monotonic() + BEGIN
+        files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
+        while self.process.poll() is None and time.monotonic() < until:
+            if not self.controls and all(file.exists() and file.stat().st_size == CONTROL_SIZE for file in files):
+                self.controls = [Control(self.run / "replay", rank, made=True) for rank in range(self.record.size)]
+            if self.controls and all(control.state is not ControlState.NEW for control in self.controls):
+                return
+            time.sleep(TICK)
+        if self.process.poll() is None:
+            raise WeftError(f"the ranks did not reach MPI_Init within {BEGIN:.0f} seconds")
+        if not (self.controls and any(control.pid for control in self.controls)):
+            words = self.output().strip().removeprefix("weft: ") or f"status {self.process.returncode}"
+            raise WeftError(f"the replay did not start: {words}")
+
+    # What it says
+
+    def output(self) -> str:
+        """What the program wrote since this was asked last."""
+        with self._output.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        self._read += len(data)
+        return data.decode(errors="replace")
+
+    @property
+    def over(self) -> bool:
+        """Whether the program has ended."""
+        return self.process.poll() is not None
+
+    def alive(self, rank: int) -> bool:
+        """Whether the rank's process is there and has not come to MPI_Finalize."""
+        return self.controls[rank].state is not ControlState.ENDED and self.exists(rank)
+
+    def exists(self, rank: int) -> bool:
+        """Whether the rank's process is there."""
+        pid = self.controls[rank].pid
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return bool(pid) and state not in "ZX"
+
+    def at(self, rank: int, slot: int = 0) -> int:
+        """Entries of the plan that a thread has passed."""
+        return self.controls[rank].at(slot)
+
+    def parked(self, rank: int, slot: int = 0) -> bool:
+        """Whether a thread stands before its next call."""
+        control = self.controls[rank]
+        return control.parked(slot) and control.at(slot) >= self.goals[rank, slot]
+
+    def left_record(self) -> list[int]:
+        """Ranks that do not follow their record."""
+        return [c.rank for c in self.controls if c.state in (ControlState.DIVERGED, ControlState.REFUSED)]
+
+    def in_call(self, rank: int) -> bool:
+        """Whether all of a rank's threads are inside MPI."""
+        files = [f for f in self.watch.files.values() if f.header is not None and f.header.rank == rank]
+        return bool(files) and all(inside(file) for file in files)
+
+    # What it does
+
+    def set_goals(self, goals: Goals) -> None:
+        """Let the ranks run as far as this."""
+        self.goals = dict(goals)
+        for (rank, slot), goal in goals.items():
+            self.controls[rank].set_goal(goal, slot)
+
+    def freeze(self) -> None:
+        """Stop every rank at its next call."""
+        self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
+
+    def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None]) -> bool:
+        """Wait until every rank stands; false where they cannot get to their goals. Ctrl-C stops them where they are.
+
+        `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run.
+        """
+        since, before = time.monotonic(), None
+        while True:
+            at_lines = stopped()
+            if self.over or self.left_record():
+                return not self.left_record()
+            progress = [control.progress() for control in self.controls], at_lines
+            now = time.monotonic()
+            if progress != before:
+                before, since = progress, now
+            self.watch.look()
+            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
+            if not any(self.alive(rank) for rank in range(self.record.size)):
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=5)
+                return True
+            if not rest or (
+                now - since > SETTLE and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
+            ):
+                return True
+            if now - since > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest):
+                return False
+            tick()
+            time.sleep(TICK if now - since > TICK * 10 else TICK / 10)
+
+    def _stands(self, thread: Position) -> bool:
+        rank, slot = thread
+        if not self.alive(rank) or self.parked(rank, slot):
+            return True
+        tid = int(self.controls[rank].page["thread"]["tid"][0, slot])
+        made = self.record.plans[rank].threads[slot].made
+        return not tid and made != 0  # a thread that the program has not made yet
+
+    def _awaits_thread(self, thread: Position) -> bool:
+        """Whether a thread outside of MPI waits for others of its process, one of which is parked (pthread_join)."""
+        rank, slot = thread
+        others = range(len(self.record.plans[rank].threads))
+        if not any(self.parked(rank, other) for other in others if other != slot):
+            return False
+        control = self.controls[rank]
+        tid = int(control.page["thread"]["tid"][0, slot]) or control.pid
+        try:
+            return Path(f"/proc/{control.pid}/task/{tid}/syscall").read_text().split()[0] in FUTEX
+        except OSError:
+            return False
+
+    def _in_last_call(self, thread: Position) -> bool:
+        rank, slot = thread
+        return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
+
+    def end(self) -> None:
+        """End the replay and all its ranks, and take its folder away."""
+        (self.folder / "end").touch()
+        try:
+            self.process.wait(timeout=8)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)

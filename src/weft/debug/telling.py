@@ -1,0 +1,161 @@
+"""The debugger's answers as lines for people. Ranks that stand alike, or hold equal values, share a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from weft.terms.words import plural, rank_words
+
+Answer = dict[str, Any]
+
+
+def tell(answer: Answer) -> list[str]:
+    """An answer in words."""
+    return _TELL[answer["kind"]](answer)
+
+
+def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
+    """`ranks 0-2: text`, one line for each different text, by first rank."""
+    where: dict[str, list[int]] = {}
+    for rank, text in rows:
+        where.setdefault(text, []).append(rank)
+    names = {text: rank_words(ranks) for text, ranks in where.items()}
+    width = max((len(name) for name in names.values()), default=0)
+    lines = []
+    for text in where:
+        first, *more = text.split("\n")
+        lines.append(f"{indent}{names[text]:<{width}}  {first}")
+        lines += [f"{indent}{'':<{width}}  {line}" for line in more]
+    return lines
+
+
+def stands(row: Answer) -> str:
+    """Where a thread stands, in words without its rank."""
+    name = f"thread {row['thread']} " if row["thread"] else ""
+    return name + _stands(row)
+
+
+def _stands(row: Answer) -> str:
+    state = row["state"]
+    if state == "ended":
+        return "at the end, in MPI_Finalize or past it"
+    if state == "gone":
+        return f"process ended{_after(row.get('last'))}"
+    if state == "diverged":
+        return f"has left its record{'' if row['next'] is None else ': ' + row['next']['call'] + ' was recorded'}"
+    if state == "line":
+        at = row["at"]
+        signal = f"{row['signal']} " if "signal" in row else ""
+        text = f"  {at['text']}" if at["text"] else ""
+        return f"{signal}at {_line(at)} in {at['function']}{text}"
+    if state == "before":
+        if row["next"] is None:
+            return "at the end of its record"
+        return f"before event {row['next']['event'][1]}: {row['next']['call']}"
+    if state == "outside":
+        return "outside of MPI" + (
+            f", next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""
+        )
+    return f"waiting in event {row['call']['event'][1]}: {row['call']['call']}"
+
+
+def _after(call: Answer | None) -> str:
+    return "" if call is None else f" after event {call['event'][1]}: {call['call']}"
+
+
+def _line(at: Answer) -> str:
+    return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else "?"
+
+
+def _ranks(answer: Answer) -> list[str]:
+    return merged((row["rank"], stands(row)) for row in answer["ranks"])
+
+
+def _stopped(answer: Answer) -> list[str]:
+    if answer["over"]:
+        code = answer["exit_code"]
+        gone = merged((row["rank"], stands(row)) for row in answer["ranks"] if row["state"] != "ended")
+        return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
+    lines = _ranks(answer)
+    for row in answer.get("waiting", []):
+        lines.append(f"rank {row['rank']} gets no further: as in the record, {row['call']['call']} is its last call")
+    return lines
+
+
+def _rank(answer: Answer) -> list[str]:
+    return [f"rank {answer['focus']} {stands(answer['stands'])}"]
+
+
+def _where(answer: Answer) -> list[str]:
+    rows = []
+    for stack in answer["stacks"]:
+        lines = [f"#{i} {_line(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
+                 for i, f in enumerate(stack["frames"])]  # fmt: skip
+        rows.append((stack["rank"], "\n".join([stands(stack["stands"]), *(lines or ["in no frame of the program"])])))
+    return merged(rows)
+
+
+def _print(answer: Answer) -> list[str]:
+    return merged((row["rank"], row["value"] if "value" in row else f"({row['error']})") for row in answer["values"])
+
+
+def _list(answer: Answer) -> list[str]:
+    return [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in answer["lines"]]
+
+
+def _break(answer: Answer) -> list[str]:
+    return ["breakpoint " + _breakpoint(answer["breakpoint"])]
+
+
+def _breakpoint(b: Answer) -> str:
+    what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
+    on = "" if b["rank"] is None else f" on rank {b['rank']}"
+    return f"{b['id']}: {b['where']}, {what}{on}"
+
+
+def _breakpoints(answer: Answer) -> list[str]:
+    return [_breakpoint(b) for b in answer["breakpoints"]] or ["no breakpoints"]
+
+
+def _message(answer: Answer) -> list[str]:
+    sent, received = answer["sent"], answer["received"]
+    if sent is None:
+        return [f"{answer['event']['call']}: no message of the record came here"]
+    what = f"{answer['count']} x {answer['datatype']}" + (
+        f", {answer['bytes']:,} bytes" if answer["bytes"] is not None else ""
+    )
+    lines = [f"from rank {answer['source']} to rank {answer['dest']}, tag {answer['tag']}, {answer['comm']}: {what}"]
+    lines.append(f"  sent      event {sent['event'][1]} of rank {answer['source']}: {sent['call']}")
+    if received is not None:
+        lines.append(f"  received  event {received['event'][1]} of rank {answer['dest']}: {received['call']}")
+    else:
+        lines.append("  received  never, in this record")
+    return [*lines, f"  holds     {holds(answer)}"]
+
+
+def holds(answer: Answer) -> str:
+    """What a message holds."""
+    if "unread" in answer:
+        return f"(not read: {answer['unread']})"
+    if "object" in answer:
+        return str(answer["object"])
+    if "text" in answer:
+        return repr(answer["text"])
+    more = f" and {answer['more']:,} more" if answer["more"] else ""
+    return " ".join(map(str, answer["values"])) + more if answer["values"] else "nothing"
+
+
+def _help(answer: Answer) -> list[str]:
+    return list(answer["lines"])
+
+
+def _text(answer: Answer) -> list[str]:
+    return [answer["text"]] if answer["text"] else []
+
+
+_TELL: dict[str, Callable[[Answer], list[str]]] = {
+    "ranks": _ranks, "stopped": _stopped, "rank": _rank, "where": _where, "print": _print, "list": _list,
+    "break": _break, "breakpoints": _breakpoints, "message": _message, "help": _help, "text": _text,
+}  # fmt: skip

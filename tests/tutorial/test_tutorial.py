@@ -1,0 +1,92 @@
+"""Every command of docs/tutorial.md is run, and prints what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests_support import ROOT, Installed, execute
+
+PAGE = ROOT / "docs" / "tutorial.md"
+RUNS = os.environ.get("WEFT_TEST_TUTORIAL_RUNS", "3")
+"""In place of the page's 50, which take a minute."""
+PROMPT, SHELL, ANYTHING = "(weft) ", "$ ", "..."
+
+
+@dataclass
+class Typed:
+    """A command of the shell, the commands of the prompt typed into it, and all that it prints."""
+
+    command: str
+    prompt: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+
+
+def files(page: str) -> dict[str, str]:
+    """The files that the page shows, by the name right before them."""
+    return dict(re.findall(r"`(\S+\.py)`:\n\n```python\n(.*?)```", page, re.DOTALL))
+
+
+def typed(page: str) -> list[Typed]:
+    """All commands in order; a block that begins at the prompt goes on with the session before it."""
+    found: list[Typed] = []
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith(SHELL):
+                found.append(Typed(line.removeprefix(SHELL)))
+                continue
+            if line.startswith(PROMPT):
+                found[-1].prompt.append(line.removeprefix(PROMPT))
+            found[-1].output.append(line)
+    return found
+
+
+def plain(line: str, run: str) -> str:
+    """A line as every machine prints it: the run's number differs, and on how many runs are made."""
+    line = re.sub(rf"\b{run}\b", "search-17", line)
+    return re.sub(r"^ +\d+ best", "    many best", line.rstrip())
+
+
+def lines(text: str, run: str) -> list[str]:
+    """What was printed, without notes about waiting times, which differ."""
+    return [plain(line, run) for line in text.splitlines() if not re.search(r"notes? on waiting times", line)]
+
+
+def check(one: Typed, out: str, run: str) -> None:
+    """Compare. Two streams of a program have no order among each other, so lines are compared as a bag."""
+    expected, got = [plain(line, run) for line in one.output], lines(out, run)
+    if one.prompt:
+        assert got == expected, out
+    elif ANYTHING in expected:
+        assert set(expected) - {ANYTHING} <= set(got), out
+    else:
+        assert sorted(got) == sorted(expected), out
+
+
+@pytest.mark.timeout(400)
+def test_every_command_of_the_tutorial_prints_what_it_says(tmp_path: Path, mpich: Installed) -> None:
+    page = PAGE.read_text()
+    for name, text in files(page).items():
+        (tmp_path / name).write_text(text)
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PACE": "0.02"}
+    commands = typed(page)
+    assert len(commands) == 9 and len(files(page)) == 1
+    run = "search-17"
+    for one in commands:
+        words = one.command.replace("seq 50", f"seq {RUNS}").replace("search-17", run)
+        stdin = "".join(f"{line}\n" for line in one.prompt)
+        done = execute(["bash", "-c", f"({words}) 2>&1"], cwd=tmp_path, env=environment, stdin=stdin, timeout=200)
+        if one.command.startswith("while"):
+            *_, run = re.findall(r"weft-runs/(search-\d+)", done.stdout)
+            last = done.stdout[done.stdout.index("best: setting 4") :]
+            check(one, last, run)
+            assert len(list((tmp_path / "weft-runs").iterdir())) == int(run.removeprefix("search-"))
+        else:
+            check(one, done.stdout, run)
+            if "uniq -c" in one.command:
+                assert done.stdout.split()[0] == RUNS
