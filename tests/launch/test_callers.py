@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import weft
 from tests_support import Installed, execute
+from weft.replay.points import resolve
 from weft.trace import Event
 
 C = """\
@@ -98,3 +100,19 @@ def test_python_tells_each_way_too(
         ["meet", "first", "<module>"], ["meet", "second", "<module>"], ["meet", "first", "<module>"]
     ]  # fmt: skip
     assert [[c.line for c in e.site.callers] for e in events] == [[7, 10], [8, 11], [7, 12]]
+
+
+def test_a_line_or_function_on_the_way_names_the_calls_through_it(
+    tmp_path: Path, mpich: Installed, weft_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (tmp_path / "ways.py").write_text(PYTHON)
+    words = [*mpich.mpiexec, "-n", "1", str(mpich.python), "ways.py"]
+    assert weft_command("run", "--out", "run", "--", *words, env=mpich.environment).returncode == 0
+    shown = weft_command("dump", "run", "--where", "site:second", "--format", "json")
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [row["function"] for row in rows] == ["MPI_Barrier"]
+    assert [c["function"] for c in rows[0]["site"]["callers"]] == ["second", "<module>"]
+    trace = weft.open(tmp_path / "run")
+    for place, line in (("ways.py:7#2", 12), ("second", 11)):
+        ((rank, index),) = resolve(trace, place, list)
+        assert trace.event(rank, index).site.callers[-1].line == line

@@ -210,7 +210,8 @@ def event_json(event: Event) -> dict[str, Any]:
         "comm": event.comm.name if event.comm else None,
         "args": {name: value_json(event, name, value) for name, value in event.args.items()},
         "site": {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
-                 "offset": site.offset},
+                 "offset": site.offset,
+                 "callers": [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]},
     }  # fmt: skip
     if event.polls:
         row["polls"] = event.polls

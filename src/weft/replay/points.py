@@ -29,6 +29,7 @@ from weft.match import NONE
 from weft.order import Order
 from weft.replay.plan import RankPlan
 from weft.trace import Trace
+from weft.trace.sites import Site
 
 EventId = tuple[int, int]
 U32 = NDArray[np.uint32]
@@ -127,14 +128,17 @@ def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = rank.trace.functions.mask([place.name])[events["function"]]
         if mask.any():
             return mask
-        good = [rank.site(int(s)).function == place.name for s in sites]
-    else:
-        wanted = str(place.file)
-        good = [
-            site.line == place.line and site.file is not None and _is_file(site.file, wanted)
-            for site in (rank.site(int(s)) for s in sites)
-        ]
-    return np.array(good, bool)[inverse]
+    known = [rank.site(int(s)) for s in sites]
+    here = np.array([_is_there(site, place) for site in known], bool)
+    if not here.any():  # a line that calls what calls MPI
+        here = np.array([any(_is_there(caller, place) for caller in site.callers) for site in known], bool)
+    return here[inverse]
+
+
+def _is_there(site: Site, place: Place) -> bool:
+    if place.name is not None:
+        return site.function == place.name
+    return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))
 
 
 def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> list[EventId]:

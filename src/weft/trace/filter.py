@@ -269,11 +269,13 @@ def _literal(pattern: str) -> re.Pattern[str]:
 
 def _site(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     def fits(id: int) -> bool:  # noqa: A002
-        site = rank.site(id)
-        names = {site.function, site.file, site.module}
-        if site.file:
-            base = site.file.rsplit("/", 1)[-1]
-            names |= {base, f"{base}:{site.line}", f"{site.file}:{site.line}"}
+        own = rank.site(id)
+        names: set[str | None] = set()
+        for site in (own, *own.callers):
+            names |= {site.function, site.file, site.module}
+            if site.file:
+                base = site.file.rsplit("/", 1)[-1]
+                names |= {base, f"{base}:{site.line}", f"{site.file}:{site.line}"}
         return any(p.fullmatch(name) for p in patterns for name in names if name)
 
     patterns = [_literal(p) for p in term.value.split(",")]
