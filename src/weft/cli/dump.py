@@ -210,9 +210,10 @@ def event_json(event: Event) -> dict[str, Any]:
         "comm": event.comm.name if event.comm else None,
         "args": {name: value_json(event, name, value) for name, value in event.args.items()},
         "site": {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
-                 "offset": site.offset,
-                 "callers": [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]},
+                 "offset": site.offset},
     }  # fmt: skip
+    if site.callers:
+        row["site"]["callers"] = [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]
     if event.polls:
         row["polls"] = event.polls
     if event.ticket is not None:

@@ -94,7 +94,7 @@ class Standstill:
                 r.index in self.gone
                 or r.missing
                 or self.trace.level == Level.ORDER
-                or r.state in ("stopped", "aborted")
+                or r.state in ("stopped", "aborted", "damaged")
             ):
                 continue
             calls_ = _last_calls(r)

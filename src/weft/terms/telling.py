@@ -59,7 +59,7 @@ def said(event: Event) -> str:
 
 def reached_finalize(rank: Rank) -> bool:
     """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
-    if rank.missing:
+    if rank.state in ("missing", "damaged"):
         return False
     last = masks(rank.trace.functions).table(_LAST)
     events = rank.events

@@ -132,14 +132,19 @@ class RankFile:
         claimed = np.sort(table, order="offset") if len(table) else table
         ends = claimed["offset"] + claimed["pages"].astype(np.uint64) * np.uint64(PAGE)
         overlapping = set(claimed["offset"][1:][ends[:-1] > claimed["offset"][1:]].tolist())
+        ended: set[tuple[int, int]] = set()
         for row, entry in enumerate(table):
             kind, thread, pages, offset, used = entry.tolist()
             if kind not in (1, 2, 3, 4):
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
+            elif (kind, thread) in ended:
+                continue  # behind a gap calls would be matched with others' than their own
             elif offset % PAGE or offset < PAGE or offset >= self.size:
-                self._say(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes and was left out")
+                self._say(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early")
+                ended.add((kind, thread))
             elif offset in overlapping:
-                self._say(f"chunk {row} at byte {offset} overlaps another one and was left out")
+                self._say(f"chunk {row} at byte {offset} overlaps another one: a stream ends early")
+                ended.add((kind, thread))
             else:
                 streams[kind, thread].append((pages * PAGE, (row, offset, used)))
         return {key: self._join(key, chunks) for key, chunks in streams.items()}

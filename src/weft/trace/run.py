@@ -97,8 +97,10 @@ class Rank:
 
     @property
     def state(self) -> str:
-        """starting, running, finalized, exited, aborted, stopped, or missing."""
-        return self.file.header.state.name.lower() if self.file else "missing"
+        """starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or missing."""
+        if self.file is None:
+            return "missing"
+        return "damaged" if self.file.problems else self.file.header.state.name.lower()
 
     @cached_property
     def threads(self) -> list[Thread]:
