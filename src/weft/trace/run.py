@@ -21,7 +21,18 @@ from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
-from weft.trace.layout import EVENT, Def, Events, Level, ObjectClass, State, StopReason, StreamKind
+from weft.trace.layout import (
+    EVENT,
+    TAIL_ALIGN,
+    Def,
+    Events,
+    Flag,
+    Level,
+    ObjectClass,
+    State,
+    StopReason,
+    StreamKind,
+)  # fmt: skip
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import Site, Sites
 from weft.trace.worlds import World, kin
@@ -48,11 +59,23 @@ class Thread:
 
     @cached_property
     def events(self) -> Events:
-        """The events in the order of their calls (dtype layout.EVENT), zero copy, read-only."""
+        """The events in the order of their calls (dtype layout.EVENT), zero copy, read-only.
+
+        In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
+        """
         file = self.rank.file
         data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
-        return data[:whole].view(EVENT)
+        events: Events = data[:whole].view(EVENT)
+        if file is None or not file.problems:
+            return events
+        tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
+        starts = events["result"][tailed].astype(np.int64) * TAIL_ALIGN
+        whole_tails = int(np.count_nonzero(starts < len(self.tails)))
+        if whole_tails == len(tailed):
+            return events
+        # The last tail that begins may be cut off itself.
+        return events[: int(tailed[max(whole_tails - 1, 0)])]
 
     @cached_property
     def tails(self) -> NDArray[np.uint8]:
