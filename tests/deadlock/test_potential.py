@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.deadlock.potential import find
 from weft.findings import Finding
 from weft.match import match
@@ -104,3 +106,19 @@ def test_a_run_that_hangs_has_a_deadlock_and_no_potential_one() -> None:
     b.ranks[0].open.recv(1)
     b.ranks[1].open.recv(0)
     assert found(b) == []
+
+
+@pytest.mark.parametrize(("tag", "safe"), [(3, True), (4, False)])
+def test_a_wildcard_that_would_take_the_message_that_is_there_is_safe(tag: int, safe: bool) -> None:
+    """Rank 1's second message came before rank 2's first; with sends that wait, rank 2's is there first, if it fits."""
+    b = Builder(ranks=3)
+    r0, r1, r2 = b.ranks
+    r1.send(0, tag=3, site=at(5))
+    r2.send(0, tag=tag, site=at(6))
+    r2.send(1, tag=1, site=at(7))
+    r1.recv(2, tag=1, site=at(8))
+    r1.send(0, tag=3, site=at(5))
+    for source in (1, 1):
+        r0.recv(tag=3, got=source, site=at(9))
+    r0.recv(tag=tag, got=2, site=at(10))
+    assert [f.ranks for f in found(b)] == ([] if safe else [(0, 1, 2)])

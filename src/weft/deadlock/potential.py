@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from weft.deadlock.blocked import Standstill
 from weft.findings import Finding
-from weft.match import Match, Post, Posts
+from weft.match import NONE, Match, Post, Posts
 from weft.match.native import address
 from weft.match.operations import I32, U32
 from weft.native.kernel import library
@@ -104,12 +104,17 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         if not cycles:
             break
         drop: set[tuple[int, int]] = set()
+        served = np.zeros(len(constraints.at), np.bool_)
         for cycle in cycles:
+            others = [found for p in cycle if (found := _served(match, processes, constraints, place, p)) is not None]
+            if others:
+                served[np.concatenate(others)] = True
+                continue
             rows = [int(constraints.send[place[p]]) for p in cycle]
             sends = [row for row in rows if row >= 0]
             findings.append(_finding(match, processes, constraints, [(p, int(place[p])) for p in cycle]))
             drop.update(_site(trace, match.sends.id(row)) for row in sends)
-        constraints = constraints.without(~_at_sites(trace, match, constraints, drop))
+        constraints = constraints.without(~_at_sites(trace, match, constraints, drop) & ~served)
     return findings
 
 
@@ -250,6 +255,41 @@ def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[t
         of = trace.ranks[rank].events["site"][match.sends.event[send[mine]]]
         hit[places[mine[np.isin(of, [site for r, site in sites if r == rank])]]] = True
     return hit
+
+
+def _served(match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int) -> Ints | None:
+    """What waits at or for a line's wildcard receives where one would take another message than recorded, or None.
+
+    A process that waits in a receive of any source for the message of the record stands still only where no other
+    message that fits has been sent: with sends that wait, the one that is there comes first.
+    """
+    at, rank = int(place[process]), int(processes.rank[process])
+    if constraints.send[at] >= 0 or constraints.target[at] < 0:
+        return None
+    recvs, sends = match.recvs, match.sends
+    mine = np.arange(int(recvs.first[rank]), int(recvs.first[rank + 1]))
+    mine = mine[(recvs.flags[mine] & Post.ANY_SOURCE != 0) & (recvs.partner[mine] != NONE)]
+    for row in mine[recvs.completion[mine] == constraints.at[at]].tolist():
+        from_rank = sends.ranks()
+        fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
+        if not recvs.flags[row] & Post.ANY_TAG:
+            fits &= sends.tag == recvs.tag[row]
+        rows = np.flatnonzero(fits)
+        # Sent by now, and received later than this.
+        rows = rows[recvs.completion[sends.partner[rows]] > recvs.completion[row]]
+        stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
+        stuck = np.flatnonzero(place < constraints.first[1:])
+        np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+        if (sends.event[rows] <= stands[from_rank[rows]]).any():
+            site = match.trace.ranks[rank].events["site"]
+            alike = mine[site[recvs.event[mine]] == site[recvs.event[row]]]
+            part = slice(int(constraints.first[process]), int(constraints.first[process + 1]))
+            waits = (constraints.send[part] < 0) & (constraints.target[part] >= 0)
+            waits &= np.isin(constraints.at[part], recvs.completion[alike])
+            sending = np.flatnonzero(constraints.send >= 0)
+            taken = np.isin(sends.partner[constraints.send[sending]], alike)
+            return np.concatenate([np.flatnonzero(waits) + part.start, sending[taken]])
+    return None
 
 
 # Words
