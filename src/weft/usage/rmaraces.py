@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -145,26 +145,92 @@ class _Target:
         self.low, self.high = table[5, starts], table[4, starts]
         self.rank, self.site = table[3, starts], table[2, starts]
         self.sort, self.operation = table[1, starts], table[0, starts]
+        fence, exclusive = accesses.fence[by_class], accesses.exclusive[by_class]
+        self.fenced = np.minimum.reduceat(fence, starts) >= 0
+        self.excluding = np.logical_and.reduceat(exclusive.astype(np.bool_), starts)
 
     def races(self) -> Iterator[Finding]:
-        """Sweep the classes by address; where too much overlaps to look at all of it, say so."""
+        """Sweep by address; where too much overlaps to look at all of it, say so."""
         told: set[tuple[str, str]] = set()
+        for one, two in chain(self._in_one_epoch(), self._in_one_fence(), self._in_classes(told)):
+            if self.asked > MAX_COMPARED:
+                yield self._given_up()
+                return
+            key = self._lines(one, two)
+            if key not in told:
+                told.add(key)
+                yield self._race(one, two)
+
+    def _in_one_epoch(self) -> Iterator[tuple[int, int]]:
+        """Accesses of one rank in one epoch."""
+        of = self.all
+        for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
+            if of.rank[pair[0]] == of.rank[pair[1]]:
+                yield pair
+
+    def _in_one_fence(self) -> Iterator[tuple[int, int]]:
+        """Accesses of two ranks between the same fences."""
+        of = self.all
+        rows = np.flatnonzero(of.fence >= 0)
+        for pair in self._within(rows, of.fence[rows][None]):
+            if of.rank[pair[0]] != of.rank[pair[1]]:
+                yield pair
+
+    def _within(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
+        """Pairs of rows with equal keys that overlap and may not."""
+        of = self.all
+        order = np.lexsort((of.low[rows], *keys[::-1]))
+        rows, keys = rows[order], keys[:, order]
+        if not len(rows):
+            return
+        new = np.concatenate([[True], (np.diff(keys, axis=1) != 0).any(axis=0)])
+        part = np.cumsum(new) - 1
+        base = int(of.low[rows].min())
+        span = int(of.high[rows].max()) - base + 1
+        if span * (int(part[-1]) + 1) >= 2**62:  # too far apart to be put in one row: no part is left out below
+            span = 0
+        shift = part * span - base
+        if span:  # parts lie one behind the other: what begins behind all ends before it overlaps none of them
+            top = np.maximum.accumulate(of.high[rows] + shift)
+            new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
+        firsts = np.flatnonzero(new)
+        kind = np.where(of.sort[rows] == UPDATE, UPDATE + np.abs(of.operation[rows]), of.sort[rows])
+        mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
+        writes = np.maximum.reduceat((of.sort[rows] == WRITE).astype(np.int8), firsts) > 0
+        ends = np.append(firsts[1:], len(rows))
+        worth = (ends - firsts > 1) & (mixed | writes)
+        for first, last in zip(firsts[worth].tolist(), ends[worth].tolist(), strict=True):
+            pending = rows[:0]
+            for row in rows[first:last].tolist():
+                pending = pending[of.high[pending] > of.low[row]]
+                self.asked += 1 + len(pending) // 1000
+                if self.asked > MAX_COMPARED:
+                    yield row, row
+                    return
+                for other in pending[_differ(of.sort, of.operation, pending, row)].tolist():
+                    self.asked += 1
+                    yield other, row
+                pending = np.append(pending, row)
+
+    def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+        """Accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders."""
         pending = np.zeros(0, np.int64)
         for k in self._worth_a_look().tolist():
             pending = pending[self.high[pending] > self.low[k]]
-            pending = np.append(pending, k)
-            for other in pending[self._differ(pending, k)].tolist():
+            self.asked += len(pending) // 1000
+            ordered = (self.fenced[pending] & self.fenced[k]) | (self.excluding[pending] & self.excluding[k])
+            differ = _differ(self.sort, self.operation, pending, k) & (self.rank[pending] != self.rank[k])
+            for other in pending[differ & ~ordered].tolist():
+                a, b = self.rows(other), self.rows(k)
                 self.asked += 1
                 if self.asked > MAX_COMPARED:
-                    yield self._given_up()
+                    yield int(a[0]), int(b[0])
                     return
-                key = self._lines(other, k)
-                if key in told:
-                    continue
-                pair = self._concurrent(other, k)
-                if pair is not None:
-                    told.add(key)
-                    yield self._race(*pair)
+                if self._lines(int(a[0]), int(b[0])) not in told:
+                    pair = self._unordered(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
+                    if pair is not None:
+                        yield pair
+            pending = np.append(pending, k)
 
     def rows(self, k: int) -> Ints:
         """The accesses of a class, in their order."""
@@ -183,32 +249,15 @@ class _Target:
         worth: Ints = np.flatnonzero((~one_kind | (writes & ~alone))[part] | (several & (self.sort == WRITE)))
         return worth
 
-    def _differ(self, others: Ints, k: int) -> NDArray[np.bool_]:
-        """Which may not overlap class `k`: one changes what the other touches, and they are no equal updates."""
-        reads = (self.sort[others] == READ) & (self.sort[k] == READ)
-        updates = (self.sort[others] == UPDATE) & (self.sort[k] == UPDATE)
-        same = self.operation[others] == self.operation[k]
-        no_op = (self.operation[others] < 0) | (self.operation[k] < 0)
-        result: NDArray[np.bool_] = ~reads & ~(updates & (same | no_op))
-        return result
-
     def _lines(self, one: int, two: int) -> tuple[str, str]:
-        names = sorted(self._name(c) for c in (one, two))
+        names = sorted(self._name(row) for row in (one, two))
         return names[0], names[1]
 
-    def _name(self, k: int) -> str:
-        key = int(self.rank[k]), int(self.site[k])
+    def _name(self, row: int) -> str:
+        key = int(self.all.rank[row]), int(self.all.site[row])
         if key not in self.names:
-            self.names[key] = cause(self.trace.event(key[0], int(self.all.event[self.rows(k)[0]])))
+            self.names[key] = cause(self.trace.event(key[0], int(self.all.event[row])))
         return self.names[key]
-
-    def _concurrent(self, one: int, two: int) -> tuple[int, int] | None:
-        """A pair of accesses of two classes that nothing orders."""
-        a, b, of = self.rows(one), self.rows(two), self.all
-        if self.rank[one] == self.rank[two]:
-            return _twice(a, of.bucket) if one == two else _common(a, b, of.bucket, of.bucket)
-        fenced_a, fenced_b = of.fence[a] >= 0, of.fence[b] >= 0
-        return _common(a[fenced_a], b[fenced_b], of.fence, of.fence) or self._unordered(a, b, fenced_a, fenced_b)
 
     def _unordered(
         self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
@@ -278,13 +327,11 @@ class _Target:
         )  # fmt: skip
 
 
-def _twice(rows: Ints, bucket: Ints) -> tuple[int, int] | None:
-    """Two accesses of one bucket among rows that lie in its order."""
-    again = np.flatnonzero(bucket[rows[1:]] == bucket[rows[:-1]])
-    return (int(rows[again[0]]), int(rows[again[0] + 1])) if len(again) else None
-
-
-def _common(a: Ints, b: Ints, of_a: Ints, of_b: Ints) -> tuple[int, int] | None:
-    """A row of each with the same value."""
-    _, i, j = np.intersect1d(of_a[a], of_b[b], return_indices=True)
-    return (int(a[i[0]]), int(b[j[0]])) if len(i) else None
+def _differ(sort: Ints, operation: Ints, others: Ints, one: int) -> NDArray[np.bool_]:
+    """Which may not overlap this one: one changes what the other touches, and they are no equal updates."""
+    reads = (sort[others] == READ) & (sort[one] == READ)
+    updates = (sort[others] == UPDATE) & (sort[one] == UPDATE)
+    same = operation[others] == operation[one]
+    no_op = (operation[others] < 0) | (operation[one] < 0)
+    result: NDArray[np.bool_] = ~reads & ~(updates & (same | no_op))
+    return result
