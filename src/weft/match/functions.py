@@ -203,6 +203,7 @@ CODES: Final = {
     "double": Code.DOUBLE,
 }
 
+POLL = 0x80
 SPEC = np.dtype([("op", "u1"), ("flags", "u1"), ("program", "<u2")])
 
 
@@ -214,12 +215,16 @@ class Functions(NamedTuple):
 
 
 def _program(function: Function) -> bytes:
-    """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each."""
+    """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
+
+    POLL beside the second number: the exit values are there only where the poll did not fail.
+    """
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
         code = CODES.get(parameter.type, Code.HANDLE) | (CODE_ARRAY if parameter.array else 0)
         steps.append(bytes([code, _ROLES.get(parameter.name, Role.SKIP)]))
-    return bytes([len(function.tail_in), len(function.tail_out)]) + b"".join(steps)
+    exits = len(function.tail_out) | (POLL if function.is_poll else 0)
+    return bytes([len(function.tail_in), exits]) + b"".join(steps)
 
 
 @cache

@@ -124,7 +124,7 @@ def _decode(
     slots = np.ascontiguousarray(events)
     given = native.ColumnsInput(
         native.address(slots), native.address(which), len(which), native.address(tails), len(tails),
-        len(function.tail_in), len(made),
+        len(function.tail_in), len(made), function.is_poll,
     )  # fmt: skip
     native.decode(given, [m.structure for m in made], fill=False)
     lengthened = [m.lengthen() for m in made]

@@ -32,7 +32,7 @@ class ColumnsInput(ctypes.Structure):
 
     _fields_ = (
         ("events", _P), ("which", _P), ("count", _U64), ("tails", _P), ("tail_bytes", _U64),
-        ("entry_steps", ctypes.c_uint32), ("steps", ctypes.c_uint32),
+        ("entry_steps", ctypes.c_uint32), ("steps", ctypes.c_uint32), ("poll", ctypes.c_uint32),
     )  # fmt: skip
 
 

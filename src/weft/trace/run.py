@@ -321,7 +321,8 @@ class Trace:
         order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
         nameless: list[tuple[int, RankFile]] = []
         for job in order:
-            self._place_world(job, jobs[job], nameless)
+            for part in _by_size(jobs[job]) if job != order[0] else [jobs[job]]:
+                self._place_world(job, part, nameless)
         if not order:
             self._place_world("", [], nameless)
         for world, file in nameless:
@@ -447,6 +448,14 @@ class Trace:
         from weft.trace.filter import Filter
 
         return Filter(query).events(self)
+
+
+def _by_size(files: list[RankFile]) -> list[list[RankFile]]:
+    """Spawned worlds of different sizes: one may have taken the name, and some of the files, of another."""
+    sizes: dict[int, list[RankFile]] = defaultdict(list)
+    for file in files:
+        sizes[file.header.world_size].append(file)
+    return list(sizes.values())
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.order import Order
-from weft.terms.calls import masks, words
+from weft.terms.calls import base, masks, words
 from weft.terms.columns import Ints
 from weft.terms.sizes import kind_of
 from weft.terms.telling import cause, finding, said
@@ -25,6 +25,7 @@ _SORTS: Final = ("read", "write", "update")
 _NO_OP: Final = 15
 """MPI_NO_OP among the predefined operations: a read that may meet any update."""
 
+_ATOMIC: Final = words("Fetch_and_op Compare_and_swap")
 MAX_COMPARED: Final = 2_000_000
 """Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
 
@@ -308,11 +309,18 @@ class _Target:
         first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
         shared = int(min(of.high[one], of.high[two]) - max(of.low[one], of.low[two]))
         sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
+        # Locks and counters are made of these. By default only one operation may be used at a time (MPI-4.1, 12.2.1,
+        # accumulate_ops), but every MPI does them one after the other.
+        atomic = of.sort[one] == of.sort[two] == UPDATE and any(
+            base(e.function.name) in _ATOMIC for e in (first, second)
+        )
         return finding(
             "rma-race",
             f"rank {first.rank.index} in {said(first)} and rank {second.rank.index} in {said(second)} access the same "
             f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
             [first, second],
+            severity="warning" if atomic else "error",
+            certainty="possible" if atomic else "certain",
             evidence={"target": target, "bytes": shared},
             cause="; ".join(sorted((cause(first), cause(second)))),
         )

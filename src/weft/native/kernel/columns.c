@@ -21,6 +21,7 @@ struct weft_columns_input {
     const uint8_t *tails;
     uint64_t tail_bytes;
     uint32_t entry_steps, steps; /* columns written at entry, and all of them */
+    uint32_t poll;               /* whether the function is one: those that failed have no exit part */
 };
 
 struct reader {
@@ -104,7 +105,8 @@ EXPORT void weft_columns(const struct weft_columns_input *in, struct weft_column
         struct reader r = {in->tails, tailed ? (uint64_t)e->result * WEFT_TAIL_ALIGN : in->tail_bytes, in->tail_bytes};
         if (e->flags & WEFT_FLAG_TICKET) read_u(&r);
         if (e->count == INT32_MAX) read_z(&r);
-        uint32_t steps = e->flags & WEFT_FLAG_CLOSED ? in->steps : in->entry_steps < in->steps ? in->entry_steps : in->steps;
+        bool whole = e->flags & WEFT_FLAG_CLOSED && !(in->poll && failed_polls(e));
+        uint32_t steps = whole || in->steps < in->entry_steps ? in->steps : in->entry_steps;
         for (uint32_t s = 0; s < steps; s++) {
             struct weft_column *c = &columns[s];
             if (c->code & WEFT_CODE_ARRAY) {

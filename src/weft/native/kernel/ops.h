@@ -146,4 +146,8 @@ struct weft_extract_input {
     int32_t world; /* unified index of this rank's MPI_COMM_WORLD */
 };
 
+/* Whether an event of a polling function (Test*, Iprobe, Improbe) stands for polls that failed: they end without the
+ * exit part of a tail. */
+static inline int failed_polls(const struct weft_event *e) { return !(e->flags & WEFT_FLAG_TRUE) && e->count > 0; }
+
 #endif
