@@ -11,6 +11,7 @@ import weft.native
 from weft.findings import Finding
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder, RankBuilder
+from weft.trace.layout import ROOT
 from weft.usage.arguments import find
 from weft.usage.suspects import Rule
 
@@ -115,3 +116,15 @@ def test_a_returned_error_class_is_told() -> None:
     b.ranks[0].call("MPI_Type_commit", datatype=300, error=3)
     [finding] = find(b.open())
     assert finding.evidence["parameter"] == "datatype"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_who_only_stands_in_the_roots_group_gives_arguments_without_meaning(wrong: bool) -> None:
+    b = Builder(ranks=3)
+    inter = b.comm("MPI_Intercomm_create", [0, 1], remote=[2])
+    for rank, root in zip(b.ranks, (ROOT, PROC_NULL, 0), strict=True):
+        nobody = root == PROC_NULL
+        rank.reduce(root, comm=inter, datatype="MPI_BYTE" if nobody else "MPI_INT", count=0 if nobody else 1)
+    if wrong:
+        b.ranks[2].reduce(0, comm=inter, datatype="MPI_BYTE")
+    assert len(find(b.open())) == wrong

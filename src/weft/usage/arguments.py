@@ -29,6 +29,7 @@ _TYPED = (
     _SENDING | calls.RECVS | calls.IRECVS | calls.RECV_INITS | words("Bcast Reduce Allreduce Ibcast Ireduce Iallreduce")
 )
 _MOVING = _TYPED | calls.DATA_COLLECTIVES | calls.ICOLLECTIVES | calls.RMA | calls.REQUEST_RMA
+_ROOTED_REDUCING = words("Reduce Ireduce Reduce_init")
 _REDUCING = calls.REDUCTIONS | frozenset("I" + n.lower() for n in calls.REDUCTIONS)
 _ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
 _ALIASED = words(
@@ -235,8 +236,13 @@ class _Arguments:
         yield from self._tell(np.array(rows, np.int64), "datatype", lambda e: "a datatype that was not committed")
 
     def _operations(self) -> Iterator[Finding]:
-        """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4)."""
+        """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4).
+
+        Who only stands in the root's group of an intercommunicator gives arguments without meaning (6.2.3).
+        """
         which = self._where(_REDUCING)
+        rooted = self.masks.table(_ROOTED_REDUCING)[self.functions[which]]
+        which = which[~rooted | (self.events["peer"][which] != PROC_NULL)]
         if not len(which):
             return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
