@@ -4,6 +4,8 @@ import gc
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from weft.trace import EVENT, RunError, layout, mapping
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import StreamKind
 from weft.trace.rankfile import RankFile
+from weft.trace.run import _spawned
 
 
 def slots(n: int) -> np.ndarray:
@@ -310,3 +313,22 @@ def test_a_record_that_was_given_up_says_why(tmp_path: Path) -> None:
     (problem,) = weft.open(tmp_path).problems
     assert "disk was full" in problem
     assert "0-000000.weft" in problem
+
+
+def test_worlds_that_one_launcher_spawned_under_one_name_are_told_apart() -> None:
+    """Two of size 2, one after the other, and one of size 1 between them; a process that never learnt its rank."""
+
+    def record(rank: int, size: int, started: int) -> Any:
+        header = SimpleNamespace(rank=rank, world_size=size, start=SimpleNamespace(realtime_ns=started))
+        return SimpleNamespace(header=header, path=Path(f"{started}.weft"))
+
+    files = [
+        record(1, 2, 60),
+        record(0, 2, 10),
+        record(-1, 0, 40),
+        record(0, 1, 30),
+        record(1, 2, 12),
+        record(0, 2, 61),
+    ]
+    worlds = [[f.header.start.realtime_ns for f in world] for world in _spawned(files)]
+    assert worlds == [[10, 12], [30], [40], [60, 61]]

@@ -321,7 +321,7 @@ class Trace:
         order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
         nameless: list[tuple[int, RankFile]] = []
         for job in order:
-            for part in _by_size(jobs[job]) if job != order[0] else [jobs[job]]:
+            for part in _spawned(jobs[job]) if job != order[0] else [jobs[job]]:
                 self._place_world(job, part, nameless)
         if not order:
             self._place_world("", [], nameless)
@@ -450,12 +450,18 @@ class Trace:
         return Filter(query).events(self)
 
 
-def _by_size(files: list[RankFile]) -> list[list[RankFile]]:
-    """Spawned worlds of different sizes: one may have taken the name, and some of the files, of another."""
-    sizes: dict[int, list[RankFile]] = defaultdict(list)
-    for file in files:
-        sizes[file.header.world_size].append(file)
-    return list(sizes.values())
+def _spawned(files: list[RankFile]) -> list[list[RankFile]]:
+    """The worlds behind one name: MPICH's launcher gives all that one of its proxies starts the same.
+
+    Those of one size were started one after the other: the n-th record of each rank is of the n-th world.
+    """
+    worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
+    seen: Counter[tuple[int, int]] = Counter()
+    for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+        size, rank = file.header.world_size, file.header.rank
+        worlds[size, seen[size, rank] if rank >= 0 else 0].append(file)
+        seen[size, rank] += 1
+    return sorted(worlds.values(), key=lambda part: part[0].header.start.realtime_ns)
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
