@@ -23,7 +23,7 @@ def test_a_bug_is_found_and_its_twin_is_silent(program: Program, mpi: str, tmp_p
 
 
 @pytest.mark.parametrize("mpi", VENVS)
-@pytest.mark.parametrize("program", race_programs(), ids=lambda p: p.title)
+@pytest.mark.parametrize("program", list(race_programs()), ids=lambda p: p.title)
 def test_every_situation_of_a_race_is_found_and_what_cannot_race_is_silent(
     program: RaceProgram, mpi: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
