@@ -204,3 +204,26 @@ def test_the_shared_handle_of_operations_with_nobody_is_no_leak() -> None:
     last = r0.irecv(PROC_NULL, got=PROC_NULL, buffer=0x200)
     r0.waitall([last, last])
     assert kinds(b) == []
+
+
+def test_polls_that_failed_complete_nothing_whatever_lies_behind_their_arguments() -> None:
+    """The next tail begins with 2, 2, 0: read as the outcome of the polls, that is one request, the first."""
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    requests = [r0.irecv(1, tag=k, buffer=4096 * (k + 1), site=at(5 + k)) for k in range(2)]
+    r0.testsome(requests, [], polls=7)
+    for r in b.ranks:
+        counts = {
+            "sendcounts": [1, 0],
+            "sdispls": [0, 0],
+            "recvcounts": [1, 0] if r is r0 else [0, 0],
+            "rdispls": [0, 0],
+        }
+        r.call(
+            "MPI_Alltoallv", **counts, sendtype="MPI_INT", recvtype="MPI_INT", comm=2, sendbuf=1 << 20, recvbuf=1 << 21
+        )
+    for k in range(2):
+        r1.send(0, tag=k)
+    r0.testsome(requests, [0])
+    r0.wait(requests[1])
+    assert found(b) == []
