@@ -92,9 +92,8 @@ class Standstill:
         for r in self.trace.ranks:
             if (
                 r.index in self.gone
-                or r.missing
                 or self.trace.level == Level.ORDER
-                or r.state in ("stopped", "aborted", "damaged")
+                or r.state in ("missing", "stopped", "aborted", "damaged")
             ):
                 continue
             calls_ = _last_calls(r)

@@ -269,17 +269,20 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     recvs, sends = match.recvs, match.sends
     mine = np.arange(int(recvs.first[rank]), int(recvs.first[rank + 1]))
     mine = mine[(recvs.flags[mine] & Post.ANY_SOURCE != 0) & (recvs.partner[mine] != NONE)]
-    for row in mine[recvs.completion[mine] == constraints.at[at]].tolist():
-        from_rank = sends.ranks()
+    waiting = mine[recvs.completion[mine] == constraints.at[at]].tolist()
+    if not waiting:
+        return None
+    from_rank = sends.ranks()
+    stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
+    stuck = np.flatnonzero(place < constraints.first[1:])
+    np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
         if not recvs.flags[row] & Post.ANY_TAG:
             fits &= sends.tag == recvs.tag[row]
         rows = np.flatnonzero(fits)
         # Sent by now, and received later than this.
         rows = rows[recvs.completion[sends.partner[rows]] > recvs.completion[row]]
-        stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
-        stuck = np.flatnonzero(place < constraints.first[1:])
-        np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
         if (sends.event[rows] <= stands[from_rank[rows]]).any():
             site = match.trace.ranks[rank].events["site"]
             alike = mine[site[recvs.event[mine]] == site[recvs.event[row]]]

@@ -171,24 +171,24 @@ def script_name_of_module(module: str, rest: Any) -> str | None:
 def newest(base: Path = BASE) -> Path:
     """Return the run that was started last under `base`: what a command means when no RUN is given. No replay."""
     runs = [path for path in base.glob("*") if (path / RUN_JSON).is_file()] if base.is_dir() else []
-    runs = [path for path in runs if not replayed(path)]
-    if not runs:
+    told = {path: facts for path in runs if "replay_of" not in (facts := facts_of(path))}
+    if not told:
         raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
-    return max(runs, key=started)
+    return max(told, key=lambda path: started(path, told[path]))
 
 
-def replayed(path: Path) -> bool:
-    """Whether a run is the record of a replay."""
+def facts_of(path: Path) -> dict[str, Any]:
+    """What run.json says, {} where it cannot be read."""
     try:
-        return "replay_of" in json.loads((path / RUN_JSON).read_text())
-    except (OSError, ValueError, TypeError):
-        return False
+        facts = json.loads((path / RUN_JSON).read_text())
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def started(path: Path) -> tuple[str, float]:
-    """When a run was started, for sorting."""
+def started(path: Path, facts: dict[str, Any]) -> tuple[str, float]:
+    """When a run was started, for sorting; one that tells nothing comes first."""
     try:
-        when = json.loads((path / RUN_JSON).read_text()).get("started")
-        return (str(when or ""), path.stat().st_mtime)
-    except (OSError, ValueError, AttributeError):
+        return (str(facts.get("started") or ""), path.stat().st_mtime) if facts else ("", 0.0)
+    except OSError:
         return ("", 0.0)

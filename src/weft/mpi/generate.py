@@ -430,7 +430,7 @@ def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
     else:
         value = _value(p)
-        yield f"    struct weft_completion completion = weft_completion_one(thread, {value}, {_place(p)});"
+        yield f"    struct weft_completion completion = weft_completion_one({value}, {_place(p)});"
         yield "    event->object = completion.ids[0];"
         yield "    if (UNLIKELY(completion.guessed[0])) event->buffer = WEFT_GUESSED;"
 

@@ -179,7 +179,7 @@ def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
 
 def whole(rank: Rank) -> bool:
     """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
-    return rank.state in _OVER and rank.file is not None and not rank.file.problems
+    return rank.state in _OVER
 
 
 # From level order

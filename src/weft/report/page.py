@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from html import escape
-from pathlib import Path
 from typing import Final
 
 from weft.findings import Finding, Site
 from weft.report.analysis import Report
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import failure_line, heading, printable, replays, short
+from weft.report.text import failure_line, heading, place, printable, replays, short
 from weft.trace import Trace
 
 _STYLE: Final = """
@@ -56,7 +55,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 
 def _article(trace: Trace, finding: Finding) -> str:
     rows = "".join(
-        f'<tr><td class="place">{escape(printable(_place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
+        f'<tr><td class="place">{escape(printable(place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
         f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
         for s in finding.sites[:64]
     )
@@ -74,10 +73,5 @@ def _article(trace: Trace, finding: Finding) -> str:
 
 
 def _way(site: Site) -> str:
-    names = " &lt; ".join(escape(printable(f"{_place(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
+    names = " &lt; ".join(escape(printable(f"{place(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
     return f'<br><span class="way">from {names}</span>' if names else ""
-
-
-def _place(file: str, line: int) -> str:
-    name = Path(file).name if file else "?"
-    return f"{name}:{line}" if line else name

@@ -79,8 +79,9 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     return f"{said} in {printable(str(trace.path))} ({', '.join(facts)})"
 
 
-def _place(file: str, line: int) -> str:
-    name = Path(file).name
+def place(file: str, line: int) -> str:
+    """`step.py:9`, or `?`."""
+    name = Path(file).name if file else "?"
     return f"{name}:{line}" if line else name
 
 
@@ -89,15 +90,15 @@ def _site_lines(finding: Finding) -> list[str]:
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
-            groups.setdefault((_place(site.file, site.line), site.function, site.call), []).append(site)
+            groups.setdefault((place(site.file, site.line), site.function, site.call), []).append(site)
     shown = list(groups.items())[:MAX_SITES]
-    width = max((len(printable(place)) for (place, _, _), _ in shown), default=0)
+    width = max((len(printable(where)) for (where, _, _), _ in shown), default=0)
     lines = []
-    for (place, function, call), sites in shown:
+    for (where, function, call), sites in shown:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         lines.append(
-            f"{printable(place):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else "")
+            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else "")
         )
         lines += [" " * (width + 2) + way for way in _ways(sites)]
     return lines + ([f"and {plural(len(groups) - MAX_SITES, 'more place')}"] if len(groups) > MAX_SITES else [])
@@ -119,7 +120,7 @@ def _ways(sites: Sequence[Site]) -> Iterable[str]:
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{_place(file, line)} {short(function)}".rstrip()) for file, line, function in way
+            printable(f"{place(file, line)} {short(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"

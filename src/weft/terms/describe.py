@@ -32,7 +32,7 @@ def where(event: Event) -> str:
     place = event.site
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
-    return f" at {Path(place.module).name}+{place.offset:#x}" if place.module else ""
+    return f" at {_file(place)}" if place.module else ""
 
 
 def rank_argument(value: int) -> str:

@@ -116,9 +116,9 @@ def joined(parts: Sequence[Accesses]) -> Accesses:
 def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
     """The races, of each pair of lines and each target the first.
 
-    Accesses of a rank by one line to the same bytes in one way are one class. Classes are swept by address; two that
-    overlap and differ race where they have epochs that nothing orders: fences of one number, or, walking along the
-    epochs of both ranks once, a pair of which neither comes before the other.
+    What one epoch of a rank and what one fence of all holds is compared part by part, swept by address. For epochs of
+    locks, or of starts and posts, the accesses of a rank by one line to the same bytes in one way are one class: two
+    that overlap and differ race where, walking along the epochs of both ranks once, neither of a pair comes first.
     """
     if not len(accesses):
         return
@@ -154,13 +154,12 @@ class _Target:
         """Sweep by address; where too much overlaps to look at all of it, say so."""
         told: set[tuple[str, str]] = set()
         for one, two in chain(self._in_one_epoch(), self._in_one_fence(), self._in_classes(told)):
-            if self.asked > MAX_COMPARED:
-                yield self._given_up()
-                return
             key = self._lines(one, two)
             if key not in told:
                 told.add(key)
                 yield self._race(one, two)
+        if self.asked > MAX_COMPARED:
+            yield self._given_up()
 
     def _in_one_epoch(self) -> Iterator[tuple[int, int]]:
         """Accesses of one rank in one epoch."""
@@ -195,18 +194,14 @@ class _Target:
             top = np.maximum.accumulate(of.high[rows] + shift)
             new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
         firsts = np.flatnonzero(new)
-        kind = np.where(of.sort[rows] == UPDATE, UPDATE + np.abs(of.operation[rows]), of.sort[rows])
-        mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
-        writes = np.maximum.reduceat((of.sort[rows] == WRITE).astype(np.int8), firsts) > 0
+        worth = _worth_a_look(of.sort[rows], of.operation[rows], firsts)
         ends = np.append(firsts[1:], len(rows))
-        worth = (ends - firsts > 1) & (mixed | writes)
         for first, last in zip(firsts[worth].tolist(), ends[worth].tolist(), strict=True):
             pending = rows[:0]
             for row in rows[first:last].tolist():
                 pending = pending[of.high[pending] > of.low[row]]
                 self.asked += 1 + len(pending) // 1000
                 if self.asked > MAX_COMPARED:
-                    yield row, row
                     return
                 for other in pending[_differ(of.sort, of.operation, pending, row)].tolist():
                     self.asked += 1
@@ -216,16 +211,19 @@ class _Target:
     def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
         """Accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders."""
         pending = np.zeros(0, np.int64)
-        for k in self._worth_a_look().tolist():
+        new = np.concatenate([[True], self.low[1:] >= np.maximum.accumulate(self.high)[:-1]])
+        worth = _worth_a_look(self.sort, self.operation, np.flatnonzero(new))[np.cumsum(new) - 1]
+        for k in np.flatnonzero(worth).tolist():
             pending = pending[self.high[pending] > self.low[k]]
             self.asked += len(pending) // 1000
+            if self.asked > MAX_COMPARED:
+                return
             ordered = (self.fenced[pending] & self.fenced[k]) | (self.excluding[pending] & self.excluding[k])
             differ = _differ(self.sort, self.operation, pending, k) & (self.rank[pending] != self.rank[k])
             for other in pending[differ & ~ordered].tolist():
                 a, b = self.rows(other), self.rows(k)
                 self.asked += 1
                 if self.asked > MAX_COMPARED:
-                    yield int(a[0]), int(b[0])
                     return
                 if self._lines(int(a[0]), int(b[0])) not in told:
                     pair = self._unordered(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
@@ -236,19 +234,6 @@ class _Target:
     def rows(self, k: int) -> Ints:
         """The accesses of a class, in their order."""
         return self.by_class[self.starts[k] : self.starts[k + 1]]
-
-    def _worth_a_look(self) -> Ints:
-        """Classes, by address, that overlap others which are not all reads or equal updates, or that write twice."""
-        new = np.concatenate([[True], self.low[1:] >= np.maximum.accumulate(self.high)[:-1]])
-        firsts = np.flatnonzero(new)
-        part = np.cumsum(new) - 1
-        kind = np.where(self.sort == UPDATE, UPDATE + np.abs(self.operation), self.sort)
-        one_kind = np.minimum.reduceat(kind, firsts) == np.maximum.reduceat(kind, firsts)
-        writes = np.maximum.reduceat(self.sort == WRITE, firsts)
-        alone = np.diff(np.append(firsts, len(new))) == 1
-        several = np.diff(self.starts) > 1
-        worth: Ints = np.flatnonzero((~one_kind | (writes & ~alone))[part] | (several & (self.sort == WRITE)))
-        return worth
 
     def _lines(self, one: int, two: int) -> tuple[str, str]:
         names = sorted(self._name(row) for row in (one, two))
@@ -342,4 +327,14 @@ def _differ(sort: Ints, operation: Ints, others: Ints, one: int) -> NDArray[np.b
     same = operation[others] == operation[one]
     no_op = (operation[others] < 0) | (operation[one] < 0)
     result: NDArray[np.bool_] = ~reads & ~(updates & (same | no_op))
+    return result
+
+
+def _worth_a_look(sort: Ints, operation: Ints, firsts: Ints) -> NDArray[np.bool_]:
+    """Of parts that begin at `firsts`, those of several accesses that are not all reads or equal updates."""
+    kind = np.where(sort == UPDATE, UPDATE + np.abs(operation), sort)
+    mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
+    writes = np.maximum.reduceat((sort == WRITE).astype(np.int8), firsts) > 0
+    several = np.diff(np.append(firsts, len(sort))) > 1
+    result: NDArray[np.bool_] = several & (mixed | writes)
     return result

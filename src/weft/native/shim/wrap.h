@@ -104,22 +104,14 @@ struct weft_completion {
     bool *silent, *guessed;
     MPI_Status *statuses; /* n of our own */
     const int *indices;   /* which requests the statuses belong to; NULL: all in order */
-    uint32_t id_one;
-    MPI_Request before_one;
-    bool silent_one;
 };
 
-#define weft_completion_one(thread, request, at) weft_completion_single(&(struct weft_completion){.n = 1}, request, at)
-
-static inline struct weft_completion weft_completion_single(struct weft_completion *c, MPI_Request request, const MPI_Request *at) {
+static inline struct weft_completion weft_completion_one(MPI_Request request, const MPI_Request *at) {
     static __thread struct { struct weft_found found; MPI_Request before; } one;
     one.before = request;
     one.found = weft_request_look(request, at, 0);
-    c->ids = &one.found.id;
-    c->before = &one.before;
-    c->silent = &one.found.silent;
-    c->guessed = &one.found.guessed;
-    return *c;
+    return (struct weft_completion){.n = 1, .ids = &one.found.id, .before = &one.before, .silent = &one.found.silent,
+                                    .guessed = &one.found.guessed};
 }
 
 /* `all`: the call completes all requests or none. */
