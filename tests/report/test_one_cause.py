@@ -158,8 +158,8 @@ CASES: dict[str, tuple[Callable[[Builder], None], bool]] = {
     "late-receiver": (late_receivers, False),
     "wait-at-collective": (late_at_barriers, False),
 }
-"""By kind: what does it, and whether its analysis tells of each one, so that a count must stand there. A `deadlock` of a
-thousand ranks: tests/deadlock."""
+"""By kind: what does it, and whether its analysis tells of each one, so that a count must stand there. A `deadlock` of
+a thousand ranks: tests/deadlock."""
 
 
 @pytest.mark.parametrize("kind", CASES)
