@@ -148,3 +148,21 @@ def test_no_race(name: str) -> None:
 def test_an_access_behind_the_window_is_an_invalid_argument() -> None:
     assert kinds(fence, put(0, disp=4096), fence) == ["invalid-argument"]
     assert kinds(fence, put(0, disp=4092), fence) == []
+
+
+def _atomics(second: str, **kw: Any) -> list[Finding]:
+    run = Run()
+    run.fence()
+    ask = {"origin_addr": 0x10, "result_addr": 0x20, "datatype": "MPI_INT", "target_rank": 2, "target_disp": 0}
+    run.call(0, "Fetch_and_op", op="MPI_SUM", **ask)
+    run.call(1, second, **ask, **kw)
+    run.fence()
+    return run.find()
+
+
+def test_different_atomics_on_one_place_are_a_warning_and_equal_ones_silent() -> None:
+    for second, kw in (("Compare_and_swap", {"compare_addr": 0x30}), ("Fetch_and_op", {"op": "MPI_REPLACE"})):
+        [finding] = _atomics(second, **kw)
+        assert (finding.kind, finding.severity, finding.certainty) == ("rma-race", "warning", "possible")
+    assert _atomics("Fetch_and_op", op="MPI_SUM") == []
+    assert _atomics("Fetch_and_op", op="MPI_NO_OP") == []
