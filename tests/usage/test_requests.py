@@ -164,7 +164,7 @@ def test_a_send_buffer_that_changed() -> None:
     r0 = b.ranks[0]
     r0.wait(r0.isend(1, site=at(3)), flags=Flag.BUFFER_CHANGED, site=at(5))
     [finding] = found(b)
-    assert finding.message.startswith("rank 0 changed the buffer of a pending send of isend(dest=1, tag=0) at a.c:3")
+    assert finding.message.startswith("rank 0 changed the buffer of the pending isend(dest=1, tag=0) at a.c:3")
 
 
 def test_a_rank_that_was_killed_leaks_nothing() -> None:

@@ -301,10 +301,10 @@ def _changed(rank: Rank) -> Iterator[Finding]:
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
         makers = _sends_completed(rank, event)
-        which = f" of {said(makers[0])}" if len(makers) == 1 else ""
+        which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield finding(
             "buffer-reuse",
-            f"rank {rank.index} changed the buffer of a pending send{which} before {said(event)} completed it",
+            f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
             cause=cause(event),
         )
