@@ -351,7 +351,11 @@ class Standstill:
         count = 0
         for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
             given = of.event(index).args
-            if of.comm(given.get("peer_comm", 0)) is not bridge or bridge is None or given.get("tag") != args.get("tag"):
+            if (
+                of.comm(given.get("peer_comm", 0)) is not bridge
+                or bridge is None
+                or given.get("tag") != args.get("tag")
+            ):
                 continue
             count += bridge.peer(leader, given.get("remote_leader", -1)) == to.index
         return count

@@ -54,5 +54,3 @@ def numbers(partitions: list[int]) -> str:
     shown = ", ".join(map(str, partitions[:4]))
     more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""
     return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"
-
-

@@ -89,7 +89,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
     end = _ends(of, request, nth(request), np.full(len(event), len(of.events)))
-    low, high, good = _spans(of.rank, init)
+    low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
     both = (
         np.concatenate([one, two[good]])
@@ -180,7 +180,7 @@ def _ends(of: Traffic, request: Ints, use: Ints, unseen: Ints) -> Ints:
     return ends
 
 
-def _spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """The bytes of each operation's buffer; False for one with gaps, without an address, or to nobody."""
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
