@@ -31,8 +31,8 @@ class Reason:
     """One thing that a blocked call waits for.
 
     `what`: "message" (a receive or probe waits for one), "receive" (a send waits for one), "members" (a collective),
-    "lock", "post" or "complete" (one-sided), "partitions" (those of its own send that are not ready). `event` is the call that asked for it (of the same rank). `peer` and
-    `tag` are what it asked for, in trace indices, or the wildcards.
+    "lock", "post" or "complete" (one-sided), "partitions" (those of its own send that are not ready). `event` is the
+    call that asked for it (of the same rank). `peer` and `tag` are what it asked for, in trace indices, or the wildcards.
     """
 
     what: Literal["message", "receive", "members", "lock", "post", "complete", "partitions"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace import Event, Rank

@@ -455,9 +455,9 @@ def _bytes(event: Event, counts: Any, index: int, datatype: int) -> Part | None:
     return (counts[index] * size, _basic(type)) if index < len(counts) else None
 
 
-def _basic(type: Datatype) -> str | None:
+def _basic(datatype: Datatype) -> str | None:
     """The one basic type of a datatype, None for several, for bytes and for packed data."""
-    signature = type.signature()
+    signature = datatype.signature()
     if not signature or len(signature) != 1 or signature[0][0] in ("MPI_BYTE", "MPI_PACKED"):
         return None
     return signature[0][0]

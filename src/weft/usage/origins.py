@@ -33,7 +33,7 @@ def shared_origins(rank: Rank, of: Epochs) -> Iterator[Finding]:
         held = "is received into" if accesses.writes[one] else "is sent"
         yield finding(
             "buffer-reuse",
-            f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {said(first)} of the same epoch",
+            f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {said(first)} of that epoch",
             [second, first],
             evidence={"bytes": shared},
             cause=cause(second, first),
