@@ -1,0 +1,42 @@
+"""Perfetto's trace format: a track a thread, a slice a call with its arguments, a flow a message.
+
+The messages of perfetto_trace.proto are written by hand (wire.py), a block of calls at a time, as objects for each
+would cost tens of microseconds a call. The tests read them back with the classes that Perfetto publishes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.export.blocks import blocks, extent, run_start_ns
+from weft.export.output import Told, operations
+from weft.export.perfetto import tracks
+from weft.export.perfetto.flows import Flows
+from weft.export.perfetto.slices import Sequence
+from weft.trace import Rank, Trace
+
+
+def write(trace: Trace, path: Path) -> list[Told]:
+    """Write the trace file."""
+    run = extent(trace)
+    flows = Flows(operations(trace, path))
+    slices = unfinished = 0
+    with path.open("wb") as file:
+        file.write(tracks.clocks(run_start_ns(trace) + run.first))
+        for rank in trace.ranks:
+            file.write(tracks.process(rank))
+            sequences = _sequences(rank)
+            for sequence in sequences:
+                file.write(sequence.head())
+            of_rank = flows.of_rank(rank)
+            for block in blocks(rank, run):
+                for number, sequence in enumerate(sequences):
+                    for part in sequence.packets(block, number, of_rank):
+                        file.write(part)
+                slices += len(block)
+                unfinished += int(block.open.sum())
+    return [Told(slices, "slice"), Told(flows.count, "flow"), Told(unfinished, "slice without an end")]
+
+
+def _sequences(rank: Rank) -> list[Sequence]:
+    return [Sequence(rank, thread) for thread in rank.threads]
