@@ -150,14 +150,30 @@ class Block:
         return ids.tolist(), codes.reshape(-1)
 
     @cached_property
+    def comm(self) -> NDArray[np.uint32]:
+        """The rank's own ids of the communicators, those of windows and files included; 0 for none."""
+        comm: NDArray[np.uint32] = self.events["comm"].copy()
+        definitions = self.rank.definitions
+        ids, codes = self.coded("function")
+        for code, function in enumerate(ids):
+            slot = self.rank.trace.functions[function].slot.get("object")
+            if slot is None or slot.handle not in ("WINDOW", "FILE"):
+                continue
+            made = definitions.window if slot.handle == "WINDOW" else definitions.file
+            rows = np.flatnonzero((codes == code) & (comm == 0))
+            objects, which = np.unique(self.events["object"][rows], return_inverse=True)
+            found = [made(int(i)) for i in objects]
+            comm[rows] = np.array([f.comm if f else 0 for f in found], np.uint32)[which.reshape(-1)]
+        return comm
+
+    @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
         """The peer as index of a rank of the run, -1 where the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
-        ids, codes = self.coded("comm")
-        for code, id in enumerate(ids):  # noqa: A001 - the domain's word
+        for id in np.unique(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
             if comm is not None:
-                rows = np.flatnonzero((codes == code) & (self.peer >= 0))
+                rows = np.flatnonzero((self.comm == id) & (self.peer >= 0))
                 group = np.array([*comm.peers(self.rank.index), -1], np.int32)
                 found[rows] = group[np.minimum(self.peer[rows], len(group) - 1)]
         return found

@@ -25,7 +25,7 @@ IN_MEMORY = 1 << 20
 class Told(NamedTuple):
     """How many of something an export holds, for people: `Told(12, "call")`."""
 
-    count: int
+    many: int
     noun: str
 
 

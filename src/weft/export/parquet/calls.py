@@ -56,6 +56,11 @@ def _names(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[
     return named(np.where(there, codes, -1), [text(i) for i in ids])
 
 
+def _comm(block: Block) -> pa.DictionaryArray:
+    ids, codes = np.unique(block.comm, return_inverse=True)
+    return named(codes.reshape(-1), [block.rank.object_name("COMM", int(i)) if i else None for i in ids])
+
+
 def _arguments(block: Block) -> dict[str, Any]:
     events, function, rank, has = block.events, block.function, block.rank, places(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
@@ -64,7 +69,7 @@ def _arguments(block: Block) -> dict[str, Any]:
     ids, codes = block.coded("function")
     slots = [rank.trace.functions[i].slot.get("object") for i in ids]
     return {
-        "comm": _names(block, "comm", has.comm[function], lambda i: rank.object_name("COMM", i)),
+        "comm": _comm(block),
         "peer": where(block.peer, has.peer[function] | told),
         "peer_rank": where(block.peer_rank, (block.peer_rank >= 0) & (has.peer[function] | told)),
         "tag": where(events["tag"].copy(), has.tag[function] | told),

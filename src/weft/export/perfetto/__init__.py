@@ -6,6 +6,7 @@ would cost tens of microseconds a call. The tests read them back with the classe
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from weft.export.blocks import blocks, extent, run_start_ns
@@ -13,7 +14,7 @@ from weft.export.output import Told, operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
 from weft.export.perfetto.slices import Sequence
-from weft.trace import Rank, Trace
+from weft.trace import Trace
 
 
 def write(trace: Trace, path: Path) -> list[Told]:
@@ -21,11 +22,12 @@ def write(trace: Trace, path: Path) -> list[Told]:
     run = extent(trace)
     flows = Flows(operations(trace, path))
     slices = unfinished = 0
+    numbers = itertools.count(1)
     with path.open("wb") as file:
         file.write(tracks.clocks(run_start_ns(trace) + run.first))
         for rank in trace.ranks:
             file.write(tracks.process(rank))
-            sequences = _sequences(rank)
+            sequences = [Sequence(rank, thread, next(numbers)) for thread in rank.threads]
             for sequence in sequences:
                 file.write(sequence.head())
             of_rank = flows.of_rank(rank)
@@ -36,7 +38,3 @@ def write(trace: Trace, path: Path) -> list[Told]:
                 slices += len(block)
                 unfinished += int(block.open.sum())
     return [Told(slices, "slice"), Told(flows.count, "flow"), Told(unfinished, "slice without an end")]
-
-
-def _sequences(rank: Rank) -> list[Sequence]:
-    return [Sequence(rank, thread) for thread in rank.threads]

@@ -85,9 +85,9 @@ class Interned:
 class Sequence:
     """The packets of one thread."""
 
-    def __init__(self, rank: Rank, thread: Thread) -> None:
+    def __init__(self, rank: Rank, thread: Thread, number_of_sequence: int) -> None:
         self._rank, self._thread = rank, thread
-        self._id = tracks.thread_uuid(thread) & 0xFFFFFFFF
+        self._id = number_of_sequence
         self._interned = Interned()
 
     def head(self) -> bytes:
@@ -115,8 +115,17 @@ class Sequence:
         made = []
         for group, fields in enumerate(groups.tolist()):
             places = np.flatnonzero(which.reshape(-1) == group)
-            made.append((places, self._group(block, mine[places], fields, [(e, f[1][places]) for e, f in
-                                                                           zip(flows, (begins, ends), strict=True)])))
+            made.append(
+                (
+                    places,
+                    self._group(
+                        block,
+                        mine[places],
+                        fields,
+                        [(e, f[1][places]) for e, f in zip(flows, (begins, ends), strict=True)],
+                    ),
+                )
+            )
         new = self._interned.taken()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)

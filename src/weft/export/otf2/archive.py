@@ -1,0 +1,127 @@
+"""The OTF2 library as the Python package `otf2` brings it: an archive that is being written."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import _otf2
+import numpy as np
+from _otf2.Config import conf
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+from weft.export.otf2.definitions import SITE_ATTRIBUTE, Definitions
+from weft.match.native import address
+from weft.native.kernel import library
+
+CHUNK: Final = 1 << 20
+"""Bytes of events that the library holds for a location before it writes them."""
+
+_NAME: Final = "traces"
+_MARKER: Final = 0
+_CALLS: Final = (
+    "Enter", "Leave", "MpiSend", "MpiIsend", "MpiIsendComplete", "MpiIrecvRequest", "MpiRecv", "MpiIrecv",
+    "MpiCollectiveBegin", "MpiCollectiveEnd", "NonBlockingCollectiveRequest", "NonBlockingCollectiveComplete",
+    "RmaWinCreate", "RmaWinDestroy", "RmaCollectiveBegin", "RmaCollectiveEnd", "RmaPut", "RmaGet", "RmaAtomic",
+    "RmaOpCompleteRemote", "RmaRequestLock", "RmaAcquireLock", "RmaReleaseLock",
+)  # fmt: skip
+"""The functions OTF2_EvtWriter_... by kind of row."""
+
+
+class _Library(ctypes.Structure):
+    """struct weft_otf2."""
+
+    _fields_ = (
+        ("write", ctypes.c_void_p), ("site", ctypes.c_void_p), ("list", ctypes.c_void_p),
+        ("attribute", ctypes.c_uint32),
+    )  # fmt: skip
+
+
+def _place(name: str) -> int:
+    return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
+
+
+class Archive:
+    """An archive in a new folder. Leaving the block closes it."""
+
+    def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
+        self._length_ns, self._start_ns = length_ns, start_ns
+        self._writers: dict[int, Any] = {}
+        self._archive = _otf2.Archive_Open(
+            str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
+        )
+        # Kept: the library calls it whenever a chunk is full.
+        self._flush = _otf2.FlushCallbacks(pre_flush=lambda *_: _otf2.FLUSH, post_flush=None)
+        _otf2.Archive_SetFlushCallbacks(self._archive, self._flush, None)
+        _otf2.Archive_SetSerialCollectiveCallbacks(self._archive)
+        _otf2.Archive_SetCreator(self._archive, "Weft")
+        _otf2.Archive_OpenEvtFiles(self._archive)
+        _otf2.Archive_OpenDefFiles(self._archive)
+        self._markers: Any = None
+        self._functions = np.array([_place(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
+        self._list = _otf2.AttributeList_New()
+        self._library = _Library(
+            address(self._functions), _place("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            ctypes.cast(self._list, ctypes.c_void_p), SITE_ATTRIBUTE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish(list(self._writers))
+        if self._markers is not None:
+            _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
+        _otf2.AttributeList_Delete(self._list)
+        _otf2.Archive_CloseDefFiles(self._archive)
+        _otf2.Archive_CloseEvtFiles(self._archive)
+        _otf2.Archive_Close(self._archive)
+
+    def write(self, location: int, rows: NDArray[np.void]) -> int:
+        """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
+        if location not in self._writers:
+            self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
+        rows = np.ascontiguousarray(rows)
+        call = library().weft_otf2_write
+        call.restype = ctypes.c_uint64
+        written = call(
+            ctypes.byref(self._library), self._writers[location], ctypes.c_void_p(address(rows)),
+            ctypes.c_uint64(len(rows)),
+        )  # fmt: skip
+        if written != len(rows):
+            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: disk full?")
+        return int(written)
+
+    def finish(self, locations: Iterable[int]) -> None:
+        """Write what the library still holds of these locations and forget it."""
+        for location in locations:
+            if location in self._writers:
+                _otf2.Archive_CloseEvtWriter(self._archive, self._writers.pop(location))
+
+    def mark(self, text: str, start: int, end: int, location: int) -> None:
+        """Mark a part of a location as one of an open call."""
+        if self._markers is None:
+            self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
+            _otf2.MarkerWriter_WriteDefMarker(
+                self._markers, _MARKER, "Weft", "a call that never returned", _otf2.SEVERITY_HIGH
+            )
+        _otf2.MarkerWriter_WriteMarker(
+            self._markers, start, end - start, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
+        )
+
+    def define(self, definitions: Definitions) -> None:
+        """Write the definitions, when all events are written."""
+        for location in definitions.all_locations():
+            # Readers look for a file of definitions of each location.
+            writer = _otf2.Archive_GetDefWriter(self._archive, location)
+            _otf2.Archive_CloseDefWriter(self._archive, writer)
+        writer = _otf2.Archive_GetGlobalDefWriter(self._archive)
+        _otf2.GlobalDefWriter_WriteClockProperties(writer, 10**9, 0, self._length_ns, max(self._start_ns, 0))
+        definitions.write(writer)
+        _otf2.Archive_CloseGlobalDefWriter(self._archive, writer)
