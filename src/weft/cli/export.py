@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export a run."""
     import weft
-    from weft.export import default_path, write
+    from weft.export import FORMATS, default_path, write
     from weft.launch.rundir import newest
     from weft.report.text import printable
     from weft.terms.words import plural
@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or newest())
     out = args.out or default_path(trace, args.to)
     told = write(trace, args.to, out)
-    print(printable(f"{out}: {', '.join(plural(count, noun) for count, noun in told if count)}"))
+    print(
+        printable(f"{out / FORMATS[args.to].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}")
+    )
     for problem in trace.problems:
         print(f"weft: {printable(problem)}", file=sys.stderr)
     return 0

@@ -17,16 +17,17 @@ __all__ = ["FORMATS", "Format", "Told", "default_path", "write"]
 
 
 class Format(NamedTuple):
-    """A format: the module that writes it, how its path ends, and the packages it needs."""
+    """A format: the module that writes it, how its path ends, the packages it needs, and the file that tools open."""
 
     module: str
     suffix: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    opened: str = ""
 
 
 FORMATS: Final = {
-    "otf2": Format("weft.export.otf2", ".otf2", ("otf2",)),
-    "perfetto": Format("weft.export.perfetto", ".perfetto-trace", ()),
+    "otf2": Format("weft.export.otf2", ".otf2", ("otf2",), "traces.otf2"),
+    "perfetto": Format("weft.export.perfetto", ".perfetto-trace"),
     "parquet": Format("weft.export.parquet", ".parquet", ("pyarrow",)),
 }
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.terms.columns import distinct, numbered
+from weft.terms.extent import Extent
 from weft.terms.sizes import size_of
-from weft.trace import Event, Flag, Function, FunctionTable, Rank, Trace
+from weft.trace import Event, Flag, Function, FunctionTable, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, decode_durations
 
@@ -22,24 +23,10 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Extent:
-    """From the first to the last moment of a run, ns on its axis. Open calls end at the last."""
-
-    first: int
-    last: int
-
-
-def extent(trace: Trace) -> Extent:
-    """The moments between which all calls lie."""
-    first, last = 0, 0
-    for rank in trace.ranks:
-        for start in range(0, len(rank.events), BLOCK):
-            part = slice(start, start + BLOCK)
-            enter, leave = rank.enter_ns(part), rank.exit_ns(part)
-            first = min(first, int(enter.min()))
-            last = max(last, int(enter.max()), int(leave.max()))
-    return Extent(first, last)
+def coded(values: NDArray[Any]) -> tuple[list[int], Ints]:
+    """The different values of a column of ids, and for each row which of them it has."""
+    ids = distinct(values)
+    return ids.tolist(), numbered(ids, values).astype(np.int64)
 
 
 def per_function(functions: FunctionTable, value: Callable[[Function], Any], dtype: Any) -> NDArray[Any]:
@@ -144,10 +131,9 @@ class Block:
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
 
-    def coded(self, column: str) -> tuple[list[int], NDArray[np.int64]]:
+    def coded(self, column: str) -> tuple[list[int], Ints]:
         """The different ids in a column, and for each event which of them it has."""
-        ids, codes = np.unique(self.events[column], return_inverse=True)
-        return ids.tolist(), codes.reshape(-1)
+        return coded(np.ascontiguousarray(self.events[column]))
 
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
@@ -161,16 +147,16 @@ class Block:
                 continue
             made = definitions.window if slot.handle == "WINDOW" else definitions.file
             rows = np.flatnonzero((codes == code) & (comm == 0))
-            objects, which = np.unique(self.events["object"][rows], return_inverse=True)
-            found = [made(int(i)) for i in objects]
-            comm[rows] = np.array([f.comm if f else 0 for f in found], np.uint32)[which.reshape(-1)]
+            objects, which = coded(self.events["object"][rows])
+            found = [made(i) for i in objects]
+            comm[rows] = np.array([f.comm if f else 0 for f in found], np.uint32)[which]
         return comm
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
         """The peer as index of a rank of the run, -1 where the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
-        for id in np.unique(self.comm).tolist():
+        for id in distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
             if comm is not None:
                 rows = np.flatnonzero((self.comm == id) & (self.peer >= 0))
@@ -203,11 +189,3 @@ def blocks(rank: Rank, run: Extent) -> Iterator[Block]:
     """The events of a rank, block by block."""
     for start in range(0, len(rank.events), BLOCK):
         yield Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)
-
-
-def run_start_ns(trace: Trace) -> int:
-    """The wall-clock time of the axis' 0, ns since 1970; 0 where no rank tells."""
-    for rank in trace.ranks:
-        if rank.header:
-            return rank.header.start.realtime_ns - rank.axis.ns(rank.header.start.ticks)
-    return 0

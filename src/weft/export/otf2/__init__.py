@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.export.blocks import blocks, extent, run_start_ns
+from weft.export.blocks import blocks
 from weft.export.otf2.archive import Archive
 from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.messages import Traffic
 from weft.export.otf2.records import Recorder
 from weft.export.output import Told, operations
+from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
@@ -24,7 +25,7 @@ def write(trace: Trace, folder: Path) -> list[Told]:
     traffic = Traffic(trace, operations(trace, folder), run, folder)
     definitions = Definitions(trace)
     messages = opened = 0
-    with Archive(folder, run.last - run.first, run_start_ns(trace) + run.first) as archive:
+    with Archive(folder, run.last - run.first, start_realtime_ns(trace) + run.first) as archive:
         for rank in trace.ranks:
             recorder = Recorder(rank, traffic.of_rank(rank), definitions)
             for block in blocks(rank, run):

@@ -8,13 +8,14 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Extent, Ints, per_function
+from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING
 from weft.export.otf2.messages import by_event
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
 from weft.match import Collectives, Post
 from weft.terms import calls
 from weft.terms.columns import Ragged, columns
+from weft.terms.extent import Extent
 from weft.terms.sizes import size_of
 from weft.trace import Function, Rank
 from weft.trace.layout import IN_PLACE
@@ -96,11 +97,11 @@ class Calls:
 
     def _places(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
         """How many members the communicators have, and which of them this rank is."""
-        ids, codes = np.unique(comms, return_inverse=True)
+        ids, codes = coded(comms)
         known = [self._rank.trace.communicators[i] if i >= 0 else None for i in ids]
         sizes = np.array([c.size if c else 0 for c in known], np.int64)
         ranks = np.array([c.rank_of(self._rank.index) if c else -1 for c in known], np.int64)
-        return sizes[codes.reshape(-1)], ranks[codes.reshape(-1)]
+        return sizes[codes], ranks[codes]
 
 
 class _Given:
@@ -125,8 +126,8 @@ class _Given:
         ids = self.counts.get("recvtype")
         if ids is None:
             return self.unit
-        known, codes = np.unique(ids, return_inverse=True)
-        return np.array([size_of(call.rank.datatype(int(i))) or 0 for i in known], np.int64)[codes.reshape(-1)]
+        known, codes = coded(ids)
+        return np.array([size_of(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
     def _counted(self, name: str, unit: Ints) -> Ints:
         """Bytes that a count in the tail, or the sum of several, stands for."""

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import BLOCK, Block, Extent, Ints
+from weft.export.blocks import BLOCK, Block, Ints
 from weft.export.otf2.definitions import NOTHING
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
 from weft.export.output import Shelf
 from weft.match import NONE, Operations, Post, Posts
+from weft.terms.extent import Extent
 from weft.trace import Rank, Trace
 
 _LATER: Final = Post.NONBLOCKING | Post.PERSISTENT

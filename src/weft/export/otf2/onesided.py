@@ -8,13 +8,14 @@ from typing import Final
 import _otf2
 import numpy as np
 
-from weft.export.blocks import Block, Extent, Ints, per_function
+from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, Definitions
 from weft.export.otf2.messages import Sorted
 from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Rows
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.columns import columns
+from weft.terms.extent import Extent
 from weft.trace import Function, Rank
 
 _ATOMIC: Final = {
@@ -69,8 +70,8 @@ class Calls:
         return found
 
     def _numbers(self, windows: Ints) -> Ints:
-        ids, codes = np.unique(windows, return_inverse=True)
-        return np.array([self._definitions.window(self._rank, int(i)) for i in ids], np.int64)[codes.reshape(-1)]
+        ids, codes = coded(windows)
+        return np.array([self._definitions.window(self._rank, i) for i in ids], np.int64)[codes]
 
     def _where(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
         """The calls of these functions that have a window: their places, and the numbers of the windows."""

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Extent, blocks, places
+from weft.export.blocks import Block, blocks, coded, places
 from weft.export.parquet.columns import NAME, named, where
+from weft.terms.extent import Extent
 from weft.trace import Event, Flag, Trace
 from weft.trace.layout import ANY_SOURCE
 
@@ -57,8 +58,8 @@ def _names(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[
 
 
 def _comm(block: Block) -> pa.DictionaryArray:
-    ids, codes = np.unique(block.comm, return_inverse=True)
-    return named(codes.reshape(-1), [block.rank.object_name("COMM", int(i)) if i else None for i in ids])
+    ids, codes = coded(block.comm)
+    return named(codes, [block.rank.object_name("COMM", i) if i else None for i in ids])
 
 
 def _arguments(block: Block) -> dict[str, Any]:

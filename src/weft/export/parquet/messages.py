@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weft.export.blocks import BLOCK, Block, Extent, Ints, Mask
-from weft.export.output import operations
+from weft.export.blocks import BLOCK, Block, Ints, Mask
 from weft.export.parquet.columns import NAME, named, where
-from weft.match import NONE, Post, Posts
+from weft.match import NONE, Operations, Post, Posts
+from weft.terms.extent import Extent
 from weft.trace import Rank, Trace
 
 SCHEMA: Final = pa.schema(
@@ -28,9 +27,8 @@ SCHEMA: Final = pa.schema(
 _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 
 
-def parts(trace: Trace, folder: Path, run: Extent) -> Iterator[dict[str, Any]]:
+def parts(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
     """Every message that was sent, by sender, then the receives that nothing came to."""
-    of = operations(trace, folder)
     comms = [comm.name for comm in trace.communicators]
     for rows in _rows(of.sends, len(trace.ranks)):
         taken = of.sends.partner[rows] != NONE

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from weft.export.blocks import blocks, extent, run_start_ns
+from weft.export.blocks import blocks
 from weft.export.output import Told, operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
 from weft.export.perfetto.slices import Sequence
+from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
@@ -24,7 +25,7 @@ def write(trace: Trace, path: Path) -> list[Told]:
     slices = unfinished = 0
     numbers = itertools.count(1)
     with path.open("wb") as file:
-        file.write(tracks.clocks(run_start_ns(trace) + run.first))
+        file.write(tracks.clocks(start_realtime_ns(trace) + run.first))
         for rank in trace.ranks:
             file.write(tracks.process(rank))
             sequences = [Sequence(rank, thread, next(numbers)) for thread in rank.threads]
@@ -37,4 +38,4 @@ def write(trace: Trace, path: Path) -> list[Told]:
                         file.write(part)
                 slices += len(block)
                 unfinished += int(block.open.sum())
-    return [Told(slices, "slice"), Told(flows.count, "flow"), Told(unfinished, "slice without an end")]
+    return [Told(slices, "slice"), Told(flows.count, "flow"), Told(unfinished, "unfinished slice")]

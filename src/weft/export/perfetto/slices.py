@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints
+from weft.export.blocks import Block, Ints, coded
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Ends, OfRank
 from weft.export.perfetto.wire import Pieces, fixed, message, nested, number, rows, text, varints
@@ -106,37 +106,25 @@ class Sequence:
         if not len(mine):
             return
         begins, ends = (end.of_block(block.index[mine]) for end in flows)
-        error = block.events["error"][mine].astype(np.int64)
-        # Calls with equal keys have the same fields.
-        key = np.stack(
-            [block.function[mine].astype(np.int64), block.events["flags"][mine] & _KEPT, begins[0], ends[0], error], 1
-        )
-        groups, which = np.unique(key, axis=0, return_inverse=True)
+        groups, which = coded(_keys(block, mine, begins[0], ends[0]))
         made = []
-        for group, fields in enumerate(groups.tolist()):
-            places = np.flatnonzero(which.reshape(-1) == group)
-            made.append(
-                (
-                    places,
-                    self._group(
-                        block,
-                        mine[places],
-                        fields,
-                        [(e, f[1][places]) for e, f in zip(flows, (begins, ends), strict=True)],
-                    ),
-                )
-            )
+        for group in range(len(groups)):
+            places = np.flatnonzero(which == group)
+            first = begins[1][places], ends[1][places]
+            counts = int(begins[0][places[0]]), int(ends[0][places[0]])
+            made.append((places, self._group(block, mine[places], flows, first, counts)))
         new = self._interned.taken()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)
         yield _laid(made, len(mine))
 
     def _group(
-        self, block: Block, which: Ints, fields: list[int], flows: list[tuple[Ends, Ints]]
-    ) -> NDArray[np.uint8]:  # fmt: skip
+        self, block: Block, which: Ints, flows: OfRank, first: tuple[Ints, Ints], counts: tuple[int, int]
+    ) -> NDArray[np.uint8]:
         """The packets of some calls with the same fields, a row for each call."""
-        function, flags, begun, ended, error = fields
-        of = self._rank.trace.functions[function]
+        slot = block.events[which[0]]
+        flags, error = int(slot["flags"]), int(slot["error"])
+        of = self._rank.trace.functions[int(slot["function"])]
         begin: list[Pieces] = [
             [number(_TYPE, 1), number(_NAME, self._interned.text(_NAMES, of.name))],
             [number(_CATEGORY, self._interned.text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
@@ -144,13 +132,13 @@ class Sequence:
             *self._arguments(block, which, of),
             *(self._said(said) for bit, said in _SAID.items() if flags & bit),
             *([self._int("error class", np.full(len(which), error))] if error else []),
-            *_flow_fields(_FLOWS, *flows[0], begun),
+            *_flow_fields(_FLOWS, flows.begins, first[0], counts[0]),
         ]
         if not flags & Flag.CLOSED:
             # A slice without an end is what Perfetto calls one that did not finish.
             begin.append(self._said("never returned"))
             return rows(self._event(block.enter[which], begin), len(which))
-        end: list[Pieces] = [[number(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, *flows[1], ended)]
+        end: list[Pieces] = [[number(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, flows.ends, first[1], counts[1])]
         return rows(self._event(block.enter[which], begin) + self._event(block.leave[which], end), len(which))
 
     def _event(self, times: Ints, fields: list[Pieces]) -> Pieces:
@@ -160,10 +148,10 @@ class Sequence:
         )  # fmt: skip
 
     def _sources(self, block: Block, which: Ints) -> Ints:
-        ids, codes = np.unique(block.events["site"][which], return_inverse=True)
-        sites = [self._rank.site(int(i)) for i in ids]
+        ids, codes = coded(block.events["site"][which])
+        sites = [self._rank.site(i) for i in ids]
         numbers = [self._interned.source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
-        return np.array(numbers, np.int64)[codes.reshape(-1)]
+        return np.array(numbers, np.int64)[codes]
 
     # Arguments, by their names in the standard
 
@@ -204,9 +192,9 @@ class Sequence:
         handle = parameter.handle or ""
         if handle in ("REQUEST", "MESSAGE", "INFO"):
             return self._int(parameter.name, ids)
-        known, codes = np.unique(ids, return_inverse=True)
-        texts = [self._interned.text(_STRINGS, self._rank.object_name(handle, int(i))) for i in known]
-        return self._annotation(parameter.name, varints(_STRING, np.array(texts, np.int64)[codes.reshape(-1)]))
+        known, codes = coded(ids)
+        texts = [self._interned.text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
+        return self._annotation(parameter.name, varints(_STRING, np.array(texts, np.int64)[codes]))
 
     def _int(self, name: str, values: NDArray[np.int64] | NDArray[np.int32]) -> Pieces:
         return self._annotation(name, varints(_INT, values.astype(np.int64)))
@@ -216,6 +204,14 @@ class Sequence:
 
     def _annotation(self, name: str, value: Pieces) -> Pieces:
         return nested(_ANNOTATION, [[number(1, self._interned.text(_ANNOTATION_NAMES, name))], value])
+
+
+def _keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
+    """Numbers that are equal for calls with the same fields."""
+    flows = coded(begun * (int(ended.max()) + 1) + ended)[1]
+    key = block.function[mine].astype(np.int64) << 8 | (block.events["flags"][mine] & _KEPT)
+    keys: Ints = (key << 8 | block.events["error"][mine]) << 24 | flows
+    return keys
 
 
 def _flow_fields(field: int, ends: Ends, first: Ints, count: int) -> list[Pieces]:
