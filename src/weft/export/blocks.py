@@ -16,7 +16,7 @@ from weft.trace import Event, Flag, Function, FunctionTable, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, decode_durations
 
-BLOCK: Final = 1 << 16
+BLOCK: Final = 1 << 14
 """Events that are held in memory at a time."""
 
 Ints = NDArray[np.int64]

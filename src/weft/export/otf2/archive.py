@@ -85,24 +85,29 @@ class Archive:
 
     def write(self, location: int, rows: NDArray[np.void]) -> int:
         """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
-        if location not in self._writers:
-            self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
+        writer = self._writer(location)
         rows = np.ascontiguousarray(rows)
         call = library().weft_otf2_write
         call.restype = ctypes.c_uint64
         written = call(
-            ctypes.byref(self._library), self._writers[location], ctypes.c_void_p(address(rows)),
+            ctypes.byref(self._library), writer, ctypes.c_void_p(address(rows)),
             ctypes.c_uint64(len(rows)),
         )  # fmt: skip
         if written != len(rows):
             raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: disk full?")
         return int(written)
 
+    def _writer(self, location: int) -> Any:
+        if location not in self._writers:
+            self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
+        return self._writers[location]
+
     def finish(self, locations: Iterable[int]) -> None:
         """Write what the library still holds of these locations and forget it."""
         for location in locations:
-            if location in self._writers:
-                _otf2.Archive_CloseEvtWriter(self._archive, self._writers.pop(location))
+            # Readers want a file of each location, with events or without.
+            _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
+            del self._writers[location]
 
     def mark(self, text: str, start: int, end: int, location: int) -> None:
         """Mark a part of a location as one of an open call."""

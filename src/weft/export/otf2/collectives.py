@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
-from weft.export.otf2.definitions import NOTHING
+from weft.export.otf2.definitions import NOTHING, everyone, ranks_in
 from weft.export.otf2.messages import by_event
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
 from weft.match import Collectives, Post
 from weft.terms import calls
-from weft.terms.columns import Ragged, columns
+from weft.terms.columns import Ragged, columns, distinct
 from weft.terms.extent import Extent
 from weft.terms.sizes import size_of
 from weft.trace import Function, Rank
-from weft.trace.layout import IN_PLACE
+from weft.trace.layout import IN_PLACE, ROOT
 
 _NO_OPERATION: Final = 0xFF
 _NOT_BLOCKING: Final = Post.NONBLOCKING | Post.PERSISTENT
@@ -90,18 +90,27 @@ class Calls:
             given = _Given(call, rows, known, size)
             at_root = np.ones(len(rows), np.bool_)
             if "root" in known.by_name:
-                root[rows] = call.peer[rows].astype(np.int64) & NOTHING
-                at_root = call.peer[rows] == me
+                # In an intercommunicator the root itself says MPI_ROOT, and the rest of its group MPI_PROC_NULL.
+                root[rows] = np.where(call.peer[rows] == ROOT, me, self._roots(call, rows, comms[rows]))
+                at_root = root[rows] == me
             sent[rows], received[rows] = given.volumes(at_root)
         return sent, received, root
 
     def _places(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
         """How many members the communicators have, and which of them this rank is."""
         ids, codes = coded(comms)
-        known = [self._rank.trace.communicators[i] if i >= 0 else None for i in ids]
-        sizes = np.array([c.size if c else 0 for c in known], np.int64)
-        ranks = np.array([c.rank_of(self._rank.index) if c else -1 for c in known], np.int64)
-        return sizes[codes], ranks[codes]
+        known = [everyone(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
+        ranks = [members.index(self._rank.index) if self._rank.index in members else -1 for members in known]
+        return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
+
+    def _roots(self, call: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
+        """The roots as members of their communicators."""
+        found = np.full(len(rows), NOTHING, np.int64)
+        peer = call.peer_rank[rows]
+        for comm in distinct(comms[comms >= 0]).tolist():
+            mine = np.flatnonzero((comms == comm) & (peer >= 0))
+            found[mine] = ranks_in(self._rank.trace, comm)[peer[mine]]
+        return found
 
 
 class _Given:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import _otf2
+import numpy as np
+from numpy.typing import NDArray
 
 from weft.picture.classes import CLASSES, class_of
 from weft.terms import calls
@@ -151,27 +153,37 @@ class Definitions:
         yield "Group", self._group(_EVERYBODY, "", _otf2.GROUP_TYPE_COMM_LOCATIONS, everybody)
         groups: dict[tuple[int, ...], int] = {}
         for comm in self.trace.communicators:
-            for members in (comm.members, comm.remote_members) if comm.inter else (comm.members,):
-                if members not in groups:
-                    groups[members] = len(groups) + 1
-                    places = [lost if member < 0 else member for member in members]
-                    yield "Group", self._group(groups[members], "", _otf2.GROUP_TYPE_COMM_GROUP, places)
-        none = _otf2.COMM_FLAG_NONE
+            members = everyone(comm)
+            if members not in groups:
+                groups[members] = len(groups) + 1
+                places = [lost if member < 0 else member for member in members]
+                yield "Group", self._group(groups[members], "", _otf2.GROUP_TYPE_COMM_GROUP, places)
         for comm in self.trace.communicators:
-            name, parent = self.string(comm.name), comm.parent.index if comm.parent else NOTHING
-            if comm.inter:
-                both = groups[comm.members], groups[comm.remote_members]
-                yield "InterComm", (comm.index, name, *both, self._common(comm), none)
-            else:
-                yield "Comm", (comm.index, name, groups[comm.members], parent, none)
-
-    def _common(self, comm: Communicator) -> int:
-        """A communicator that both sides of an intercommunicator are in; NOTHING where Weft knows of none."""
-        parent = comm.parent
-        return parent.index if parent is not None and not parent.inter else NOTHING
+            parent = comm.parent.index if comm.parent else NOTHING
+            yield "Comm", (
+                comm.index, self.string(comm.name), groups[everyone(comm)], parent, _otf2.COMM_FLAG_NONE
+            )  # fmt: skip
 
     def _group(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[Any, ...]:
         return number, self.string(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
+
+
+def everyone(comm: Communicator) -> tuple[int, ...]:
+    """The members of a communicator as OTF2 gets to know them.
+
+    Of an intercommunicator both groups, one behind the other: OTF2 has a definition for it, but the otf2 package cannot
+    open an archive that holds one, nor could any reader before OTF2 3.
+    """
+    return (*comm.members, *comm.remote_members)
+
+
+def ranks_in(trace: Trace, comm: int) -> NDArray[np.uint32]:
+    """By rank of the run which member of a communicator it is."""
+    group = np.array(everyone(trace.communicators[comm]), np.int64)
+    table = np.full(len(trace.ranks), NOTHING, np.uint32)
+    known = group >= 0
+    table[group[known]] = np.flatnonzero(known)
+    return table
 
 
 def _role(name: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.export.blocks import BLOCK, Block, Ints
-from weft.export.otf2.definitions import NOTHING
+from weft.export.otf2.definitions import NOTHING, ranks_in
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
 from weft.export.output import Shelf
 from weft.match import NONE, Operations, Post, Posts
@@ -64,7 +64,7 @@ class RankTraffic:
     def __init__(self, rank: Rank, traffic: Traffic) -> None:
         self.rank, self._traffic = rank, traffic
         self.sends, self.recvs, self.collectives = traffic.of.sends, traffic.of.recvs, traffic.of.collectives
-        self._places: dict[int, NDArray[np.uint32]] = {}
+        self._trace = traffic.trace
         part = self.sends.of_rank(rank.index)
         rows, flags = np.arange(part.start, part.stop), self.sends.flags[part]
         self._sent = by_event(self.sends.event[part], rows)
@@ -116,15 +116,5 @@ class RankTraffic:
         other = np.full(len(row), NOTHING, np.int64)
         for index in np.unique(comm[comm >= 0]).tolist():
             mine = np.flatnonzero((comm == index) & (peer >= 0))
-            other[mine] = self._ranks_in(index)[peer[mine]]
+            other[mine] = ranks_in(self._trace, index)[peer[mine]]
         return other, comm.astype(np.int64) & NOTHING, posts.tag[row].astype(np.int64) & NOTHING
-
-    def _ranks_in(self, index: int) -> NDArray[np.uint32]:
-        """By rank of the run which rank it is in a communicator, as a peer of this rank."""
-        if index not in self._places:
-            group = np.array(self._traffic.trace.communicators[index].peers(self.rank.index), np.int64)
-            table = np.full(len(self._traffic.trace.ranks), NOTHING, np.uint32)
-            known = group >= 0
-            table[group[known]] = np.flatnonzero(known)
-            self._places[index] = table
-        return self._places[index]
