@@ -50,15 +50,15 @@ def test_a_place_that_cannot_be_written_is_one_line(weft_command: Weft, hung: Tr
     assert done.stderr == "weft: /proc/nowhere/x cannot be written: No such file or directory\n"
 
 
-@pytest.mark.parametrize(("to", "package"), [("otf2", "otf2"), ("parquet", "pyarrow")])
+@pytest.mark.parametrize("needs", [("otf2", "otf2"), ("parquet", "pyarrow")])
 def test_a_missing_package_is_named_with_the_remedy(
-    to: str,
-    package: str,
+    needs: tuple[str, str],
     hung: Trace,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    to, package = needs
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["export", str(hung.path), "--to", to, "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
@@ -98,11 +98,11 @@ def test_without_out_it_goes_to_the_current_directory(weft_command: Weft, hung: 
 def test_a_real_run_that_hung_is_exported(mpich: Installed, weft_command: Weft) -> None:
     program = ROOT / "src" / "weft" / "examples" / "heat.py"
     words = [*mpich.mpiexec, "-n", "3", str(mpich.python), program]
-    weft_command("run", "--out", "heat", "--", *words, env=mpich.environment)
+    weft_command("run", "--out", "heat", "--", *words, env=mpich.environment, timeout=110)
     said = {to: weft_command("export", "heat", "--to", to).stdout for to in FORMATS}
     assert "4 messages, 3 open calls" in said["otf2"]
     assert "2 flows, 3 unfinished slices" in said["perfetto"]
-    assert "4 messages, 3 receives without a message, 3 ranks" in said["parquet"]
+    assert "4 messages, 3 unmatched receives, 3 ranks" in said["parquet"]
 
 
 LIMITED = """

@@ -33,7 +33,7 @@ def write(trace: Trace, folder: Path) -> list[Told]:
     for name, noun, schema, parts in tables:
         rows = _table(folder / f"{name}.parquet", schema.with_metadata(facts), parts)
         if noun == "message":
-            told += [Told(len(of.sends), noun), Told(rows - len(of.sends), "receive without a message")]
+            told += [Told(len(of.sends), noun), Told(rows - len(of.sends), "unmatched receive")]
         else:
             told.append(Told(rows, noun))
     return told
