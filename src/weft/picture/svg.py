@@ -21,12 +21,12 @@ from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
 from weft.picture.columns import Ints, Row, edges, rows, totals
 from weft.picture.text import seconds
+from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls
 from weft.terms.describe import call, where
 from weft.terms.extent import Extent, extent
 from weft.terms.words import plural, printable
 from weft.trace import Event, Level, Rank, Trace
-from weft.trace.filter import duration_ns, ranges
 
 MAX_ROWS: Final = 96
 """Rows of one thread each; more are drawn as bands of several, with the mean of their shares."""
@@ -76,10 +76,6 @@ class Picture(str):
             raise UsageError(f"{path} exists: remove it, or name another place") from None
 
 
-Window = str | tuple[float | None, float | None] | None
-"""`1.2s-3s`, or (start, end) in seconds, None for the run's own."""
-
-
 def draw(
     trace: Trace, *, window: Window = None, ranks: str | Iterable[int] | None = None, width: int = 960,
     messages: bool = True,
@@ -90,9 +86,9 @@ def draw(
     """
     if trace.level == Level.ORDER or not trace.event_count:
         return _empty(trace, width)
-    chosen = _ranks(trace, ranks)
+    chosen = ranks_of(trace, ranks)
     run = extent(trace)
-    return _Drawing(trace, chosen, run, _window(trace, window, run), max(width, 320)).picture(messages)
+    return _Drawing(trace, chosen, run, window_of(trace, window, run), max(width, 320)).picture(messages)
 
 
 def _empty(trace: Trace, width: int) -> Picture:
@@ -105,54 +101,6 @@ def _head(width: int, height: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img"><style>{_STYLE}</style>'
     )
-
-
-def _ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
-    if wanted is None:
-        return trace.ranks
-    spans = ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
-    found = [rank for rank in trace.ranks if any(first <= rank.index <= last for first, last in spans)]
-    if not found:
-        raise UsageError(f"the run has no rank of {wanted!r}: it has ranks 0 to {len(trace.ranks) - 1}")
-    return found
-
-
-def _window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
-    if wanted is None:
-        return _calm_start(trace, run), _calm_end(trace, run)
-    if isinstance(wanted, str):
-        first, dash, last = wanted.partition("-")
-        start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
-        if not dash:
-            raise UsageError(f"{wanted!r} is no window of time; write 1.2s-3s")
-    else:
-        start = run.first if wanted[0] is None else wanted[0] * 1e9
-        end = run.last if wanted[1] is None else wanted[1] * 1e9
-    if not start < end:
-        raise UsageError(f"a window of time begins before it ends; {wanted!r} does not")
-    return int(start), int(end)
-
-
-def _calm_start(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run begins: MPI's start, where it takes long, squeezes what is behind it too."""
-    firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
-    ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
-    end = _calm_end(trace, run)
-    if not ends or min(ends) - run.first < 0.3 * (end - run.first):
-        return run.first
-    return max(run.first, min(ends) - (end - min(ends)) // 20)
-
-
-def _calm_end(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run ends: what hung for hours must not squeeze what was before it."""
-    last = run.first
-    for rank in trace.ranks:
-        for thread in rank.threads:
-            tail = slice(max(0, len(thread.events) - 2), None)
-            enter = rank.axis.ns_array(thread.events["enter"][tail])
-            last = max(last, int(enter.max(initial=last)))
-    calm = last + max((last - run.first) // 6, 1000)
-    return min(run.last, calm) if run.last > run.first else calm
 
 
 class _Drawing:
@@ -228,16 +176,19 @@ class _Drawing:
     def _shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
         """Columns of short calls, stacked by class from below."""
         inner = self.step - self.gap
-        share = ns / np.diff(self.borders)[:, None] * inner
-        stacked = np.cumsum(share, axis=1)
+        share = np.round(ns / np.diff(self.borders)[:, None] * inner, 2)
+        under = top + self.gap / 2 + inner - np.cumsum(share, axis=1)
         paths = []
         for kind in range(len(CLASSES)):
-            columns = np.flatnonzero(share[:, kind] > 0.01)
-            if len(columns):
-                bits = [
-                    f"M{_LABEL + c} {top + self.gap / 2 + inner - stacked[c, kind]:.2f}h1v{share[c, kind]:.2f}h-1z"
-                    for c in columns.tolist()
-                ]
+            # Neighbours that look the same are one rectangle.
+            looks = np.stack([share[:, kind], under[:, kind]], axis=1)
+            starts = np.flatnonzero(np.append(True, (looks[1:] != looks[:-1]).any(axis=1)))
+            bits = [
+                f"M{_LABEL + start} {looks[start, 1]:.2f}h{end - start}v{looks[start, 0]:.2f}h{start - end}z"
+                for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(looks)], strict=True)
+                if looks[start, 0] > 0
+            ]
+            if bits:
                 paths.append(f'<path class="c{kind}" d="{"".join(bits)}"/>')
         return "".join(paths)
 
@@ -247,7 +198,7 @@ class _Drawing:
         for k in range(len(boxes.enter)):
             enter, leave = max(int(boxes.enter[k]), self.start), min(int(boxes.leave[k]), self.end)
             left, right = self.x(enter), self.x(leave)
-            torn = bool(boxes.open[k]) and int(boxes.leave[k]) >= self.end
+            torn = bool(boxes.open[k]) and int(boxes.leave[k]) >= min(self.end, self.run.last)
             shape = self._torn(left, right, top) if torn else self._box(left, right, top)
             kind = f"c{boxes.call_class[k]}" + (" torn" if torn else "")
             event = self._event(found, int(boxes.position[k])) if titled or right - left > 40 or torn else None
@@ -303,7 +254,7 @@ class _Drawing:
         for rank in (r for r in self.trace.ranks if r.index in shown):
             part = match.sends.of_rank(rank.index)
             posted = rank.enter_ns()[match.sends.event[part]]
-            inside = np.flatnonzero((posted >= self.start) & (posted <= self.end))
+            inside = np.flatnonzero((posted >= self.start) & (posted < self.end))
             if len(inside) > 20 * MAX_MESSAGES:
                 yield from [""] * len(inside)
                 continue
@@ -325,9 +276,13 @@ class _Drawing:
 
     def _arrow(self, send: Event, received: Event) -> str:
         there = received.exit_ns if received.exit_ns is not None else received.enter_ns
-        x1, x2 = self.x(send.enter_ns), min(self.x(there), _LABEL + self.plot)
-        ends = f'x1="{x1:.1f}" y1="{self._middle(send):g}" x2="{x2:.1f}" y2="{self._middle(received):g}"'
-        return f'<line class="message" marker-end="url(#weft-head)" {ends}/>'
+        x1, x2, y1, y2 = self.x(send.enter_ns), self.x(there), self._middle(send), self._middle(received)
+        right = _LABEL + self.plot
+        head = ' marker-end="url(#weft-head)"'
+        if x2 > right:
+            # It arrives beyond the window: the arrow leads out of it.
+            head, x2, y2 = "", right, y1 + (y2 - y1) * (right - x1) / (x2 - x1)
+        return f'<line class="message"{head} x1="{x1:.1f}" y1="{y1:g}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
     def _lost(self, send: Event) -> str:
         x, y = self.x(send.enter_ns), self._middle(send)

@@ -18,7 +18,7 @@ from weft.deadlock.blocked import Standstill
 from weft.match import NONE
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES
-from weft.picture.moments import Group, Step, groups, place
+from weft.picture.moments import Group, Step, class_word, groups, place
 from weft.terms import calls
 from weft.terms.describe import where
 from weft.terms.extent import extent
@@ -35,6 +35,7 @@ _LABEL: Final = 24
 _CELL: Final = 22
 _NARROWEST: Final = 40
 _SENDS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS
+_TAGGED: Final = ("send", "receive", "probe")
 _TORN: Final = "╌╌⟩"
 _ENDED: Final = {
     "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
@@ -79,6 +80,7 @@ def _coloured(part: Part, colour: bool) -> str:
 class _Drawing:
     def __init__(self, trace: Trace, width: int, depth: int) -> None:
         self.trace, self.width, self.depth = trace, width, depth
+        self.label, self.cell = min(_LABEL, width // 4), min(_CELL, width // 2 - 6)
 
     def lines(self) -> list[Line]:
         """The picture."""
@@ -90,7 +92,8 @@ class _Drawing:
         count = place(self.trace, found, self.match)
         found.sort(key=lambda group: (not self._in_trouble(group), group.ranks[0]))
         shown = sorted(found[:MAX_GROUPS], key=lambda group: group.ranks[0])
-        lines = [[Part(self._heading())], [], *self._rows(shown, count)]
+        heading = textwrap.wrap(self._heading(), self.width, break_on_hyphens=False)
+        lines = [*([Part(text)] for text in heading), [], *self._rows(shown, count)]
         if len(found) > len(shown):
             left = sum(len(group.ranks) for group in found[MAX_GROUPS:])
             lines.append(
@@ -113,12 +116,12 @@ class _Drawing:
     # Rows
 
     def _rows(self, found: Sequence[Group], count: int) -> Iterable[Line]:
-        labels = [_cut(rank_words(group.ranks), _LABEL) for group in found]
+        labels = [_cut(rank_words(group.ranks), self.label) for group in found]
         cells = [self._cells(group) for group in found]
         widths = [2 + max((len(row[c]) for row in cells if c in row), default=0) for c in range(count)]
         label = max(len(text) for text in labels) + 2
         first = self._first(widths, label)
-        yield [Part(" " * label), Part(_time_arrow(sum(widths[first:])), _DIM)]
+        yield [Part(" " * label), Part(_time_arrow(min(sum(widths[first:]), self.width - label)), _DIM)]
         for group, text, row in zip(found, labels, cells, strict=True):
             line = [Part(text.ljust(label), _BOLD if self._in_trouble(group) else "")]
             columns = dict(zip(group.columns, group.steps, strict=True))
@@ -135,13 +138,13 @@ class _Drawing:
         first = len(widths)
         while first and label + sum(widths[first - 1 :]) <= self.width:
             first -= 1
-        return min(first, max(len(widths) - 2, 0))
+        return min(first, len(widths) - 1)
 
     def _cells(self, group: Group) -> dict[int, str]:
         cells: dict[int, str] = {}
         for column, step in zip(group.columns, group.steps, strict=True):
             # Of several threads that stand in open calls one has the place; the notes tell of all.
-            cells[column] = _cut(self._cell(group, step), _CELL) + (_TORN if step.open else "")
+            cells[column] = _cut(self._cell(group, step), self.cell) + (_TORN if step.open else "")
         return cells
 
     def _cell(self, group: Group, step: Step) -> str:
@@ -149,7 +152,7 @@ class _Drawing:
         name = calls.spoken(event.function.name)
         text = name + self._other_side(group, step)
         args = event.function.slot
-        if ("tag" in args and args["tag"].handle is None) and step.call_class < 2:
+        if ("tag" in args and args["tag"].handle is None) and class_word(step) in _TAGGED:
             text += " #any" if event.flags & Flag.ANY_TAG and event.open else f" #{event.tag}"
         if event.polls > 1:
             text += f" {event.polls:,}×no"
