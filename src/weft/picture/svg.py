@@ -335,7 +335,7 @@ class _Drawing:
             title = CLASSES[kind].title
             parts.append(f'<rect class="c{kind}" x="{x:g}" y="{y - 9}" width="10" height="10" rx="2"/>')
             parts.append(f'<text x="{x + 15:g}" y="{y}">{title}</text>')
-            x += 15 + 6.2 * len(title) + 18
+            x += 15 + 5.7 * len(title) + 18
         if hidden:
             parts.append(f'<text class="faint" x="{x:g}" y="{y}">{plural(hidden, "message")} not drawn</text>')
         return "".join(parts)

@@ -60,4 +60,5 @@ def _calm_end(trace: Trace, run: Extent) -> int:
             enter = rank.axis.ns_array(thread.events["enter"][tail])
             last = max(last, int(enter.max(initial=last)))
     calm = last + max((last - run.first) // 6, 1000)
-    return min(run.last, calm) if run.last > run.first else calm
+    # What hangs since the very last moment needs some room too.
+    return min(max(run.last, last + (last - run.first) // 50 + 1), calm)
