@@ -13,6 +13,7 @@ from weft.terms.columns import distinct, numbered
 from weft.terms.extent import Extent
 from weft.terms.sizes import size_of
 from weft.trace import Event, Flag, Function, FunctionTable, Rank
+from weft.trace.conditions import comm_ids
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, decode_durations
 
@@ -138,19 +139,7 @@ class Block:
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
         """The rank's own ids of the communicators, those of windows and files included; 0 for none."""
-        comm: NDArray[np.uint32] = self.events["comm"].copy()
-        definitions = self.rank.definitions
-        ids, codes = self.coded("function")
-        for code, function in enumerate(ids):
-            slot = self.rank.trace.functions[function].slot.get("object")
-            if slot is None or slot.handle not in ("WINDOW", "FILE"):
-                continue
-            made = definitions.window if slot.handle == "WINDOW" else definitions.file
-            rows = np.flatnonzero((codes == code) & (comm == 0))
-            objects, which = coded(self.events["object"][rows])
-            found = [made(i) for i in objects]
-            comm[rows] = np.array([f.comm if f else 0 for f in found], np.uint32)[which]
-        return comm
+        return comm_ids(self.rank, self.events)
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:

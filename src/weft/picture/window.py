@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from weft.errors import UsageError
 from weft.terms.extent import Extent
 from weft.trace import Rank, Trace
-from weft.trace.filter import duration_ns, ranges
+from weft.trace.conditions import duration_ns, ranges
 
 Window = str | tuple[float | None, float | None] | None
 """`1.2s-3s`, or (start, end) in seconds, None for the run's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.findings import Finding
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.datatypes import Datatype, Datatypes
@@ -460,11 +461,14 @@ class Trace:
         """How a notebook shows the run."""
         return self.plot() if type(self).painter else None
 
-    def select(self, query: str) -> Iterator[Event]:
-        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order."""
+    def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
+        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
+
+        `findings` (such as weft.report.analyse gives) are what `finding:deadlock` looks at.
+        """
         from weft.trace.filter import Filter
 
-        return Filter(query).events(self)
+        return Filter(query, findings=findings).events(self)
 
 
 def _spawned(files: list[RankFile]) -> list[list[RankFile]]:
