@@ -105,6 +105,28 @@ def test_a_real_run_that_hung_is_exported(mpich: Installed, weft_command: Weft) 
     assert "4 messages, 3 unmatched receives, 3 ranks" in said["parquet"]
 
 
+FULL = """
+import resource, sys
+from weft.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("to", sorted(FORMATS))
+def test_a_full_disk_is_one_line_and_leaves_nothing_behind(to: str, tmp_path: Path) -> None:
+    b = Builder(ranks=2, path=tmp_path / "run")
+    for n in range(4000):
+        # Numbers that do not compress.
+        b.ranks[0].send(1, tag=n * 7919 % 10007, count=n * 104729 % 99991, buffer=n * 2654435761 % 2**40)
+    b.write()
+    done = execute([sys.executable, "-c", FULL, "export", tmp_path / "run", "--to", to, "--out", tmp_path / "out"])
+    assert done.returncode == 4
+    assert "annot write" in done.stderr or "cannot be written" in done.stderr
+    assert "oo large" in done.stderr and done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path

@@ -45,11 +45,40 @@ def _place(name: str) -> int:
     return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
 
 
+class _Errors:
+    """What the library complains of while it writes.
+
+    It returns success where a chunk could not be written to the disk, and says so only here. The last parameter of
+    the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not looked at.
+    """
+
+    _Callback: Final = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
+        ctypes.c_char_p, ctypes.c_void_p,
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+        self._callback = self._Callback(self._told)
+        self._register = conf.lib.OTF2_Error_RegisterCallback
+        self._register.argtypes, self._register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
+        self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
+
+    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: Any) -> int:
+        self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
+        return code
+
+    def close(self) -> None:
+        """Let the library print its errors again."""
+        self._register(self._before, None)
+
+
 class Archive:
-    """An archive in a new folder. Leaving the block closes it."""
+    """An archive in a new folder. Leaving the block closes it. WeftError where it cannot be written."""
 
     def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
         self._length_ns, self._start_ns = length_ns, start_ns
+        self._errors = _Errors()
         self._writers: dict[int, Any] = {}
         self._archive = _otf2.Archive_Open(
             str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
@@ -75,6 +104,16 @@ class Archive:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._close()
+        except _otf2.Error as failure:
+            self._errors.first = self._errors.first or str(failure)
+        finally:
+            self._errors.close()
+        if self._errors.first and not isinstance(error, WeftError):
+            raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
+
+    def _close(self) -> None:
         self.finish(list(self._writers))
         if self._markers is not None:
             _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
@@ -94,7 +133,8 @@ class Archive:
             ctypes.c_uint64(len(rows)),
         )  # fmt: skip
         if written != len(rows):
-            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: disk full?")
+            why = self._errors.first or "it gives no reason"
+            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: {why}")
         return int(written)
 
     def _writer(self, location: int) -> Any:
