@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 import _otf2
@@ -17,7 +18,7 @@ from weft.terms import calls
 from weft.terms.columns import Ragged, columns, distinct
 from weft.terms.extent import Extent
 from weft.terms.sizes import size_of
-from weft.trace import Function, Rank
+from weft.trace import Function, FunctionTable, Rank
 from weft.trace.layout import IN_PLACE, ROOT
 
 _NO_OPERATION: Final = 0xFF
@@ -37,13 +38,18 @@ def operation(name: str) -> int:
     return _NO_OPERATION if found is None else int(found.value)
 
 
+@cache
+def _operations(functions: FunctionTable) -> NDArray[np.uint8]:
+    return per_function(functions, lambda f: operation(f.name), np.uint8)
+
+
 class Calls:
     """The collective calls of a rank."""
 
     def __init__(self, rank: Rank, of: Collectives) -> None:
         self._rank, self._of = rank, of
         part = of.of_rank(rank.index)
-        self._operation = per_function(rank.trace.functions, lambda f: operation(f.name), np.uint8)
+        self._operation = _operations(rank.trace.functions)
         known = np.flatnonzero(
             (self._operation[of.function[part]] != _NO_OPERATION) & ((of.flags[part] & Post.INIT) == 0)
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import _otf2
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, Definitions
@@ -16,7 +18,7 @@ from weft.terms import calls
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.columns import columns
 from weft.terms.extent import Extent
-from weft.trace import Function, Rank
+from weft.trace import Function, FunctionTable, Rank
 
 _ATOMIC: Final = {
     "Accumulate": _otf2.RMA_ATOMIC_TYPE_ACCUMULATE,
@@ -43,6 +45,13 @@ def _kind(function: Function) -> int:
     return Kind.RMA_GET if base in ("Get", "Rget") else Kind.RMA_PUT
 
 
+@cache
+def _kinds(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """By function id which record a transfer is, and of which type an atomic one."""
+    atomic = {f.id: _ATOMIC[calls.base(f.name)].value for f in functions if calls.base(f.name) in _ATOMIC}
+    return per_function(functions, _kind, np.uint8), per_function(functions, lambda f: atomic.get(f.id, 0), np.uint8)
+
+
 class Calls:
     """The one-sided calls of a rank."""
 
@@ -53,9 +62,7 @@ class Calls:
         self._any = catalogue(rank).count(self._masks.table(_TRANSFERS | _WINDOWS)) > 0
         if not self._any:
             return
-        self._kind = per_function(functions, _kind, np.uint8)
-        atomic = {f.id: _ATOMIC[calls.base(f.name)].value for f in functions if calls.base(f.name) in _ATOMIC}
-        self._atomic = per_function(functions, lambda f: atomic.get(f.id, 0), np.uint8)
+        self._kind, self._atomic = _kinds(functions)
         self._done = self._completions()
 
     def _windows(self, block: Block, place: Ints) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +13,9 @@ from weft.export.output import Told, operations
 from weft.export.parquet import calls, definitions, messages
 from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace
+
+ROWS: Final = 1 << 16
+"""Rows that a group has at least."""
 
 
 def write(trace: Trace, folder: Path) -> list[Told]:
@@ -40,12 +43,24 @@ def write(trace: Trace, folder: Path) -> list[Told]:
 
 
 def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) -> int:
-    """Write one table part by part; the number of its rows."""
-    rows = 0
+    """Write one table in groups of rows; the number of its rows."""
+    rows = held = 0
+    group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for columns in parts:
-            batch = pa.record_batch([columns[name] for name in schema.names], schema=schema)
-            if batch.num_rows:
-                writer.write_batch(batch)
-                rows += batch.num_rows
+            group.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
+            # Of a thousand ranks with a few calls each, a group a rank would be all overhead.
+            held += group[-1].num_rows
+            if held >= ROWS:
+                rows += _grouped(writer, group)
+                group, held = [], 0
+        rows += _grouped(writer, group)
     return rows
+
+
+def _grouped(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
+    """Write record batches as one group of rows."""
+    table = pa.Table.from_batches(group, writer.schema).unify_dictionaries().combine_chunks()
+    if table.num_rows:
+        writer.write_table(table)
+    return int(table.num_rows)

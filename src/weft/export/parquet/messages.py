@@ -30,23 +30,21 @@ _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 def parts(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
     """Every message that was sent, by sender, then the receives that nothing came to."""
     comms = [comm.name for comm in trace.communicators]
-    for rows in _rows(of.sends, len(trace.ranks)):
+    for rows in _rows(of.sends):
         taken = of.sends.partner[rows] != NONE
         recvs = _side(trace, of.recvs, np.where(taken, of.sends.partner[rows], 0), taken, run)
         yield _messages(_side(trace, of.sends, rows, np.ones_like(taken), run), recvs, comms)
-    for rows in _rows(of.recvs, len(trace.ranks)):
+    for rows in _rows(of.recvs):
         left = rows[of.recvs.partner[rows] == NONE]
         here = np.ones(len(left), np.bool_)
         sends = _side(trace, of.sends, np.zeros_like(left), ~here, run)
         yield _messages(sends, _side(trace, of.recvs, left, here, run), comms)
 
 
-def _rows(posts: Posts, ranks: int) -> Iterator[Ints]:
-    """The rows of all ranks in parts that end where a rank's end."""
-    for rank in range(ranks):
-        part = posts.of_rank(rank)
-        for start in range(part.start, part.stop, BLOCK):
-            yield np.arange(start, min(start + BLOCK, part.stop))
+def _rows(posts: Posts) -> Iterator[Ints]:
+    """The rows of all ranks in parts."""
+    for start in range(0, len(posts), BLOCK):
+        yield np.arange(start, min(start + BLOCK, len(posts)))
 
 
 class _Side(NamedTuple):
