@@ -59,3 +59,5 @@ def test_what_is_narrower_than_a_pixel_is_no_box_and_what_is_open_always_is() ->
 def test_columns_have_no_gap_and_none_is_empty() -> None:
     assert edges(0, 3, 10).tolist() == list(range(11))
     assert edges(7, 1007, 3).tolist() == [7, 340, 673, 1007]
+    wide = edges(0, 2**62, 1000)
+    assert (np.diff(wide) > 0).all() and wide[-1] == 2**62

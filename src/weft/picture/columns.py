@@ -44,7 +44,8 @@ class Row(NamedTuple):
 def edges(start: int, end: int, width: int) -> Ints:
     """The borders of `width` columns over a window, in whole ns; no column is empty."""
     end = max(end, start + width)
-    return start + np.arange(width + 1, dtype=np.int64) * (end - start) // width
+    # In Python's numbers: the product of a span and a width may need more than 64 bits.
+    return np.array([start + k * (end - start) // width for k in range(width + 1)], np.int64)
 
 
 def row(thread: Thread, borders: Ints, last: int) -> Row:
