@@ -95,10 +95,11 @@ def test_without_out_it_goes_to_the_current_directory(weft_command: Weft, hung: 
     assert "rank" in done.stderr  # what could not be read is said
 
 
+@pytest.mark.timeout(300)
 def test_a_real_run_that_hung_is_exported(mpich: Installed, weft_command: Weft) -> None:
     program = ROOT / "src" / "weft" / "examples" / "heat.py"
     words = [*mpich.mpiexec, "-n", "3", str(mpich.python), program]
-    weft_command("run", "--out", "heat", "--", *words, env=mpich.environment, timeout=110)
+    weft_command("run", "--out", "heat", "--", *words, env=mpich.environment, timeout=250)
     said = {to: weft_command("export", "heat", "--to", to).stdout for to in FORMATS}
     assert "4 messages, 3 open calls" in said["otf2"]
     assert "2 flows, 3 unfinished slices" in said["perfetto"]
