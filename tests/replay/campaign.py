@@ -23,7 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.trace.layout import Flag
+from weft.trace import Rank
+from weft.trace.layout import Events, Flag
+from weft.trace.run import Thread
 
 HERE = Path(__file__).parent / "programs"
 PROGRAMS = {
@@ -72,20 +74,27 @@ def streams(run: Path) -> list[bytes]:
     """What every thread did, as bytes that are equal for equal replays."""
     found = []
     for rank in weft.open(run).ranks:
-        polls = rank.trace.functions.mask(POLLS)
-        made = {d.slot: d.made for d in rank.definitions.threads}
-        threads = []
-        for thread in rank.threads:
-            e = thread.events
-            failed = polls[e["function"]] & (e["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (e["count"] > 0)
-            e = e[~failed]
-            rows = [np.ascontiguousarray(e[name]).tobytes() for name in KEPT]
-            if len(rank.threads) > 1:  # ids of objects are given in the order in which threads ask for them
-                rows[KEPT.index("object")] = b""
-            rows.append((e["flags"] & ~np.uint8(Flag.BUFFER_CHANGED)).tobytes())
-            threads.append((made.get(thread.slot, 0), b"".join(rows)))
-        found += [text for _, text in sorted(threads)]
+        lives = [life for thread in rank.threads for life in thread_lives(rank, thread)]
+        found += [calls(rank, events, several=len(lives) > 1) for _, events in sorted(lives, key=lambda life: life[0])]
     return found
+
+
+def thread_lives(rank: Rank, thread: Thread) -> list[tuple[int, Events]]:
+    """The threads that had a slot one after the other: ordinal of creation and events."""
+    begun = sorted((d.first_event, d.made) for d in rank.definitions.threads if d.slot == thread.slot) or [(0, 0)]
+    ends = [first for first, _ in begun[1:]] + [len(thread.events)]
+    return [(made, thread.events[first:end]) for (first, made), end in zip(begun, ends, strict=True)]
+
+
+def calls(rank: Rank, events: Events, *, several: bool) -> bytes:
+    """What a thread of a rank did, `several` beside each other or one behind the other."""
+    polls = rank.trace.functions.mask(POLLS)[events["function"]]
+    failed = polls & (events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (events["count"] > 0)
+    kept = events[~failed]
+    rows = [np.ascontiguousarray(kept[name]).tobytes() for name in KEPT]
+    if several:  # ids of objects are given in the order in which threads ask for them
+        rows[KEPT.index("object")] = b""
+    return b"".join([*rows, (kept["flags"] & ~np.uint8(Flag.BUFFER_CHANGED)).tobytes()])
 
 
 def campaign(

@@ -111,6 +111,30 @@ static void drive(void) {
 
 static void orphans_test(void);
 
+/* ---- waiting ---- */
+enum { HASTY = 20, AWAKE = 100, NAP = 50 }; /* polls until the processor is given away, until one naps; microseconds */
+
+/* A rank that waits for what the record says may wait longer than the recorded one did: what comes meanwhile is not
+ * what it waits for. An MPI polls; where ranks outnumber cores that is time which the awaited rank does not get. */
+static inline void be_patient(unsigned *polls) {
+    if (++*polls > AWAKE) nap(NAP);
+    else if (*polls > HASTY) sched_yield();
+}
+
+int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
+    for (unsigned polls = 0;; be_patient(&polls)) {
+        int done = 0, code = REAL(MPI_Test)(request, &done, status);
+        if (code != MPI_SUCCESS || done) return code;
+    }
+}
+
+static int wait_for_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    for (unsigned polls = 0;; be_patient(&polls)) {
+        int done = 0, code = REAL(MPI_Testall)(count, requests, &done, statuses);
+        if (code != MPI_SUCCESS || done) return code;
+    }
+}
+
 /* What a rank that a debugger stopped outside of MPI calls now and then, from the stopped thread. */
 __attribute__((visibility("default"))) void weft_debug_drive(void);
 void weft_debug_drive(void) {
@@ -338,8 +362,8 @@ static int source_of(struct weft_replay *r, MPI_Comm *comm) {
 
 #define WEFT_REPLAY_CALL(name) WEFT_HIDDEN int weft_p_##name
 
-/* The MPI's own function, or with several threads the one that posts in turn. */
-#define POST(name) (weft_threaded ? (__typeof__(&P##name))weft_split[K_##name] : REAL(name))
+/* Posts and then waits patiently; with several threads each posts in turn. */
+#define POST(name) ((__typeof__(&P##name))weft_split[K_##name])
 
 #define RECEIVE(name, type)                                                                                                \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
@@ -503,13 +527,13 @@ WEFT_REPLAY_CALL(MPI_Request_free)(MPI_Request *request) {
 /* ---- completions ---- */
 static int wait_one(MPI_Request *request, MPI_Status *status) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
-    return REAL(MPI_Wait)(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
+    return weft_replay_wait(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
 }
 
 WEFT_REPLAY_CALL(MPI_Wait)(MPI_Request *request, MPI_Status *status) { return wait_one(request, status); }
 
 static int wait_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    if (!virtual_count) return REAL(MPI_Waitall)(count, requests, statuses);
+    if (!virtual_count) return wait_for_all(count, requests, statuses);
     int code = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
         int one = wait_one(&requests[i], statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i]);

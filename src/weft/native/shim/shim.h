@@ -200,6 +200,9 @@ WEFT_COLD void weft_replay_start(const char *folder, int rank);
 /* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */
 WEFT_HIDDEN void weft_replay_call(struct weft_thread *thread, struct weft_event *event);
 
+/* As MPI_Wait, for a process that has little to wait for but others. */
+WEFT_HIDDEN int weft_replay_wait(MPI_Request *request, MPI_Status *status);
+
 /* In a process with several threads that call MPI: until it is this thread's turn to post, and after it has. */
 WEFT_COLD void weft_replay_turn(void);
 WEFT_COLD void weft_replay_turned(void);
