@@ -36,13 +36,13 @@ def counter() -> None:
 
 def guarded() -> None:
     seen = np.empty(3, "i8")
-    win.Get(seen, 0, target=(1, 3, MPI.INT64_T))
+    win.Get(seen, 0, target=(1, 3, MPI.LONG))
     win.Flush(0)
     said.extend(seen[:2].tolist())
     if seen[0] % 2:
         pause(int(seen[0]))
     seen[:] = seen[0] + 1, rank, seen[2] * 3 + rank
-    win.Put(seen, 0, target=(1, 3, MPI.INT64_T))
+    win.Put(seen, 0, target=(1, 3, MPI.LONG))
     win.Flush(0)
 
 
@@ -61,7 +61,7 @@ def spin() -> None:
             time.sleep(2e-5)
         said.extend((tries, owners))
         guarded()
-        win.Accumulate(none, 0, target=(0, 1, MPI.INT64_T), op=MPI.REPLACE)
+        win.Accumulate(none, 0, target=(0, 1, MPI.LONG), op=MPI.REPLACE)
         win.Flush(0)
         pause(i)
     win.Unlock_all()

@@ -25,8 +25,8 @@ struct weft_plan_header {
 
 #define WEFT_PLAN_CHECKED 1u /* entries hold every call that communicates, so that calls are held against them */
 #define WEFT_PLAN_OPEN 2u    /* the record ends before the program did: behind its end the run is free */
-#define WEFT_PLAN_TURNS 8u   /* there are channels that ranks take turns at: ranks of one host, by a file that all map */
 #define WEFT_PLAN_BOUNDED 4u /* ranks may be stopped: sends must not need receivers that are never started */
+#define WEFT_PLAN_TURNS 8u   /* ranks take turns at windows, by a file that all map */
 
 /* What is to be compared of a function's calls. */
 #define WEFT_CHECK_CALL 0x01u
@@ -90,7 +90,11 @@ struct weft_plan_turn {
     uint16_t pad;
 };
 
-enum weft_turn { WEFT_TURN_NONE = 0, WEFT_TURN_READS = 1, WEFT_TURN_CHANGES = 2 };
+enum weft_turn {
+    WEFT_TURN_NONE = 0,
+    WEFT_TURN_READS = 1,
+    WEFT_TURN_CHANGES = 2,
+};
 
 struct weft_plan_channel {
     volatile uint32_t all, changes; /* turns that were taken */
