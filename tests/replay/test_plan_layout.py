@@ -16,11 +16,13 @@ from weft.replay import layout
 HEADER = NATIVE / "shim" / "plan.h"
 STRUCTS = {
     "weft_plan_header": layout.HEADER, "weft_plan_thread": layout.THREAD, "weft_plan_entry": layout.ENTRY,
+    "weft_plan_turn": layout.TURN, "weft_plan_channel": layout.CHANNEL,
     "weft_control_thread": layout.CONTROL_THREAD, "weft_control": layout.CONTROL,
 }  # fmt: skip
 PREFIXES: dict[str, type[IntEnum | IntFlag]] = {
     "WEFT_PLAN_": layout.PlanFlag, "WEFT_CHECK_": layout.Check, "WEFT_OUTCOME_": layout.Outcome,
-    "WEFT_ENTRY_": layout.EntryFlag, "WEFT_CONTROL_": layout.ControlState, "WEFT_DIVERGED_": layout.Divergence,
+    "WEFT_ENTRY_": layout.EntryFlag,
+    "WEFT_TURN_": layout.TurnKind, "WEFT_CONTROL_": layout.ControlState, "WEFT_DIVERGED_": layout.Divergence,
 }  # fmt: skip
 CONSTANTS = {
     "WEFT_PLAN_MAGIC": layout.PLAN_MAGIC, "WEFT_CONTROL_MAGIC": layout.CONTROL_MAGIC,

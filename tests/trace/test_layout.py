@@ -19,6 +19,7 @@ STRUCTS = {
     "weft_anchor": layout.ANCHOR,
     "weft_header": layout.HEADER,
     "weft_event": layout.EVENT,
+    "weft_access": layout.ACCESS,
 }
 ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_stream_kind": ("WEFT_STREAM_", layout.StreamKind),
@@ -29,6 +30,8 @@ ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_definition": ("WEFT_DEF_", layout.Def),
     "weft_class": ("WEFT_CLASS_", layout.ObjectClass),
     "weft_order_kind": ("WEFT_ORDER_", layout.OrderKind),
+    "weft_access_kind": ("WEFT_ACCESS_", layout.AccessKind),
+    "weft_change": ("WEFT_CHANGE_", layout.Change),
 }
 CONSTANTS = {
     "WEFT_FORMAT_MAJOR": layout.FORMAT_MAJOR,

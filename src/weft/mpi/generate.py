@@ -26,6 +26,7 @@ _ENQUIRIES = re.compile(
     r"MPI_(Comm_(size|rank|remote_size|test_inter)|Type_(size|get_extent)(_x|_c)?|Topo_test|Cartdim_get|Graphdims_get"
     r"|Graph_neighbors_count|Dist_graph_neighbors_count)"
 )
+_ATOMIC = re.compile(r"Fetch_and_op|Compare_and_swap|R?(get_)?accumulate", re.IGNORECASE)
 _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
 
 # Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
@@ -240,6 +241,7 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
         size = "size" if "size" in names else "0"
         unit = "disp_unit" if "disp_unit" in names else "1"
         yield f"        weft_made_window({handle}, {parent}, {flavor}, {base}, (int64_t){size}, (int64_t){unit});"
+        yield f"        weft_window_made({handle});"
     elif p.handle == "FILE":
         yield f"        weft_made_file({handle}, comm, amode, filename);"
     elif p.handle == "REQUEST":
@@ -313,6 +315,7 @@ def _after(f: Function) -> Iterator[str]:
     if f.name in ("MPI_Start", "MPI_Startall"):
         yield from ["        weft_request_started(*request);"] if f.name == "MPI_Start" else [
             "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
+    yield from _window(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
     if naming:
         place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
@@ -322,6 +325,42 @@ def _after(f: Function) -> Iterator[str]:
         yield "        weft_finalized();"
     if f.name == "MPI_Session_finalize":
         yield "        weft_session_finalized();"
+
+
+def _window(f: Function) -> Iterator[str]:
+    """Statements after a successful call on a window that keep what is decided at its target (windows.c)."""
+    name = f.name.removeprefix("MPI_").removesuffix("_c")
+    if name == "Win_free":
+        yield "        weft_window_gone(before_win);"
+    elif name in ("Win_lock", "Win_lock_all"):
+        exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if name == "Win_lock" else "false"
+        target = "rank" if name == "Win_lock" else "-1"
+        yield f"        weft_window_locked(thread, win, {target}, {exclusive}, event->enter);"
+    elif name in ("Win_unlock", "Win_unlock_all"):
+        yield f"        weft_window_unlocked(thread, win, {'rank' if name == 'Win_unlock' else '-1'});"
+    elif re.fullmatch(r"Win_(fence|complete|flush(_local)?(_all)?)", name):
+        target = "rank" if name in ("Win_flush", "Win_flush_local") else "-1"
+        yield f"        weft_window_synced(thread, win, {target}, {'true' if 'local' in name else 'false'});"
+    elif _ATOMIC.fullmatch(name):
+        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
+
+
+def _did(f: Function) -> Iterator[str]:
+    """The fields of struct weft_did of an atomic access."""
+    names = {p.name for p in f.parameters}
+    yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
+    side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""
+    yield f".type = {side}datatype, .count = {f'(int64_t){side}count' if side else '1'}"
+    same = "origin_datatype == result_datatype && origin_count == result_count ? origin_addr : NULL"
+    yield f".operand = {same if side == 'result_' else 'origin_addr'}"
+    if "op" in names:
+        yield ".op = op"
+    if "compare_addr" in names:
+        yield ".compare = compare_addr"
+    if "result_addr" in names:
+        yield ".result = result_addr"
+    if "request" in names:
+        yield ".request = *request, .requested = true"
 
 
 def _call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:

@@ -24,10 +24,11 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.mpi import generate, table
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "ends.c")
-_BY_HAND = (("order.c", "o"), ("replay.c", "p"), ("threads.c", "t"))
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
+            "ends.c")  # fmt: skip
+_BY_HAND = (("o", ("order.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
-_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h")
+_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h")
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
 int main(void) {
@@ -269,9 +270,9 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         raise
 
 
-def _by_hand(source: str, letter: str) -> set[str]:
-    """The functions for which a source has a body of its own."""
-    text = files("weft").joinpath("native/shim", source).read_text()
+def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
+    """The functions for which these sources have a body of their own."""
+    text = "".join(files("weft").joinpath("native/shim", source).read_text() for source in sources)
     return set(re.findall(rf"(?:WEFT_(?:ORDER_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text))
 
 
@@ -279,7 +280,7 @@ def _generated(library: Library) -> dict[str, bytes]:
     """The sources that are made for this library, and the functions.json of its runs."""
     functions = generate.recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
-    by_hand = {letter: _by_hand(source, letter) & {f.name for f in functions} for source, letter in _BY_HAND}
+    by_hand = {letter: _by_hand(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND}
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
     texts = {
         "shim/names.h": generate.names_h(functions, variables),

@@ -27,7 +27,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 0
+#define WEFT_FORMAT_MINOR 1
 #define WEFT_PAGE 4096u
 
 enum weft_stream_kind {
@@ -36,6 +36,7 @@ enum weft_stream_kind {
     WEFT_STREAM_DEFINITIONS = 3,
     WEFT_STREAM_ORDER = 4,
     WEFT_STREAM_TABLE = 5, /* more chunk-table entries: the table continues at this chunk's offset */
+    WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread (since 1.1) */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -249,7 +250,7 @@ enum weft_order_kind {
     WEFT_ORDER_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
     WEFT_ORDER_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
     WEFT_ORDER_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
-    WEFT_ORDER_VALUE = 6,     /* any other result: RMA fetch results (FNV-1a hash) */
+    WEFT_ORDER_VALUE = 6,     /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
     WEFT_ORDER_THREAD = 7,    /* with several threads: outcomes of other threads since this one's last; none: 0 */
     WEFT_ORDER_PROBED = 8,    /* source that a probe of any source saw */
     WEFT_ORDER_DONE = 9,      /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
@@ -257,6 +258,47 @@ enum weft_order_kind {
     WEFT_ORDER_TIME = 10,     /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
 };
 
+/* WINDOWS, at both levels: what is decided at the target of a window, where no call of the record stands. One row for
+ * each lock, written when it is given back, and for each atomic access whose result may depend on others', written when
+ * it is known to be complete: fetches, and updates of small values in windows from which the process fetches.
+ *
+ *    0        8       16     24    32      40        48        56       64        68       72     76     77      78      80
+ *    | window | begin | held | end | place | operand | compare | result | ordinal | target | made | kind | bytes | change |
+ */
+struct weft_access {
+    uint64_t window;   /* a name that all members of the window know it by */
+    uint64_t begin;    /* ticks at which its call began */
+    uint64_t held;     /* a lock: ticks at which it was held: when its first flush returned, without one when its own call
+                          did, which may be too early with an MPI that only then begins to ask for it */
+    uint64_t end;      /* ticks at which it was complete (a lock: given back) */
+    int64_t place;     /* displacement in the target's window */
+    uint64_t operand;
+    uint64_t compare;
+    uint64_t result;
+    uint32_t ordinal;  /* among the locks and atomic accesses of its thread, in order of their calls, from 0 on */
+    int32_t target;    /* rank in the window's group, -1: MPI_Win_lock_all */
+    uint32_t made;     /* ordinal of the creation of the thread that made the call, as in its THREAD */
+    uint8_t kind;      /* enum weft_access_kind */
+    uint8_t bytes;     /* of operand, compare and result; 0: not kept, as more than 8 or of a derived type */
+    uint16_t change;   /* enum weft_change: what it does to the place */
+};
+
+enum weft_access_kind {
+    WEFT_ACCESS_SHARED = 1,    /* MPI_Win_lock (shared, or MPI_MODE_NOCHECK), MPI_Win_lock_all */
+    WEFT_ACCESS_EXCLUSIVE = 2, /* MPI_Win_lock */
+    WEFT_ACCESS_FETCH = 3,     /* MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Get_accumulate, MPI_Rget_accumulate */
+    WEFT_ACCESS_UPDATE = 4,    /* MPI_Accumulate, MPI_Raccumulate */
+};
+
+enum weft_change {
+    WEFT_CHANGE_UNKNOWN = 0,
+    WEFT_CHANGE_NONE = 1,    /* MPI_NO_OP */
+    WEFT_CHANGE_REPLACE = 2, /* by `operand` */
+    WEFT_CHANGE_SUM = 3,     /* of integers */
+    WEFT_CHANGE_SWAP = 4,    /* by `operand` if it is equal to `compare` */
+};
+
+_Static_assert(sizeof(struct weft_access) == 80, "access layout");
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");
 _Static_assert(sizeof(struct weft_event) == 56, "event layout");
 _Static_assert(sizeof(struct weft_header) <= WEFT_PAGE, "header fits one page");

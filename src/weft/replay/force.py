@@ -19,6 +19,13 @@ from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.points import EventId, check
 from weft.trace import Trace
 
+_TURNS = [
+    f"MPI_{name}" for name in (
+        "Win_lock", "Win_lock_all", "Fetch_and_op", "Compare_and_swap", "Accumulate", "Raccumulate", "Get_accumulate",
+        "Rget_accumulate",
+    )
+]  # fmt: skip
+"""Calls that the recorder counts as locks and atomic accesses of windows."""
 _PROBES = ("MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe")
 
 
@@ -81,7 +88,10 @@ class Forcing:
             row = thread.position(own)
             if row < len(entries) and entries["outcome"][row] == Outcome.SOURCE:
                 values[entries["value"][row]] = self.source
-        return replace(thread, entries=entries, values=values, posts=posts)
+        before = rank.events[merged[:edge]]
+        made = self.trace.functions.mask(_TURNS)[before["function"]] & (before["error"] == 0)
+        turns = thread.turns[thread.turns["ordinal"] < np.count_nonzero(made)]
+        return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
 
     def _told(self, rank: int) -> dict[int, int]:
         """By the event that posted a wildcard receive: the one whose return told which message it took."""

@@ -25,7 +25,8 @@ HEADER: Final = np.dtype(
 THREAD: Final = np.dtype(
     [
         ("entries", "<u8"), ("entry_count", "<u8"), ("posts", "<u8"), ("post_count", "<u8"), ("values", "<u8"),
-        ("value_count", "<u8"), ("times", "<u8"), ("time_count", "<u8"), ("made", "<u4"), ("pad", "<u4"),
+        ("value_count", "<u8"), ("times", "<u8"), ("time_count", "<u8"), ("turns", "<u8"), ("turn_count", "<u8"),
+        ("made", "<u4"), ("pad", "<u4"),
     ]
 )  # fmt: skip
 ENTRY: Final = np.dtype(
@@ -35,6 +36,13 @@ ENTRY: Final = np.dtype(
         ("turn", "<u4"),
     ]
 )  # fmt: skip
+TURN: Final = np.dtype(
+    [
+        ("result", "<u8"), ("ordinal", "<u4"), ("channel", "<u4"), ("needed", "<u4"), ("kind", "u1"), ("bytes", "u1"),
+        ("pad", "<u2"),
+    ]
+)  # fmt: skip
+CHANNEL: Final = np.dtype([("all", "<u4"), ("changes", "<u4")])
 CONTROL_THREAD: Final = np.dtype(
     [
         ("goal", "<u8"), ("at", "<u8"), ("parked", "<u4"), ("behind", "<u4"), ("polling", "<u4"), ("tid", "<u4"),
@@ -61,6 +69,7 @@ class PlanFlag(IntFlag):
     CHECKED = 1
     OPEN = 2
     BOUNDED = 4
+    TURNS = 8
 
 
 class Check(IntFlag):
@@ -85,6 +94,14 @@ class Outcome(IntEnum):
     COUNT = 3
     SOURCE = 4
     CANCEL = 5
+
+
+class TurnKind(IntEnum):
+    """What a lock or an atomic access does to its channel."""
+
+    NONE = 0
+    READS = 1
+    CHANGES = 2
 
 
 class EntryFlag(IntFlag):

@@ -8,7 +8,7 @@ rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the matching
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -25,11 +25,13 @@ from weft.replay.layout import (
     POSTED_FREE,
     POSTED_NEVER,
     THREAD,
+    TURN,
     Check,
     EntryFlag,
     Outcome,
     PlanFlag,
 )
+from weft.replay.turns import Turns, turns
 from weft.terms.calls import COMPLETIONS
 from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
@@ -106,6 +108,8 @@ class ThreadPlan:
     times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """The event (index among the thread's events) behind each of `posts`; empty for a record of level order."""
+    turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
+    """The locks and atomic accesses of windows that are ordered or have a known result (dtype TURN)."""
 
     def position(self, event: int) -> int:
         """How many entries lie before the event with this index among the thread's events."""
@@ -115,6 +119,9 @@ class ThreadPlan:
     def size(self) -> int:
         """How many calls it holds or, from a record of level order, outcomes."""
         return len(self.entries) + (0 if len(self.posted) else len(self.posts))
+
+
+_COLUMNS: Final = {"entries": "entry", "posts": "post", "values": "value", "times": "time", "turns": "turn"}
 
 
 @dataclass(slots=True)
@@ -140,7 +147,13 @@ class RankPlan:
         table = np.zeros(len(self.threads), THREAD)
         for row, thread in zip(table, self.threads, strict=True):
             row["made"] = thread.made
-            for name, counted in (("entries", "entry"), ("posts", "post"), ("values", "value"), ("times", "time")):
+            for name, counted in (
+                ("entries", "entry"),
+                ("posts", "post"),
+                ("values", "value"),
+                ("times", "time"),
+                ("turns", "turn"),
+            ):
                 column = getattr(thread, name)
                 row[name], row[f"{counted}_count"] = parts.add(column), len(column)
         header["table"] = parts.add(table)
@@ -172,9 +185,22 @@ def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
     ranks = [rank for rank in trace.ranks if rank.world == 0]
     if trace.level is Level.ORDER:
-        return [_outcomes_of(rank) for rank in ranks]
-    assert match is not None
-    return [_Tracing(rank, match).plan() for rank in ranks]
+        plans = [_outcomes_of(rank) for rank in ranks]
+    else:
+        assert match is not None
+        plans = [_Tracing(rank, match).plan() for rank in ranks]
+    _take_turns_at_windows(plans, turns(ranks))
+    return plans
+
+
+def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
+    """Give each thread its turns."""
+    for plan in plans:
+        for thread in plan.threads:
+            thread.turns = found.rows.get((plan.rank, thread.made), thread.turns)
+    if any(thread.turns["kind"].any() for plan in plans for thread in plan.threads):
+        for plan in plans:
+            plan.flags |= PlanFlag.TURNS
 
 
 def whole(rank: Rank) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ from numpy.typing import NDArray
 from weft.errors import UsageError
 from weft.match import NONE
 from weft.order import Order
+from weft.replay.layout import PlanFlag
 from weft.replay.plan import RankPlan
-from weft.trace import Trace
+from weft.replay.turns import Turns, turns
+from weft.trace import Rank, Trace
 from weft.trace.sites import Site
 
 EventId = tuple[int, int]
@@ -193,7 +196,7 @@ class Cuts:
             if not ended:
                 own[process] = max(own.get(process, 0), point)
         points = self._with_threads(points)
-        gathered = self._with_threads(self._with_members(points))
+        gathered = self._with_turns(self._with_threads(self._with_members(points)))
         if all(gathered[process] <= points[process] for process in own):
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
@@ -216,7 +219,7 @@ class Cuts:
             seeds[process] = min(seeds.get(process, point), point)
             past = np.maximum(past, self.order.past_points(process, point - 1) if point > 1 else 0)
         points = self._without_threads(self.order.future_points(seeds))
-        gathered = self._without_threads(self._without_members(points))
+        gathered = self._without_turns(self._without_threads(self._without_members(points)))
         if ((gathered > past) | (points <= past)).all():
             points = gathered  # else the record shows a collective that got on without a member
         goals: Goals = {}
@@ -303,6 +306,39 @@ class Cuts:
                 return points
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
+    def _with_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A past, and of each window's accesses in it those whose turn came before."""
+        edges = self._turns
+        while True:
+            needed = edges.first_end[points[edges.second_in] >= edges.second_end]
+            into = edges.first_in[points[edges.second_in] >= edges.second_end]
+            ends = np.zeros(len(points), np.int64)
+            np.maximum.at(ends, into, needed)
+            lacking = np.flatnonzero(ends > points).tolist()
+            if not lacking:
+                return points
+            for process in lacking:
+                points = np.maximum(points, self.order.past_points(process, int(ends[process])).astype(np.int64))
+            points = self._with_threads(self._with_members(points))
+
+    def _without_turns(self, points: U32) -> U32:
+        """A future, and of each window's accesses those whose turn comes after one in it."""
+        edges = self._turns
+        while True:
+            late = edges.first_end >= points[edges.first_in]
+            ends = points.astype(np.int64)
+            np.minimum.at(ends, edges.second_in[late], edges.second_end[late])
+            if (ends >= points).all():
+                return points
+            points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
+            points = self._without_threads(self._without_members(points))
+
+    @cached_property
+    def _turns(self) -> _TurnEdges:
+        taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
+        ranks = [rank for rank in self.trace.ranks if rank.world == 0]
+        return _TurnEdges(self.order, ranks, turns(ranks) if taken else Turns())
+
     def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
         """The goal that lies before an event of a process, or behind it."""
         rank = int(self.order.processes.rank[process])
@@ -312,6 +348,28 @@ class Cuts:
         index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
         threads = enumerate(self.plans[rank].threads)
         return {(rank, i): thread.position(index) for i, thread in threads if thread.slot == slot}
+
+
+class _TurnEdges:
+    """What takes turns at windows, as points of processes: `second_end` is not reached without `first_end`."""
+
+    def __init__(self, order: Order, ranks: Sequence[Rank], found: Turns) -> None:
+        pairs = np.array(found.before, np.int64).reshape(-1, 2)
+        size = len(found.accesses)
+        process, begun, over = (np.zeros(size, np.int64) for _ in range(3))
+        owners = np.array(found.owners, np.int64).reshape(-1, 2)
+        for rank in ranks if len(pairs) else ():
+            slots = {d.made: d.slot for d in rank.definitions.threads}
+            for made, slot in slots.items():
+                mine = np.flatnonzero((owners == (rank.rank, made)).all(axis=1))
+                merged = np.flatnonzero(rank.event_threads == slot)
+                enter = rank.events["enter"][merged]
+                for name, into in (("begin", begun), ("end", over)):
+                    nth = np.searchsorted(enter, found.accesses[name][mine], side="right") - 1
+                    into[mine] = 2 * merged[np.maximum(nth, 0)] + 2
+                process[mine] = int(order.processes.first[rank.index]) + slot
+        self.first_in, self.second_in = process[pairs[:, 0]], process[pairs[:, 1]]
+        self.first_end, self.second_end = over[pairs[:, 0]], begun[pairs[:, 1]]
 
 
 class _Parts:

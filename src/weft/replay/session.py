@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
-from weft.replay.layout import ControlState, Divergence, PlanFlag
+from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.plan import RankPlan
 from weft.replay.points import Goals
 from weft.trace.functions import FunctionTable
@@ -62,6 +62,10 @@ class Session:
             for plan in self.plans:
                 plan_file(folder, plan.rank).write_bytes(plan.encode(functions, bounded or bool(self.goals)))
                 self.controls.append(Control(folder, plan.rank))
+            channels = [thread.turns["channel"] for plan in self.plans for thread in plan.threads]
+            count = 1 + max((int(c.max()) for c in channels if len(c)), default=-1)
+            if count:
+                (folder / "turns-000000.bin").write_bytes(bytes(count * CHANNEL.itemsize))
         except OSError as error:
             raise WeftError(f"cannot write the plan of the replay to {folder}: {error.strerror or error}") from error
         for (rank, thread), goal in self.goals.items():

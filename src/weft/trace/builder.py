@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.trace import layout
 from weft.trace.functions import Function, FunctionTable
@@ -202,6 +203,10 @@ class RankBuilder:
     def outcomes(self, nibbles: Iterable[int], thread: int = 0) -> None:
         """Append nibbles to the ORDER stream of a run of level `order`."""
         self._order.setdefault(thread, []).extend(nibbles)
+
+    def accesses(self, rows: NDArray[Any], thread: int = 0) -> None:
+        """Append locks and atomic accesses of windows (dtype layout.ACCESS) to the thread's WINDOWS stream."""
+        self._file().append(StreamKind.WINDOWS, thread, rows)
 
     def _file(self) -> _Record:
         if self._record is None:

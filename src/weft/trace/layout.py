@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 MAGIC: Final = b"WEFTRANK"
 FORMAT_MAJOR: Final = 1
-FORMAT_MINOR: Final = 0
+FORMAT_MINOR: Final = 1
 PAGE: Final = 4096
 HEADER_CHUNKS: Final = 156
 TAIL_ALIGN: Final = 2
@@ -45,6 +45,7 @@ class StreamKind(IntEnum):
     DEFINITIONS = 3
     ORDER = 4
     TABLE = 5
+    WINDOWS = 6
 
 
 class State(IntEnum):
@@ -152,6 +153,25 @@ class OrderKind(IntEnum):
     TIME = 10
 
 
+class AccessKind(IntEnum):
+    """What a row of a WINDOWS stream is."""
+
+    SHARED = 1
+    EXCLUSIVE = 2
+    FETCH = 3
+    UPDATE = 4
+
+
+class Change(IntEnum):
+    """What an atomic access does to its place."""
+
+    UNKNOWN = 0
+    NONE = 1
+    REPLACE = 2
+    SUM = 3
+    SWAP = 4
+
+
 CHUNK: Final = np.dtype([("kind", "<u2"), ("thread", "<u2"), ("pages", "<u4"), ("offset", "<u8"), ("used", "<u8")])
 
 ANCHOR: Final = np.dtype([("ticks", "<u8"), ("monotonic_ns", "<u8"), ("realtime_ns", "<u8")])
@@ -198,6 +218,14 @@ EVENT: Final = np.dtype(
         ("buffer", "<u8"),
     ]
 )
+
+ACCESS: Final = np.dtype(
+    [
+        ("window", "<u8"), ("begin", "<u8"), ("held", "<u8"), ("end", "<u8"), ("place", "<i8"), ("operand", "<u8"),
+        ("compare", "<u8"), ("result", "<u8"), ("ordinal", "<u4"), ("target", "<i4"), ("made", "<u4"), ("kind", "u1"),
+        ("bytes", "u1"), ("change", "<u2"),
+    ]
+)  # fmt: skip
 
 Events = NDArray[Any]
 """A structured array of dtype EVENT."""

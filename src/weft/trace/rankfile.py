@@ -135,7 +135,7 @@ class RankFile:
         ended: set[tuple[int, int]] = set()
         for row, entry in enumerate(table):
             kind, thread, pages, offset, used = entry.tolist()
-            if kind not in (1, 2, 3, 4):
+            if kind not in (1, 2, 3, 4, 6):
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
             elif (kind, thread) in ended:
                 continue  # behind a gap calls would be matched with others' than their own

@@ -23,6 +23,7 @@ from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
 from weft.trace.layout import (
+    ACCESS,
     EVENT,
     TAIL_ALIGN,
     Def,
@@ -83,6 +84,13 @@ class Thread:
         """The thread's TAILS stream, zero copy, read-only."""
         file = self.rank.file
         return file.stream(StreamKind.TAILS, self.slot) if file else np.empty(0, np.uint8)
+
+    @cached_property
+    def accesses(self) -> NDArray[Any]:
+        """Locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero copy."""
+        file = self.rank.file
+        data = file.stream(StreamKind.WINDOWS, self.slot) if file else np.empty(0, np.uint8)
+        return data[: len(data) // ACCESS.itemsize * ACCESS.itemsize].view(ACCESS)
 
     @cached_property
     def order(self) -> list[tuple[int, int]]:

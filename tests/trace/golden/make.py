@@ -4,7 +4,10 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from weft.trace.builder import ANY, Builder, standard_functions
+from weft.trace.layout import ACCESS, AccessKind
 
 NAMES = "MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe".split()
 
@@ -25,6 +28,9 @@ def make(path: Path) -> None:
     pair = b.split([0, 0])
     for rank in b.ranks:
         rank.allreduce(comm=pair[0], op="MPI_MAX", error=rank.index)
+    access = np.zeros(1, ACCESS)
+    access["window"], access["end"], access["kind"], access["bytes"], access["result"] = 7, 5, AccessKind.FETCH, 8, 41
+    r0.accesses(access)
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     b.write()
     (path / "run.json").write_text(json.dumps(json.loads((path / "run.json").read_text()), indent=1))

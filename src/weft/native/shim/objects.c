@@ -852,6 +852,7 @@ void weft_request_started(MPI_Request request) {
 
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {
     if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = false};
+    if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_window_waited(weft_self, before);
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
     table_lock(t);

@@ -138,14 +138,13 @@ static void put_source(struct weft_thread *thread, int older, const MPI_Status *
 }
 
 static void completed(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
+    if (UNLIKELY(weft_window_requests)) weft_window_waited(thread, before);
     if (LIKELY(!wildcard_any)) return;
     int older = wildcard_take(before, false);
     if (older >= 0) put_source(thread, older, status);
 }
 
-#define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
 #define STATUS MPI_Status w_own, *w_status = status == MPI_STATUS_IGNORE ? &w_own : status
-#define WEFT_ORDER_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
 
 /* ---- blocking receives and probes ---- */
 #define RECEIVE(name, type)                                                                                                \
@@ -305,7 +304,7 @@ WEFT_ORDER_WRAPPER(MPI_Request_free)(MPI_Request *request) {
 
 /* ---- completions ---- */
 WEFT_ORDER_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
-    if (LIKELY(!wildcard_any)) return REAL(MPI_Wait)(request, status);
+    if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Wait)(request, status);
     ENTER;
     if (!thread) return REAL(MPI_Wait)(request, status);
     STATUS;
@@ -327,7 +326,7 @@ static bool many(struct weft_thread *thread, int n, const MPI_Request *requests,
 }
 
 WEFT_ORDER_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
-    if (LIKELY(!wildcard_any)) return REAL(MPI_Waitall)(count, requests, given);
+    if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Waitall)(count, requests, given);
     ENTER;
     MPI_Request *before;
     MPI_Status *statuses = given;
@@ -440,84 +439,6 @@ WEFT_ORDER_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_S
     else put_done(thread);
     return result;
 }
-
-/* ---- one-sided results: known at the next synchronisation, kept as a hash that a replay compares ---- */
-struct fetched { MPI_Win window; const void *result; uint64_t bytes; };
-static struct fetched *fetches;
-static int fetch_count, fetch_space;
-
-static void fetch_add(MPI_Win window, const void *result, int64_t count, MPI_Datatype type) {
-    int size = 0;
-    if (!result || count <= 0 || REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || size <= 0) return;
-    wildcards_lock();
-    if (fetch_count == fetch_space) {
-        int space = fetch_space ? fetch_space * 2 : 64;
-        struct fetched *grown = realloc(fetches, sizeof *grown * (size_t)space);
-        if (grown) {
-            fetches = grown;
-            fetch_space = space;
-        }
-    }
-    if (fetch_count < fetch_space) fetches[fetch_count++] = (struct fetched){window, result, (uint64_t)size * (uint64_t)count};
-    wildcards_unlock();
-}
-
-static void fetches_complete(struct weft_thread *thread, MPI_Win window) {
-    if (!fetch_count) return;
-    uint64_t hash = 0xcbf29ce484222325u;
-    bool any = false;
-    wildcards_lock();
-    int kept = 0;
-    for (int i = 0; i < fetch_count; i++) {
-        if (fetches[i].window != window) {
-            fetches[kept++] = fetches[i];
-            continue;
-        }
-        any = true;
-        for (uint64_t k = 0; k < fetches[i].bytes; k++) hash = (hash ^ ((const uint8_t *)fetches[i].result)[k]) * 0x100000001b3u;
-    }
-    fetch_count = kept;
-    wildcards_unlock();
-    if (any) put(thread, WEFT_ORDER_VALUE, (hash ^ hash >> 30) & 0x3fffffff);
-}
-
-WEFT_ORDER_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
-    ENTER;
-    int code = REAL(MPI_Fetch_and_op)(origin, result, type, rank, at, op, win);
-    if (thread && code == MPI_SUCCESS) fetch_add(win, result, 1, type);
-    return code;
-}
-
-WEFT_ORDER_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
-    ENTER;
-    int code = REAL(MPI_Compare_and_swap)(origin, compare, result, type, rank, at, win);
-    if (thread && code == MPI_SUCCESS) fetch_add(win, result, 1, type);
-    return code;
-}
-
-WEFT_ORDER_WRAPPER(MPI_Get_accumulate)(const void *origin, int n, MPI_Datatype type, void *result, int m, MPI_Datatype got, int rank,
-                                       MPI_Aint at, int k, MPI_Datatype target, MPI_Op op, MPI_Win win) {
-    ENTER;
-    int code = REAL(MPI_Get_accumulate)(origin, n, type, result, m, got, rank, at, k, target, op, win);
-    if (thread && code == MPI_SUCCESS) fetch_add(win, result, m, got);
-    return code;
-}
-
-#define SYNCHRONISES(name, parameters, arguments)                                                                          \
-    parameters {                                                                                                          \
-        ENTER;                                                                                                            \
-        int code = REAL(name) arguments;                                                                                  \
-        if (thread && code == MPI_SUCCESS) fetches_complete(thread, win);                                                 \
-        return code;                                                                                                      \
-    }
-WEFT_ORDER_WRAPPER(MPI_Win_flush) SYNCHRONISES(MPI_Win_flush, (int rank, MPI_Win win), (rank, win))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_all) SYNCHRONISES(MPI_Win_flush_all, (MPI_Win win), (win))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_local) SYNCHRONISES(MPI_Win_flush_local, (int rank, MPI_Win win), (rank, win))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_local_all) SYNCHRONISES(MPI_Win_flush_local_all, (MPI_Win win), (win))
-WEFT_ORDER_WRAPPER(MPI_Win_unlock) SYNCHRONISES(MPI_Win_unlock, (int rank, MPI_Win win), (rank, win))
-WEFT_ORDER_WRAPPER(MPI_Win_unlock_all) SYNCHRONISES(MPI_Win_unlock_all, (MPI_Win win), (win))
-WEFT_ORDER_WRAPPER(MPI_Win_complete) SYNCHRONISES(MPI_Win_complete, (MPI_Win win), (win))
-WEFT_ORDER_WRAPPER(MPI_Win_fence) SYNCHRONISES(MPI_Win_fence, (int assertion, MPI_Win win), (assertion, win))
 
 /* ---- time ---- */
 WEFT_HIDDEN double weft_o_MPI_Wtime(void);

@@ -1,7 +1,7 @@
 /* What a replay follows, one file a rank, written by weft.replay.plan before the run starts, and the page of memory
  * through which `weft replay` and a rank speak while it runs. weft/replay/layout.py mirrors both (a test compares).
  *
- *   | header | kind of each function | its canonical id | thread table | entries | posts | values | times |
+ *   | header | kind of each function | its canonical id | thread table | entries | posts | values | times | turns |
  *
  * All offsets count from the file's start, in bytes, and are multiples of 8. Native byte order.
  */
@@ -26,6 +26,7 @@ struct weft_plan_header {
 #define WEFT_PLAN_CHECKED 1u /* entries hold every call that communicates, so that calls are held against them */
 #define WEFT_PLAN_OPEN 2u    /* the record ends before the program did: behind its end the run is free */
 #define WEFT_PLAN_BOUNDED 4u /* ranks may be stopped: sends must not need receivers that are never started */
+#define WEFT_PLAN_TURNS 8u   /* ranks take turns at windows, by a file that all map */
 
 /* What is to be compared of a function's calls. */
 #define WEFT_CHECK_CALL 0x01u
@@ -42,6 +43,7 @@ struct weft_plan_thread {
     uint64_t posts, post_count;   /* int32: the source of each wildcard receive, in order of posting */
     uint64_t values, value_count; /* int32: outcomes, see weft_plan_entry */
     uint64_t times, time_count;   /* double: MPI_Wtime */
+    uint64_t turns, turn_count;   /* struct weft_plan_turn, by ordinal */
     uint32_t made;                /* ordinal of the thread's creation in its process, 0 for the main one */
     uint32_t pad;
 };
@@ -74,6 +76,28 @@ struct weft_plan_entry {
     uint32_t value;    /* its first value */
     uint32_t event;    /* index among the thread's events in the record */
     uint32_t turn;     /* place of its post among those of all threads of the process, from 1 on; 0: no matter */
+};
+
+/* A lock or an atomic access of a window. Those of one channel (a place in a window, the lock of a target) take turns:
+ * what changes waits for all that come before, what reads waits for what changes before it. */
+struct weft_plan_turn {
+    uint64_t result;  /* of a fetch */
+    uint32_t ordinal; /* among the thread's locks and atomic accesses; several rows of one: MPI_Win_lock_all */
+    uint32_t channel;
+    uint32_t needed;  /* how many must have been there before */
+    uint8_t kind;     /* enum weft_turn */
+    uint8_t bytes;    /* of the result, 0: none is known */
+    uint16_t pad;
+};
+
+enum weft_turn {
+    WEFT_TURN_NONE = 0,
+    WEFT_TURN_READS = 1,
+    WEFT_TURN_CHANGES = 2,
+};
+
+struct weft_plan_channel {
+    volatile uint32_t all, changes; /* turns that were taken */
 };
 
 /* ---- the page that both sides see ---- */
@@ -121,8 +145,10 @@ struct weft_control {
 };
 
 _Static_assert(sizeof(struct weft_plan_header) == 48, "plan header layout");
-_Static_assert(sizeof(struct weft_plan_thread) == 72, "plan thread layout");
+_Static_assert(sizeof(struct weft_plan_thread) == 88, "plan thread layout");
 _Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
+_Static_assert(sizeof(struct weft_plan_turn) == 24, "plan turn layout");
+_Static_assert(sizeof(struct weft_plan_channel) == 8, "plan channel layout");
 _Static_assert(sizeof(struct weft_control_thread) == 32, "control thread layout");
 _Static_assert(sizeof(struct weft_control) <= 4096, "control fits one page");
 

@@ -18,29 +18,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plan.h"
-#include "wrap.h"
+#include "replay.h"
 
 volatile int weft_replaying;
 
+const struct weft_plan_header *weft_plan;
+#define header weft_plan
 static const uint8_t *plan;
 static uint64_t plan_size;
-static const struct weft_plan_header *header;
 static const uint8_t *kinds;
 static const uint16_t *canonical;
 static struct weft_control *control;
 static MPI_Comm aside; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
-
-struct weft_replay {
-    const struct weft_plan_entry *entries, *current;
-    const int32_t *posts, *values;
-    const double *times;
-    uint64_t entry_count, post_count, value_count, time_count;
-    uint64_t at, post_at, time_at;
-    uint32_t polls; /* failed since the last entry */
-    struct weft_control_thread *control;
-    int slot;
-};
 
 static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
 
@@ -50,7 +39,7 @@ static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
     return plan + offset;
 }
 
-static void *map(const char *folder, const char *name, int rank, int protection, uint64_t *size) {
+void *weft_replay_map(const char *folder, const char *name, int rank, int protection, uint64_t *size) {
     char path[4096];
     struct stat status;
     int n = snprintf(path, sizeof path, "%s/%s-%06d.bin", folder, name, rank);
@@ -71,11 +60,11 @@ void weft_replay_start(const char *folder, int rank) {
     if (control) return;
     aside = MPI_COMM_NULL;
     if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS || parent != MPI_COMM_NULL) return;
-    struct weft_control *page = map(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
+    struct weft_control *page = weft_replay_map(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
     if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return;
     control = page;
     control->pid = (int32_t)getpid();
-    plan = map(folder, "plan", rank, PROT_READ, &plan_size);
+    plan = weft_replay_map(folder, "plan", rank, PROT_READ, &plan_size);
     header = (const struct weft_plan_header *)plan;
     bool good = plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
     if (good) {
@@ -93,23 +82,41 @@ void weft_replay_start(const char *folder, int rank) {
         const struct weft_plan_entry *entries = span(t[i].entries, t[i].entry_count, sizeof *entries);
         find_turn((int)i, entries, entries ? t[i].entry_count : 0, 0);
     }
+    weft_turns_start(folder);
     control->state = WEFT_CONTROL_RUNNING;
     weft_replaying = 1;
 }
 
-static void nap(long microseconds) {
+void weft_replay_nap(long microseconds) {
     struct timespec time = {0, microseconds * 1000};
     nanosleep(&time, NULL);
 }
+#define nap weft_replay_nap
 
-/* MPI goes on for the others while this thread stands still. */
-static void drive(void) {
+/* MPI goes on for the others while this thread stands still. A probe takes nothing away. Not in `aside`: MPICH answers
+ * for a communicator of one process without looking at what others ask for. */
+void weft_replay_drive(void) {
     int flag;
     MPI_Status status;
-    REAL(MPI_Iprobe)(MPI_ANY_SOURCE, MPI_ANY_TAG, aside, &flag, &status);
+    REAL(MPI_Iprobe)(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status);
 }
 
 static void orphans_test(void);
+
+/* ---- waiting ---- */
+int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
+    for (unsigned polls = 0;; weft_be_patient(&polls)) {
+        int done = 0, code = REAL(MPI_Test)(request, &done, status);
+        if (code != MPI_SUCCESS || done) return code;
+    }
+}
+
+static int wait_for_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    for (unsigned polls = 0;; weft_be_patient(&polls)) {
+        int done = 0, code = REAL(MPI_Testall)(count, requests, &done, statuses);
+        if (code != MPI_SUCCESS || done) return code;
+    }
+}
 
 /* What a rank that a debugger stopped outside of MPI calls now and then, from the stopped thread. */
 __attribute__((visibility("default"))) void weft_debug_drive(void);
@@ -117,7 +124,7 @@ void weft_debug_drive(void) {
     if (!weft_replaying || weft_depth) return;
     weft_depth = 1;
     orphans_test();
-    drive();
+    weft_replay_drive();
     weft_depth = 0;
 }
 
@@ -139,7 +146,7 @@ static _Noreturn void diverge(struct weft_replay *r, struct weft_thread *thread,
     }
     for (;;) {
         orphans_test();
-        drive();
+        weft_replay_drive();
         nap(1000);
     }
 }
@@ -149,14 +156,13 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
     struct weft_replay *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     int slot = (int)thread->slot;
-    uint32_t made = weft_made || syscall(SYS_gettid) == getpid() ? weft_made : WEFT_MADE_UNKNOWN;
     const struct weft_plan_thread *all = span(header->table, header->threads, sizeof *all);
     const struct weft_plan_thread *t = NULL;
     for (uint32_t i = 0; i < header->threads; i++)
-        if (all[i].made == made) t = &all[slot = (int)i];
+        if (all[i].made == thread->made) t = &all[slot = (int)i];
     if (!t || slot >= WEFT_CONTROL_THREADS) {
         nobody.slot = slot;
-        diverge(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads, (int64_t)made);
+        diverge(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads, (int64_t)thread->made);
     }
     r->slot = slot;
     r->control = &control->thread[slot];
@@ -170,15 +176,19 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
     r->post_count = r->posts ? t->post_count : 0;
     r->value_count = r->values ? t->value_count : 0;
     r->time_count = r->times ? t->time_count : 0;
+    r->turns = span(t->turns, t->turn_count, sizeof *r->turns);
+    r->turn_count = r->turns ? t->turn_count : 0;
     thread->replay = r;
     return r;
 }
 
-static inline struct weft_replay *mine(void) {
+struct weft_replay *weft_replay_mine(void) {
     struct weft_thread *thread = weft_self;
     if (!weft_replaying || !thread) return NULL;
     return LIKELY(thread->replay != NULL) ? thread->replay : adopt(thread);
 }
+
+#define mine weft_replay_mine
 
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
@@ -228,7 +238,7 @@ static void park(struct weft_replay *r) {
     r->control->parked = 1;
     while (r->at >= r->control->goal) {
         orphans_test();
-        drive();
+        weft_replay_drive();
         nap(300);
     }
     r->control->parked = 0;
@@ -320,7 +330,7 @@ static enum answer answer(struct weft_replay *r, const struct asked *a, const st
         orphans_test();
         sched_yield();
     }
-    drive();
+    weft_replay_drive();
     return ANSWER_FAIL;
 }
 
@@ -336,10 +346,8 @@ static int source_of(struct weft_replay *r, MPI_Comm *comm) {
     return MPI_ANY_SOURCE;
 }
 
-#define WEFT_REPLAY_CALL(name) WEFT_HIDDEN int weft_p_##name
-
-/* The MPI's own function, or with several threads the one that posts in turn. */
-#define POST(name) (weft_threaded ? (__typeof__(&P##name))weft_split[K_##name] : REAL(name))
+/* Posts and then waits patiently; with several threads each posts in turn. */
+#define POST(name) ((__typeof__(&P##name))weft_split[K_##name])
 
 #define RECEIVE(name, type)                                                                                                \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
@@ -503,13 +511,13 @@ WEFT_REPLAY_CALL(MPI_Request_free)(MPI_Request *request) {
 /* ---- completions ---- */
 static int wait_one(MPI_Request *request, MPI_Status *status) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
-    return REAL(MPI_Wait)(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
+    return weft_replay_wait(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
 }
 
 WEFT_REPLAY_CALL(MPI_Wait)(MPI_Request *request, MPI_Status *status) { return wait_one(request, status); }
 
 static int wait_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    if (!virtual_count) return REAL(MPI_Waitall)(count, requests, statuses);
+    if (!virtual_count) return wait_for_all(count, requests, statuses);
     int code = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
         int one = wait_one(&requests[i], statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i]);
@@ -732,7 +740,7 @@ WEFT_REPLAY_CALL(MPI_Finalize)(void) {
     if (mine()) {
         while (orphans) {
             orphans_test();
-            drive();
+            weft_replay_drive();
         }
         if (control->state == WEFT_CONTROL_RUNNING) control->state = WEFT_CONTROL_ENDED;
         weft_replaying = 0;

@@ -256,7 +256,9 @@ static void thread_define(struct weft_thread *thread) {
     weft_text_u(&text, (uint64_t)tid);
     weft_text_u(&text, tid == getpid());
     weft_text_s(&text, name, strlen(name));
-    weft_text_u(&text, weft_made || tid == getpid() ? weft_made : WEFT_MADE_UNKNOWN);
+    thread->made = weft_made || tid == getpid() ? weft_made : WEFT_MADE_UNKNOWN;
+    thread->accesses = 0;
+    weft_text_u(&text, thread->made);
     weft_define(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
 }
 

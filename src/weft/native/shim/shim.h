@@ -61,9 +61,11 @@ struct weft_site_cached {
 };
 
 struct weft_thread {
-    struct weft_stream events, tails, order;
+    struct weft_stream events, tails, order, windows;
     uint32_t slot;
     uint64_t stamps;               /* given out by weft_stamp */
+    uint32_t made;                 /* weft_made, or WEFT_MADE_UNKNOWN */
+    uint32_t accesses;             /* locks and atomic accesses of windows so far */
     struct weft_thread *next_free;
     struct weft_event *poll;       /* last event of the stream if it is a poll that failed, else NULL */
     uint64_t poll_key;             /* of its arguments */
@@ -196,11 +198,42 @@ WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, 
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 
-/* ---- replay (replay.c) ---- */
+/* ---- windows (windows.c) ---- */
+struct weft_did { /* an atomic access that has just been started */
+    MPI_Win window;
+    int target;
+    int64_t place, count;
+    uint64_t begin;
+    MPI_Datatype type;
+    MPI_Op op;                            /* of MPI_Compare_and_swap: none, but `compare` */
+    const void *operand, *compare;
+    void *result;                         /* NULL: it fetches nothing */
+    MPI_Request request;                  /* of the forms that have one */
+    bool requested;
+};
+extern WEFT_HIDDEN volatile int weft_window_requests; /* accesses whose end a request tells */
+WEFT_HIDDEN void weft_window_made(MPI_Win window);
+WEFT_HIDDEN void weft_window_gone(MPI_Win window);
+WEFT_HIDDEN void weft_window_locked(struct weft_thread *thread, MPI_Win window, int target, bool exclusive, uint64_t begin);
+WEFT_HIDDEN void weft_window_unlocked(struct weft_thread *thread, MPI_Win window, int target);
+WEFT_HIDDEN void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did);
+/* What this process has begun at the target is complete; `only_here`: its results are. Target -1: at all targets. */
+WEFT_HIDDEN void weft_window_synced(struct weft_thread *thread, MPI_Win window, int target, bool only_here);
+WEFT_HIDDEN void weft_window_waited(struct weft_thread *thread, MPI_Request request);
+/* The lock that this process has at the target, by its ordinal; -1: it has none, so the epoch is not a lock's. */
+WEFT_HIDDEN int64_t weft_window_lock_of(MPI_Win window, int target);
+
+/* ---- replay (replay.c, turns.c) ---- */
 extern WEFT_HIDDEN volatile int weft_replaying;
 WEFT_COLD void weft_replay_start(const char *folder, int rank);
 /* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */
 WEFT_HIDDEN void weft_replay_call(struct weft_thread *thread, struct weft_event *event);
+
+/* The result of a fetch, as recorded, before the program sees it. */
+WEFT_HIDDEN void weft_replay_fetched(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes);
+
+/* As MPI_Wait, for a process that has little to wait for but others. */
+WEFT_HIDDEN int weft_replay_wait(MPI_Request *request, MPI_Status *status);
 
 /* In a process with several threads that call MPI: until it is this thread's turn to post, and after it has. */
 WEFT_COLD void weft_replay_turn(void);

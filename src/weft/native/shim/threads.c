@@ -33,12 +33,16 @@ void weft_post_reset(void) { pthread_mutex_init(&posting, NULL); }
 
 #define WEFT_SPLIT_CALL(name) WEFT_HIDDEN int weft_t_##name
 
+static int wait_for(MPI_Request *request, MPI_Status *status) {
+    return weft_replaying ? weft_replay_wait(request, status) : REAL(MPI_Wait)(request, status);
+}
+
 /* Posts with `start`, lets others post, waits. */
 #define SPLIT(name, start)                                                                                                 \
     MPI_Request request = MPI_REQUEST_NULL;                                                                                \
     int code = start;                                                                                                     \
     weft_post_unlock();                                                                                                   \
-    return code == MPI_SUCCESS ? REAL(MPI_Wait)(&request, status) : code;
+    return code == MPI_SUCCESS ? wait_for(&request, status) : code;
 
 #define RECEIVE(name, i, type)                                                                                             \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
@@ -56,8 +60,8 @@ void weft_post_reset(void) { pthread_mutex_init(&posting, NULL); }
         int code = REAL(recv)(recvbuf, recvcount, recvtype, source, recvtag, comm, &request);                             \
         if (code == MPI_SUCCESS) code = REAL(send)(sendbuf, sendcount, sendtype, dest, sendtag, comm, &sent);             \
         weft_post_unlock();                                                                                               \
-        int received = request == MPI_REQUEST_NULL ? MPI_SUCCESS : REAL(MPI_Wait)(&request, status);                      \
-        int done = sent == MPI_REQUEST_NULL ? MPI_SUCCESS : REAL(MPI_Wait)(&sent, MPI_STATUS_IGNORE);                     \
+        int received = request == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for(&request, status);                           \
+        int done = sent == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for(&sent, MPI_STATUS_IGNORE);                          \
         return code != MPI_SUCCESS ? code : received != MPI_SUCCESS ? received : done;                                    \
     }
 

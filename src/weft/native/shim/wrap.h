@@ -96,6 +96,10 @@ static inline struct weft_event *weft_poll_unfold(struct weft_thread *thread, ui
     return event;
 }
 
+/* ---- wrappers of level order, written by hand ---- */
+#define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
+#define WEFT_ORDER_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
+
 /* ---- completions ---- */
 struct weft_completion {
     int64_t n;

@@ -1,0 +1,39 @@
+/* What the parts of a replay share: where a thread is in its plan, and how it waits. */
+#ifndef WEFT_REPLAY_H
+#define WEFT_REPLAY_H
+
+#include <sched.h>
+
+#include "plan.h"
+#include "wrap.h"
+
+struct weft_replay {
+    const struct weft_plan_entry *entries, *current;
+    const int32_t *posts, *values;
+    const double *times;
+    const struct weft_plan_turn *turns;
+    uint64_t entry_count, post_count, value_count, time_count, turn_count;
+    uint64_t at, post_at, time_at;
+    uint32_t polls; /* failed since the last entry */
+    struct weft_control_thread *control;
+    int slot;
+};
+
+extern WEFT_HIDDEN const struct weft_plan_header *weft_plan;
+WEFT_HIDDEN struct weft_replay *weft_replay_mine(void); /* NULL: this process follows no plan */
+WEFT_HIDDEN void *weft_replay_map(const char *folder, const char *name, int rank, int protection, uint64_t *size);
+WEFT_HIDDEN void weft_replay_drive(void);
+WEFT_HIDDEN void weft_replay_nap(long microseconds);
+WEFT_COLD void weft_turns_start(const char *folder);
+
+#define WEFT_REPLAY_CALL(name) WEFT_HIDDEN int weft_p_##name
+
+/* A rank that waits for what the record says may wait longer than the recorded one did: what comes meanwhile is not
+ * what it waits for. An MPI polls; where ranks outnumber cores that is time which the awaited rank does not get. */
+enum { WEFT_HASTY = 20, WEFT_AWAKE = 100, WEFT_NAP = 50 }; /* polls until it yields, until it naps; microseconds */
+static inline void weft_be_patient(unsigned *polls) {
+    if (++*polls > WEFT_AWAKE) weft_replay_nap(WEFT_NAP);
+    else if (*polls > WEFT_HASTY) sched_yield();
+}
+
+#endif
