@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
+    "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report"},
     "launch": {"native", "mpi", "trace", "deadlock", "report"},
 }
 

@@ -1,0 +1,100 @@
+"""The axes of the picture: time, time with its idle stretches folded away, and logical time.
+
+The page knows one axis only, that of the screen; here it is turned into the times of a Timeline and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.view.index import MARKS, Timeline
+
+LEAST_FOLD: Final = 0.02
+"""Idle time is folded where it is this share of the run ..."""
+
+FOLDED: Final = 0.01
+"""... and then takes this share of what is left of it."""
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A stretch of time in which no call begins or ends, and where on the screen's axis it is drawn."""
+
+    start: int
+    end: int
+    at: float
+    width: float
+
+
+class Scale:
+    """One axis: `end` is where it ends on the screen's axis, which begins at 0."""
+
+    def __init__(self, name: str, timeline: Timeline, folds: tuple[Fold, ...] = ()) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.folds = folds
+        times, places = [0.0], [0.0]
+        for fold in folds:
+            times += [float(fold.start), float(fold.end)]
+            places += [fold.at, fold.at + fold.width]
+        times.append(float(timeline.last))
+        places.append(places[-1] + timeline.last - times[-2])
+        self._times, self._places = np.array(times), np.array(places)
+        self.end = places[-1]
+
+    def place(self, times: Any) -> Numbers:
+        """Where times are drawn."""
+        wide = np.asarray(times, np.float64)
+        if not self.folds:
+            return wide
+        inside: Numbers = np.interp(wide, self._times, self._places)
+        return inside
+
+    def time(self, places: Any) -> Numbers:
+        """Which times are drawn at places."""
+        wide = np.asarray(places, np.float64)
+        if not self.folds:
+            return wide
+        inside: Numbers = np.interp(wide, self._places, self._times)
+        return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
+
+    def edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
+        """The times at the edges of equal columns of a stretch of the screen's axis."""
+        found: NDArray[np.int64] = np.rint(self.time(np.linspace(start, end, columns + 1))).astype(np.int64)
+        return found
+
+
+def on_the_clock(timeline: Timeline) -> Scale:
+    """Time as it was."""
+    return Scale("time", timeline)
+
+
+def folded(timeline: Timeline) -> Scale:
+    """Time without the stretches in which nothing begins or ends."""
+    gaps = idle(timeline.marks, timeline.last)
+    left = timeline.last - sum(end - start for start, end in gaps)
+    width = max(1.0, left * FOLDED)
+    folds, at, before = [], 0.0, 0
+    for start, end in gaps:
+        at += start - before
+        folds.append(Fold(start, end, at, width))
+        at, before = at + width, end
+    return Scale("folded", timeline, tuple(folds))
+
+
+def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
+    """The stretches without a mark that are long enough to be folded, as times."""
+    marked = np.flatnonzero(marks)
+    if not len(marked):
+        return []
+    # What lies behind the last mark is the open end of the run: it stays.
+    starts, ends = marked[:-1] + 1, marked[1:]
+    long = np.flatnonzero(ends - starts >= MARKS * LEAST_FOLD)
+    part = last / MARKS
+    return [(int(np.ceil(starts[i] * part)) + 1, int(ends[i] * part) - 1) for i in long]
