@@ -35,6 +35,9 @@ KEPT_FILTERS: Final = 6
 MAX_EVENTS: Final = 64
 """Events of a finding that are marked in the graph."""
 
+BEFORE: Final = 6
+"""Calls of a row that are shown before those of a finding."""
+
 
 class Picture:
     """A run, its rows, its axes, and what the analyses say of it. Questions may come from several threads."""
@@ -141,7 +144,21 @@ class Picture:
     def _finding(self, scale: Scale, finding: Any) -> dict[str, Any]:
         events = [[*event, *self.place(scale, event)] for event in finding.events[:MAX_EVENTS]]
         marks = arrows_of(finding, self.trace, self._links, scale)
-        return {**finding.to_json(), "events": events, "arrows": marks, "replays": replays(self.trace, finding)}
+        return {**finding.to_json(), "events": events, "arrows": marks, "replays": replays(self.trace, finding),
+                "window": self._around_of(scale, finding, events, marks)}  # fmt: skip
+
+    def _around_of(self, scale: Scale, finding: Any, events: list[Any], marks: list[dict[str, Any]]) -> list[float] | None:
+        """The stretch of the axis that shows a finding: its calls, and some that came before them."""
+        starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
+        if not starts:
+            return None
+        end = float(scale.place([self.measured])[0]) if scale.name != "logical" else scale.end * 16 / 17
+        last = max(min(e[4], end) for e in events)
+        before = [self.place(scale, (rank, max(0, index - BEFORE)))[1] for rank, index in finding.events[:MAX_EVENTS]]
+        first = min(*starts, float(np.median(before)))
+        is_open = any(self.trace.event(*event).open for event in finding.events[:MAX_EVENTS])
+        wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
+        return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
     def place(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
         """Row, start and end of an event on an axis."""

@@ -86,10 +86,12 @@ def _boxes(
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
         fits = np.isin(found["index"], hits.get(row, ())).astype(np.uint8)
+    slots = rows[row].events[found["index"]]
     return {
         "lane": np.full(len(found), lane, np.uint32), "start": scale.place(found["start"]),
         "end": scale.place(found["end"]), "event": rows[row].events_of(found["index"].astype(np.int64)).astype(np.uint32),
         "function": found["function"], "class": found["class"], "flags": found["flags"], "fits": fits,
+        "peer": slots["peer"], "tag": slots["tag"],
     }  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def _hits(
     return out
 
 
-_TYPES: Final = {"<f8": "f64", "<u4": "u32", "<u2": "u16", "|u1": "u8"}
+_TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": "u8"}
 
 
 def pack(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:

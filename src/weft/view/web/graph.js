@@ -1,0 +1,441 @@
+// The graph: asks for the window that is shown, draws it, and bridges the wait with what it drew before.
+
+import { drawAround, drawBands, drawFinding, drawMessages, outline } from "weft/arrows.js";
+import { announce } from "weft/dom.js";
+import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
+import { colours, thin } from "weft/theme.js";
+import { drawTracks, paintColumns } from "weft/tracks.js";
+import { duration, tickLabel, ticks } from "weft/units.js";
+
+const RULER = 26;
+const GUTTER = 92;
+const MOST_CELLS = 1.6e6; // lanes times columns that are asked for at once
+
+export class Graph {
+  constructor(canvas, api, run, state) {
+    Object.assign(this, { canvas, api, run, state });
+    this.context = canvas.getContext("2d");
+    this.axis = null;
+    this.part = null; // what was drawn last: { data, lanes, picture, filtered }
+    this.whole = null; // the whole run, coarsely: behind everything that is not there yet
+    this.links = { messages: [], bands: [], hidden: 0, bands_hidden: false, ready: false };
+    this.chosen = null; // details of the selected call
+    this.around = null;
+    this.finding = null;
+    this.rowHeight = 0;
+    this.scroll = 0;
+    this.hover = null;
+    this.measure = null; // [from, to] of the ruler
+    this.widths = new Map();
+    this.frame = 0;
+    this.asked = 0;
+    this.waiting = null;
+    run.isLast = (data, i) => this.openCalls.has(`${this.lanes.lanes[data.lane[i]].rows[0]}:${data.event[i]}`);
+    this.openCalls = new Set(run.open.map(([, event, row]) => `${row}:${event}`));
+    this.rankRow = new Map();
+    run.rows.forEach(([, rank], row) => { if (!this.rankRow.has(rank)) this.rankRow.set(rank, row); });
+    new ResizeObserver(() => this.resize()).observe(canvas);
+  }
+
+  get width() { return Math.max(50, this.canvas.clientWidth - GUTTER); }
+  get height() { return Math.max(50, this.canvas.clientHeight - RULER); }
+  get grouping() { return this.state.grouping ?? bestGrouping(this.run); }
+
+  start(axis) {
+    this.axis = axis;
+    if (this.state.folded.size === 0) this.state.folded = new Set(foldedAtFirst(this.run, this.grouping));
+    this.lay();
+  }
+
+  resize() {
+    const ratio = devicePixelRatio || 1;
+    this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
+    this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
+    if (this.axis) { this.lay(); this.load(); }
+  }
+
+  /** Puts the rows in their places. */
+  lay() {
+    this.lanes = new Lanes(this.run, this.grouping, this.state.folded, this.height, this.rowHeight);
+    this.scroll = Math.max(0, Math.min(this.scroll, this.lanes.bottom - this.height));
+    this.whole = null;
+    this.part = null;
+    this.draw();
+  }
+
+  // Places
+
+  x(at) { return ((at - this.state.from) / (this.state.to - this.state.from)) * this.width; }
+  time(x) { return this.state.from + (x / this.width) * (this.state.to - this.state.from); }
+
+  view() {
+    return {
+      run: this.run, width: this.width, ratio: devicePixelRatio || 1, notes: [],
+      x: (at) => this.x(at),
+      rowY: (row) => this.lanes.rowY[row],
+      rankY: (rank) => (this.rankRow.has(rank) ? this.lanes.rowY[this.rankRow.get(rank)] : null),
+      rankName: (rank) => `${rank}`,
+      laneOf: (row) => this.lanes.lanes[this.lanes.rowLane[row]] ?? null,
+      torn: () => Math.min(this.x(this.axis.end), this.width - 4),
+      measure: (context, text) => this.measured(context, text),
+    };
+  }
+
+  measured(context, text) {
+    if (!this.widths.has(text)) {
+      if (this.widths.size > 5000) this.widths.clear();
+      this.widths.set(text, context.measureText(text).width);
+    }
+    return this.widths.get(text);
+  }
+
+  // Data
+
+  columns(lanes) {
+    const wanted = Math.round(this.width * (devicePixelRatio || 1));
+    return Math.max(200, Math.min(wanted, 4000, Math.round(MOST_CELLS / Math.max(1, lanes))));
+  }
+
+  given() {
+    const { axis, from, to, filter } = this.state;
+    return { axis, from, to, filter, lanes: this.lanes.query, columns: this.columns(this.lanes.lanes.length) };
+  }
+
+  /** Asks for what is shown; of several requests the last one counts. */
+  load() {
+    this.draw();
+    if (this.waiting) { this.stale = true; return; }
+    this.stale = false;
+    this.waiting = this.fetch().finally(() => {
+      this.waiting = null;
+      if (this.stale) this.load();
+    });
+  }
+
+  async fetch() {
+    const lanes = this.lanes;
+    const given = this.given();
+    this.begun = performance.now();
+    const same = () => lanes === this.lanes && given.axis === this.state.axis && given.filter === this.state.filter;
+    try {
+      const data = await this.api.window(given);
+      if (same()) this.show(this.painted(data, lanes, given.filter));
+      if (!this.whole && same()) {
+        const { end } = this.axis;
+        const all = await this.api.window({ ...given, from: 0, to: end, columns: 800 });
+        if (same()) this.whole = this.painted(all, lanes, given.filter);
+      }
+      if (!this.stale) await this.fetchLinks(given, same);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  async fetchLinks(given, same) {
+    const links = await this.api.links({ axis: given.axis, from: given.from, to: given.to });
+    if (!same() || this.stale) return;
+    this.links = links;
+    this.links.axis = given.axis;
+    this.draw();
+    this.canvas.dispatchEvent(new CustomEvent("counted"));
+    if (!links.ready) setTimeout(() => this.load(), 700);
+  }
+
+  failed(error) {
+    announce(`${error.message}`);
+    this.canvas.dispatchEvent(new CustomEvent("failed", { detail: error.message }));
+  }
+
+  painted(data, lanes, filter) {
+    return { data, lanes, axis: this.state.axis, filtered: Boolean(filter), picture: paintColumns(data, lanes, devicePixelRatio || 1, Boolean(filter)) };
+  }
+
+  show(part) {
+    this.part = part;
+    this.paint();
+    this.canvas.dataset.answered = String(Math.round((performance.now() - this.begun) * 10) / 10);
+    this.canvas.dataset.frames = String(Number(this.canvas.dataset.frames ?? 0) + 1);
+    this.canvas.dispatchEvent(new CustomEvent("counted"));
+  }
+
+  // Drawing
+
+  draw() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => { this.frame = 0; this.paint(); });
+  }
+
+  paint() {
+    if (!this.axis || !this.lanes) return;
+    const { context } = this;
+    const ratio = devicePixelRatio || 1;
+    const palette = colours();
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.canvas.clientWidth, this.canvas.clientHeight);
+    const view = this.view();
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, RULER, this.width, this.height);
+    context.clip();
+    context.translate(GUTTER, RULER - this.scroll);
+    this.paintGround(view, palette);
+    if (this.current(this.whole) && !this.fits(this.part)) drawTracks(context, view, this.whole);
+    if (this.current(this.part)) drawTracks(context, view, this.part);
+    this.paintOver(view, palette);
+    context.restore();
+    this.paintRuler(palette);
+    this.paintLabels(palette);
+  }
+
+  current(part) { return part && part.lanes === this.lanes && part.axis === this.state.axis; }
+
+  fits(part) {
+    return this.current(part) && part.data.from <= this.state.from && part.data.to >= this.state.to;
+  }
+
+  paintGround(view, palette) {
+    const { context } = this;
+    for (const lane of this.lanes.lanes) {
+      context.fillStyle = palette.track;
+      context.fillRect(0, lane.y, this.width, lane.height);
+    }
+    const end = this.x(this.axis.measured);
+    if (end < this.width) {
+      context.fillStyle = thin(palette.paper, 0.75);
+      context.fillRect(Math.max(0, end), 0, this.width - end, this.lanes.bottom);
+    }
+    if (this.x(0) > 0) {
+      context.fillStyle = thin(palette.paper, 0.75);
+      context.fillRect(0, 0, this.x(0), this.lanes.bottom);
+    }
+    for (const item of this.lanes.items.filter((one) => one.kind === "head")) {
+      context.fillStyle = palette.line;
+      context.fillRect(0, item.y + 0.5, this.width, 1);
+    }
+  }
+
+  paintOver(view, palette) {
+    const { context } = this;
+    if (this.around && this.chosen && this.state.around) drawAround(context, view, this.around);
+    this.paintFolds(palette);
+    if (this.links.axis === this.state.axis) {
+      drawBands(context, view, this.links.bands, false);
+      drawMessages(context, view, this.nearMisses(this.links.messages), false);
+    }
+    if (this.finding) drawFinding(context, view, this.finding);
+    if (this.chosen) this.paintChosen(view, palette);
+    for (const mark of this.state.marks) this.paintLine(this.x(mark), palette.good, "");
+    if (this.measure) this.paintMeasure(palette);
+  }
+
+  /** Messages in the air are told what they were missed by, where the finding knows. */
+  nearMisses(messages) {
+    const misses = this.finding?.evidence?.near_misses ?? [];
+    if (!misses.length) return messages;
+    return messages.map((m) => {
+      if (m.to) return m;
+      const miss = misses.find((one) => (one.event && m.event[0] === one.event[0] && m.event[1] === one.event[1]) || one.sent === m.tag);
+      if (!miss) return m;
+      const wanted = miss.wanted ?? this.wanted(m);
+      return wanted === undefined ? m : { ...m, near: `sent with tag ${m.tag}, waited for tag ${wanted}` };
+    });
+  }
+
+  wanted(message) {
+    const lonely = this.links.messages.find((m) => !m.to && m.kind === "unmatched-receive" && m.event[0] === message.peer);
+    return lonely && lonely.tag >= 0 ? lonely.tag : undefined;
+  }
+
+  paintChosen(view, palette) {
+    const { place, links } = this.chosen;
+    if (links?.band) drawBands(this.context, view, [links.band], true);
+    if (links) drawMessages(this.context, view, links.messages, true);
+    outline(this.context, view, place[0], place[1], place[2], palette.accent);
+  }
+
+  paintFolds(palette) {
+    const { context } = this;
+    for (const [at, width, start, end] of this.axis.folds) {
+      const x = this.x(at);
+      const wide = Math.max(3, this.x(at + width) - x);
+      if (x + wide < 0 || x > this.width) continue;
+      context.fillStyle = palette.paper;
+      context.fillRect(x, 0, wide, this.lanes.bottom);
+      context.strokeStyle = palette.quiet;
+      context.lineWidth = 1;
+      for (const side of [x, x + wide]) {
+        context.beginPath();
+        for (let y = 0; y < this.lanes.bottom; y += 6) context.lineTo(side + ((y / 6) % 2 ? 1.5 : -1.5), y);
+        context.stroke();
+      }
+      context.save();
+      context.translate(x + wide / 2, Math.min(this.height / 2 + this.scroll, this.lanes.bottom / 2));
+      context.rotate(-Math.PI / 2);
+      context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      const text = `${duration(end - start)} folded`;
+      context.fillStyle = palette.paper;
+      const room = context.measureText(text).width + 8;
+      context.fillRect(-room / 2, -7, room, 14);
+      context.fillStyle = palette.quiet;
+      context.fillText(text, 0, 0);
+      context.restore();
+    }
+  }
+
+  paintLine(x, colour, text) {
+    if (x < 0 || x > this.width) return;
+    this.context.fillStyle = colour;
+    this.context.fillRect(x - 0.5, 0, 1.5, Math.max(this.lanes.bottom, this.height));
+    if (text) this.context.fillText(text, x + 4, 8 + this.scroll);
+  }
+
+  paintMeasure(palette) {
+    const [a, b] = this.measure.map((at) => this.x(at)).sort((p, q) => p - q);
+    this.context.fillStyle = thin(palette.accent, 0.16);
+    this.context.fillRect(a, this.scroll, b - a, this.height);
+    this.paintLine(a, palette.accent, "");
+    this.paintLine(b, palette.accent, "");
+    this.context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
+    const text = this.state.axis === "logical" ? `${Math.round(Math.abs(this.measure[1] - this.measure[0]))} steps` : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
+    this.context.fillStyle = palette.accent;
+    this.context.textAlign = "center";
+    this.context.textBaseline = "middle";
+    this.context.fillText(text, (a + b) / 2, 12 + this.scroll);
+    this.context.textAlign = "start";
+  }
+
+  /** The time that is drawn at a place of the axis. */
+  realTime(at) {
+    let shift = 0;
+    for (const [place, width, start, end] of this.axis.folds) {
+      if (at >= place + width) shift = end - (place + width);
+      else if (at > place) return start + ((at - place) / width) * (end - start);
+    }
+    return at + shift;
+  }
+
+  paintRuler(palette) {
+    const { context } = this;
+    context.fillStyle = palette.paper;
+    context.fillRect(0, 0, this.canvas.clientWidth, RULER);
+    context.fillStyle = palette.line;
+    context.fillRect(0, RULER - 1, this.canvas.clientWidth, 1);
+    context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+    context.textBaseline = "middle";
+    const logical = this.state.axis === "logical";
+    context.fillStyle = palette.quiet;
+    context.fillText(logical ? "step" : "time", 10, RULER / 2);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, 0, this.width, RULER);
+    context.clip();
+    const { step, places } = ticks(this.state.from, this.state.to, Math.max(2, this.width / 110));
+    let free = -Infinity;
+    for (const at of places) {
+      const x = GUTTER + this.x(at);
+      context.fillStyle = palette.line;
+      context.fillRect(x, RULER - 8, 1, 8);
+      const text = logical ? String(Math.round(at)) : tickLabel(this.realTime(at), step);
+      if (at < 0 || (logical && step < 1) || x < free) continue;
+      context.fillStyle = palette.quiet;
+      context.fillText(text, x + 4, RULER / 2);
+      free = x + context.measureText(text).width + 12;
+    }
+    if (this.hover !== null) {
+      context.fillStyle = palette.accent;
+      context.fillRect(GUTTER + this.hover, 0, 1, RULER);
+    }
+    context.restore();
+  }
+
+  paintLabels(palette) {
+    const { context } = this;
+    context.save();
+    context.beginPath();
+    context.rect(0, RULER, this.canvas.clientWidth, this.height);
+    context.clip();
+    context.fillStyle = palette.paper;
+    context.fillRect(0, RULER, GUTTER - 4, this.height);
+    context.translate(0, RULER - this.scroll);
+    context.textBaseline = "middle";
+    let free = -Infinity;
+    for (const item of this.lanes.items) {
+      const y = item.y + item.height / 2;
+      if (item.kind === "head") {
+        context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+        context.fillStyle = palette.ink;
+        const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${item.rows.length} rows`;
+        const wide = context.measureText(text).width + 16;
+        context.fillStyle = thin(palette.paper, 0.85);
+        context.fillRect(0, item.y + 2, wide, item.height - 2);
+        context.fillStyle = palette.ink;
+        context.fillText(text, 8, y + 1);
+        free = item.y + item.height;
+      } else if (y - 7 >= free) {
+        this.paintLabel(item, y, palette);
+        free = y + 6;
+      }
+    }
+    context.restore();
+    this.paintScrollbar(palette);
+  }
+
+  paintLabel(item, y, palette) {
+    const { context } = this;
+    const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
+    const bad = ["missing", "damaged", "aborted", "stopped"].includes(state);
+    const trouble = this.finding && item.rows.length === 1 && this.finding.ranks.includes(this.run.rows[item.rows[0]][1]);
+    context.font = `${trouble ? "600 " : ""}11px system-ui, 'DejaVu Sans', sans-serif`;
+    context.fillStyle = bad || trouble ? palette.error : palette.ink;
+    context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${bad ? ` ${state}` : ""}`, 10, y, GUTTER - 16);
+  }
+
+  paintScrollbar(palette) {
+    if (this.lanes.bottom <= this.height) return;
+    const size = Math.max(24, (this.height * this.height) / this.lanes.bottom);
+    const y = RULER + (this.scroll / (this.lanes.bottom - this.height)) * (this.height - size);
+    this.context.fillStyle = thin(palette.quiet, 0.5);
+    this.context.fillRect(this.canvas.clientWidth - 7, y, 5, size);
+  }
+
+  // What lies where: places are pixels of the canvas.
+
+  hit(x, y) {
+    const at = this.time(x - GUTTER);
+    if (y < RULER) return { kind: "ruler", at };
+    const item = this.lanes.at(y - RULER + this.scroll);
+    if (item && item.kind === "head") return { kind: "head", item };
+    if (x < GUTTER) return { kind: "label", item };
+    return { kind: "lane", item, at, index: item ? this.lanes.lanes.indexOf(item) : -1 };
+  }
+
+  /** The box under a place, as an index into the window's boxes, -1 for none. */
+  boxAt(hit) {
+    const data = this.part?.data;
+    if (!data?.start || hit.index < 0 || !data.boxed.includes(hit.index)) return -1;
+    const reach = (this.state.to - this.state.from) / this.width * 2;
+    let best = -1;
+    for (let i = 0; i < data.start.length; i += 1) {
+      if (data.lane[i] !== hit.index || data.start[i] - reach > hit.at || data.end[i] + reach < hit.at) continue;
+      const inside = data.start[i] <= hit.at && hit.at <= data.end[i];
+      if (inside) return i;
+      best = i;
+    }
+    return best;
+  }
+
+  /** Shares of the classes in the column under a place. */
+  sharesAt(hit) {
+    const data = this.part?.data;
+    if (!data || hit.index < 0 || data.boxed.includes(hit.index)) return [];
+    const column = Math.floor(((hit.at - data.from) / (data.to - data.from)) * data.columns);
+    if (column < 0 || column >= data.columns) return [];
+    const used = data.classes.length;
+    return data.classes.map((name, c) => [name, data.shares[(hit.index * used + c) * data.columns + column] / 255]).filter(([, share]) => share > 0);
+  }
+
+  static get gutter() { return GUTTER; }
+  static get ruler() { return RULER; }
+}
