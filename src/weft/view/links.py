@@ -26,7 +26,10 @@ WORST: Final = 60
 
 MAX_BANDS: Final = 120
 MAX_PARTS: Final = 6_000
-MAX_ARROWS: Final = 400
+MAX_ARROWS: Final = 6
+"""Ranks of one waiting call that each get an arrow."""
+
+MAX_WAITED_FOR: Final = 3
 
 Ints = NDArray[np.int64]
 
@@ -216,27 +219,29 @@ class Links:
         }  # fmt: skip
 
 
-def arrows_of(finding: Finding, trace: Trace, links: Links | None, scale: Scale) -> list[dict[str, Any]]:
+def arrows_of(finding: Finding, links: Links | None, scale: Scale) -> list[dict[str, Any]]:
     """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
     if finding.kind in ("deadlock", "potential-deadlock"):
-        return list(_waits(finding, trace))
+        return list(_waits(finding))
     if finding.kind == "message-race" and links is not None and finding.events:
         return list(_race(finding, links, scale))
     return []
 
 
-def _waits(finding: Finding, trace: Trace) -> Iterable[dict[str, Any]]:
+def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
+    """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
     cycle = [int(rank) for rank in finding.evidence.get("cycle", ())]
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
-    left = MAX_ARROWS
+    yield from ({"kind": "waits", "rank": a, "for": b, "cycle": True, "ranks": 1} for a, b in following.items())
     for wait in finding.evidence.get("waits", ()):
-        for rank in wait["ranks"]:
-            # Where everybody waits for everybody a few arrows say as much as a thousand.
-            for other in wait["for"][: 1 if len(wait["ranks"]) > 8 else 4]:
-                left -= 1
-                if left < 0:
-                    return
-                yield {"kind": "waits", "rank": rank, "for": other, "cycle": following.get(rank) == other}
+        ranks = [rank for rank in wait["ranks"] if rank not in following]
+        for other in wait["for"][:MAX_WAITED_FOR]:
+            some = [rank for rank in ranks if rank != other]
+            if len(some) > MAX_ARROWS:
+                middle = some[len(some) // 2]
+                yield {"kind": "waits", "rank": middle, "for": other, "cycle": False, "ranks": len(some)}
+            else:
+                yield from ({"kind": "waits", "rank": r, "for": other, "cycle": False, "ranks": 1} for r in some)
 
 
 def _race(finding: Finding, links: Links, scale: Scale) -> Iterable[dict[str, Any]]:

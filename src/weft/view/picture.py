@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError, WeftError
+from weft.findings import Finding
 from weft.report import Ground, Report, examine
 from weft.report.tables import tables
 from weft.report.tables import to_json as tables_json
@@ -141,22 +142,26 @@ class Picture:
             "failures": [failure_line(failure) for failure in self.report.failures],
         }
 
-    def _finding(self, scale: Scale, finding: Any) -> dict[str, Any]:
+    def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:
         events = [[*event, *self.place(scale, event)] for event in finding.events[:MAX_EVENTS]]
-        marks = arrows_of(finding, self.trace, self._links, scale)
-        return {**finding.to_json(), "events": events, "arrows": marks, "replays": replays(self.trace, finding),
-                "window": self._around_of(scale, finding, events, marks)}  # fmt: skip
+        marks = arrows_of(finding, self._links, scale)
+        first = _of_the_first(finding)
+        return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
+                "replays": replays(self.trace, finding),
+                "window": self._around_of(scale, finding, events[:first], marks)}  # fmt: skip
 
-    def _around_of(self, scale: Scale, finding: Any, events: list[Any], marks: list[dict[str, Any]]) -> list[float] | None:
+    def _around_of(
+        self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
+    ) -> list[float] | None:
         """The stretch of the axis that shows a finding: its calls, and some that came before them."""
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:
             return None
         end = float(scale.place([self.measured])[0]) if scale.name != "logical" else scale.end * 16 / 17
         last = max(min(e[4], end) for e in events)
-        before = [self.place(scale, (rank, max(0, index - BEFORE)))[1] for rank, index in finding.events[:MAX_EVENTS]]
+        before = [self.place(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
         first = min(*starts, float(np.median(before)))
-        is_open = any(self.trace.event(*event).open for event in finding.events[:MAX_EVENTS])
+        is_open = any(self.trace.event(e[0], e[1]).open for e in events)
         wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
@@ -295,6 +300,13 @@ class Picture:
             raise WeftError(self.failure or "the run could not be matched")
         made = tables_json(tables(self.trace, self._links.match))
         return {**made, "culprits": culprits(self.trace, self._links.match)}
+
+
+def _of_the_first(finding: Finding) -> int:
+    """How many of a finding's events belong to the first of the places that it stands for."""
+    if finding.kind == "message-race":
+        return 2 + len(finding.evidence.get("others", ()))
+    return 2 if "count" in finding.evidence else MAX_EVENTS
 
 
 def _next(

@@ -30,11 +30,12 @@ export function drawMessages(context, view, messages, strong) {
   const palette = colours();
   const opacity = strong ? 1 : messages.length > 150 ? 0.35 : 0.7;
   for (const message of messages) {
+    if (message.to && view.merged(message.from[0], message.to[0])) continue;
     if (!message.to) { drawStub(context, view, message, strong); continue; }
     const late = message.ns !== undefined;
     const colour = strong ? palette.accent : late ? palette.wait : thin(palette.message, opacity);
     arrow(context, view.x(message.from[1]), view.rowY(message.from[0]), view.x(message.to[1]), view.rowY(message.to[0]),
-      { colour, width: strong ? 2.5 : late ? 1.8 : 1.1 });
+      { colour, width: strong ? 2.5 : late ? 1.8 : 1.3, head: strong ? 9 : messages.length > 150 ? 5 : 7 });
   }
 }
 
@@ -62,11 +63,12 @@ function point(context, x, y, angle, size) {
 
 /** A message that ends in the air, on the way to the one who never took it, or comes out of it. */
 function drawStub(context, view, message, strong) {
+  if (message.silent) return; // the message that missed it is drawn and says so
   const colour = colours().error;
   const sent = message.kind === "unmatched-send";
   const y = view.rowY(message.from[0]);
   const toward = message.toward === null ? y - 30 : view.rowY(message.toward);
-  const distance = Math.sign(toward - y || -1) * Math.min(Math.max(14, Math.abs(toward - y) * 0.55), 70);
+  const distance = Math.sign(toward - y || -1) * Math.min(Math.max(14, Math.abs(toward - y) * 0.5), 60);
   const x = view.x(message.from[1]);
   const [x2, y2] = [x + Math.min(26, Math.abs(distance)), y + distance];
   context.strokeStyle = colour;
@@ -80,7 +82,11 @@ function drawStub(context, view, message, strong) {
   if (!sent) point(context, x, y, Math.atan2(y - y2, x - x2), 6);
   cross(context, x2, y2, colour);
   const tag = message.tag === -1 ? "any tag" : `tag ${message.tag}`;
-  note(context, view, x2 + 7, y2, message.near ?? (sent ? `${tag}: nobody receives it` : `${tag}: nobody sends it`), colour);
+  const text = message.near ?? (sent ? `${tag}: nobody receives it` : `${tag}: nobody sends it`);
+  // The arrows of who waits for whom stand at the torn edge: words make room for them.
+  const room = view.measure(context, text) * 1.12;
+  const crowded = x2 + room > view.torn() - 110 && x2 - room > 16;
+  note(context, view, crowded ? x2 - room - 14 : x2 + 9, y2, text, colour);
 }
 
 function cross(context, x, y, colour) {
@@ -114,16 +120,38 @@ export function drawFinding(context, view, finding) {
   const palette = colours();
   const waits = finding.arrows.filter((a) => a.kind === "waits");
   waits.forEach((a, i) => drawWait(context, view, a, i, waits.length));
+  const ring = waits.filter((a) => a.cycle);
+  if (ring.length === 2 && Math.abs(view.rankY(ring[0].rank) - view.rankY(ring[0].for)) > 40) {
+    note(context, view, view.torn() - 81, (view.rankY(ring[0].rank) + view.rankY(ring[0].for)) / 2, "cycle", palette.error);
+  }
   for (const a of finding.arrows.filter((one) => one.kind !== "waits")) {
     const took = a.kind === "took";
     const colour = took ? palette.accent : palette.error;
     arrow(context, view.x(a.from[1]), view.rowY(a.from[0]), view.x(a.to[1]), view.rowY(a.to[0]),
       { colour, width: 2.2, dash: took ? [] : [7, 4], head: 8 });
   }
-  for (const [, , row, start, end] of finding.events) outline(context, view, row, start, end, palette.error);
+  outlineAll(context, view, finding, new Set(waits.filter((a) => a.cycle).map((a) => a.rank)));
   for (const a of finding.arrows.filter((one) => one.kind !== "waits")) {
     const took = a.kind === "took";
     note(context, view, view.x(a.from[1]) + 8, view.rowY(a.from[0]) - 14, took ? "taken" : "could have come first", took ? palette.accent : palette.error);
+  }
+}
+
+/** The calls of a finding: those of a cycle boldly, a crowd of others thinly, those of a merged lane as one. */
+function outlineAll(context, view, finding, cycle) {
+  const colour = colours().error;
+  const merged = new Map();
+  for (const [i, [rank, , row, start, end]] of finding.events.entries()) {
+    const lane = view.laneOf(row);
+    if (!lane) continue;
+    if (lane.rows.length > 1) merged.set(lane, Math.min(start, merged.get(lane) ?? Infinity));
+    else if ((i < finding.first && finding.events.length <= 12) || i < Math.min(4, finding.first) || cycle.has(rank)) outline(context, view, row, start, end, colour);
+    else outline(context, view, row, start, end, thin(colour, 0.6), 1);
+  }
+  for (const [lane, start] of merged) {
+    const left = Math.max(0, view.x(start));
+    context.fillStyle = colour;
+    if (left < view.width) context.fillRect(left, lane.y + lane.height, view.torn() - left, 2);
   }
 }
 
@@ -132,26 +160,30 @@ function drawWait(context, view, wait, i, all) {
   const to = view.rankY(wait.for);
   if (from === null || to === null || from === to) return;
   const colour = wait.cycle ? colours().error : colours().warning;
-  const edge = view.torn() - 16;
-  const x = edge - (all > 1 ? ((i % 6) * 34) % Math.max(34, view.width * 0.25) : 0);
-  const bulge = Math.min(70, 18 + Math.abs(to - from) * 0.25) * (to > from ? 1 : -1);
-  for (const [stroke, width] of [[colours().paper, 5.5], [colour, wait.cycle ? 2.6 : 1.8]]) {
+  // The two arcs of a pair that wait for each other make a ring; all others stand side by side.
+  const x = view.torn() - 62 + (wait.cycle ? Math.sign(from - to) * 11 : 0) - (wait.cycle ? 0 : 46 + ((i % 5) * 30) % Math.max(30, view.width * 0.3));
+  const bulge = Math.min(54, 16 + Math.abs(to - from) * 0.28) * (to > from ? 1 : -1);
+  for (const [stroke, width] of [[colours().paper, 6], [colour, wait.cycle ? 3 : 2]]) {
     context.strokeStyle = stroke;
     context.lineWidth = width;
     context.beginPath();
     context.moveTo(x, from);
-    context.bezierCurveTo(x - bulge, from, x - bulge, to, x, to);
+    context.bezierCurveTo(x - bulge, from + (to - from) * 0.1, x - bulge, to - (to - from) * 0.1, x, to);
     context.stroke();
   }
+  context.fillStyle = colours().paper;
+  context.beginPath();
+  context.arc(x, from, 6, 0, 7);
+  context.fill();
   context.fillStyle = colour;
   context.beginPath();
-  context.arc(x, from, 3.5, 0, 7);
+  context.arc(x, from, 4, 0, 7);
   context.fill();
-  point(context, x + 1, to, bulge > 0 ? 0 : Math.PI, 10);
-  if (all <= 12) note(context, view, x - bulge * 0.75 + 6, (from + to) / 2, `${view.rankName(wait.rank)} waits for ${wait.for}`, colour);
+  point(context, x + Math.sign(bulge) * 2, to, Math.atan2((to - from) * 0.1, bulge), 12);
+  if (all <= 12 && !wait.cycle) note(context, view, x - bulge * 0.78 + (bulge > 0 ? -96 : 8), (from + to) / 2, wait.ranks > 1 ? `${wait.ranks} ranks wait for ${wait.for}` : `${wait.rank} waits for ${wait.for}`, colour);
 }
 
-export function outline(context, view, row, start, end, colour) {
+export function outline(context, view, row, start, end, colour, width = 2) {
   const lane = view.laneOf(row);
   if (!lane) return;
   const left = Math.max(-4, view.x(start) - 1.5);
@@ -160,7 +192,7 @@ export function outline(context, view, row, start, end, colour) {
   const height = lane.rows.length === 1 ? lane.height : 6;
   const top = lane.rows.length === 1 ? lane.y : view.rowY(row) - 3;
   context.strokeStyle = colour;
-  context.lineWidth = 2;
+  context.lineWidth = width;
   context.beginPath();
   context.roundRect(left, top - 1.5, Math.max(4, right - left), height + 3, 4);
   context.stroke();
@@ -171,7 +203,7 @@ export function drawAround(context, view, around) {
   const palette = colours();
   view.run.rows.forEach((_, row) => {
     const lane = view.laneOf(row);
-    if (!lane || lane.rows.length > 1) return;
+    if (!lane) return;
     const past = around.past[row];
     const future = around.future[row];
     if (past !== null) shade(context, view, lane, 0, view.x(past), palette.past);

@@ -5,7 +5,7 @@ import { announce } from "weft/dom.js";
 import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
 import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
-import { duration, tickLabel, ticks } from "weft/units.js";
+import { duration, plural, tickLabel, ticks } from "weft/units.js";
 
 const RULER = 26;
 const GUTTER = 92;
@@ -51,7 +51,7 @@ export class Graph {
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
     this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
-    if (this.axis) { this.lay(); this.load(); }
+    if (this.axis && this.lanes) { this.lay(); this.load(); }
   }
 
   /** Puts the rows in their places. */
@@ -74,7 +74,7 @@ export class Graph {
       x: (at) => this.x(at),
       rowY: (row) => this.lanes.rowY[row],
       rankY: (rank) => (this.rankRow.has(rank) ? this.lanes.rowY[this.rankRow.get(rank)] : null),
-      rankName: (rank) => `${rank}`,
+      merged: (a, b) => this.lanes.rowLane[a] === this.lanes.rowLane[b] && this.lanes.lanes[this.lanes.rowLane[a]]?.rows.length > 1,
       laneOf: (row) => this.lanes.lanes[this.lanes.rowLane[row]] ?? null,
       torn: () => Math.min(this.x(this.axis.end), this.width - 4),
       measure: (context, text) => this.measured(context, text),
@@ -103,6 +103,7 @@ export class Graph {
 
   /** Asks for what is shown; of several requests the last one counts. */
   load() {
+    if (!this.lanes) return;
     this.draw();
     if (this.waiting) { this.stale = true; return; }
     this.stale = false;
@@ -228,22 +229,19 @@ export class Graph {
     if (this.measure) this.paintMeasure(palette);
   }
 
-  /** Messages in the air are told what they were missed by, where the finding knows. */
+  /** Messages in the air are told what they were missed by: a receive of the same two ranks that wanted another tag. */
   nearMisses(messages) {
-    const misses = this.finding?.evidence?.near_misses ?? [];
-    if (!misses.length) return messages;
-    return messages.map((m) => {
-      if (m.to) return m;
-      const miss = misses.find((one) => (one.event && m.event[0] === one.event[0] && m.event[1] === one.event[1]) || one.sent === m.tag);
-      if (!miss) return m;
-      const wanted = miss.wanted ?? this.wanted(m);
-      return wanted === undefined ? m : { ...m, near: `sent with tag ${m.tag}, waited for tag ${wanted}` };
-    });
-  }
-
-  wanted(message) {
-    const lonely = this.links.messages.find((m) => !m.to && m.kind === "unmatched-receive" && m.event[0] === message.peer);
-    return lonely && lonely.tag >= 0 ? lonely.tag : undefined;
+    const air = messages.filter((m) => !m.to);
+    if (!air.length) return messages;
+    const missed = new Set();
+    const named = new Map();
+    for (const sent of air.filter((m) => m.kind === "unmatched-send")) {
+      const other = air.find((m) => m.kind === "unmatched-receive" && m.event[0] === sent.peer && (m.peer === sent.event[0] || m.peer < 0) && !missed.has(m));
+      if (!other) continue;
+      missed.add(other);
+      named.set(sent, other.tag === sent.tag ? `tag ${sent.tag}, but on ${sent.comm}, not ${other.comm}` : `sent with tag ${sent.tag}, waited for tag ${other.tag}`);
+    }
+    return messages.map((m) => (named.has(m) ? { ...m, near: named.get(m) } : missed.has(m) ? { ...m, silent: true } : m));
   }
 
   paintChosen(view, palette) {
@@ -366,7 +364,7 @@ export class Graph {
       if (item.kind === "head") {
         context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
         context.fillStyle = palette.ink;
-        const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${item.rows.length} rows`;
+        const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${plural(item.rows.length, "row")}`;
         const wide = context.measureText(text).width + 16;
         context.fillStyle = thin(palette.paper, 0.85);
         context.fillRect(0, item.y + 2, wide, item.height - 2);
@@ -386,7 +384,7 @@ export class Graph {
     const { context } = this;
     const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
     const bad = ["missing", "damaged", "aborted", "stopped"].includes(state);
-    const trouble = this.finding && item.rows.length === 1 && this.finding.ranks.includes(this.run.rows[item.rows[0]][1]);
+    const trouble = item.rows.length === 1 && this.troubled.has(this.run.rows[item.rows[0]][1]);
     context.font = `${trouble ? "600 " : ""}11px system-ui, 'DejaVu Sans', sans-serif`;
     context.fillStyle = bad || trouble ? palette.error : palette.ink;
     context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${bad ? ` ${state}` : ""}`, 10, y, GUTTER - 16);
@@ -398,6 +396,13 @@ export class Graph {
     const y = RULER + (this.scroll / (this.lanes.bottom - this.height)) * (this.height - size);
     this.context.fillStyle = thin(palette.quiet, 0.5);
     this.context.fillRect(this.canvas.clientWidth - 7, y, 5, size);
+  }
+
+  /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle. */
+  get troubled() {
+    if (!this.finding) return new Set();
+    const { ranks, evidence } = this.finding;
+    return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
   }
 
   // What lies where: places are pixels of the canvas.

@@ -2,7 +2,8 @@
 
 const LEAST = 7; // pixels in which a row is told from its neighbours
 const MERGED = 4; // pixels of a lane that stands for several rows
-const MOST = 46;
+const MOST = 116; // pixels from row to row where there are few
+const TALL = 44; // of which the calls take no more than these
 const HEAD = 20;
 const FOLDED_HEIGHT = 44;
 const FOLD_FROM = 17; // groups of so many rows are folded at first, where there are many rows
@@ -56,7 +57,7 @@ export class Lanes {
   }
 
   lane(rows, y, height, group) {
-    const gap = height >= 14 ? Math.min(8, height * 0.22) : height >= 6 ? 1 : 0;
+    const gap = height >= 14 ? Math.max(Math.min(10, height * 0.22), height - TALL) : height >= 6 ? 1 : 0;
     this.items.push({ kind: "lane", rows, y: y + gap / 2, height: height - gap, group, label: this.label(rows, group) });
     for (const row of rows) this.rowY[row] = y + height / 2;
     return y + height;
@@ -69,7 +70,7 @@ export class Lanes {
   }
 
   at(y) {
-    return this.items.find((item) => y >= item.y - 2 && y < item.y + item.height + 2) ?? null;
+    return this.items.find((item) => y >= item.y - 3 && y < item.y + item.height + 3) ?? null;
   }
 }
 

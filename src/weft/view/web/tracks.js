@@ -99,7 +99,7 @@ function drawBoxes(context, view, { data, lanes, filtered }) {
     if (open && view.run.isLast(data, i)) openBox(context, view, lane, left, colour);
     else if (width > 5 && lane.height > 9) rounded(context, left, lane.y, width - 0.5, lane.height);
     else context.fillRect(left, lane.y, width > 2 ? width - 0.5 : width, lane.height);
-    if (width > 26 && lane.height >= 11) label(context, view, data, i, lane, left, Math.min(end, view.width), open);
+    if (width > 26 && lane.height >= 11) label(context, view, data, i, lane, Math.max(0, left), Math.min(end, view.width), open);
   }
 }
 
@@ -112,14 +112,14 @@ function rounded(context, x, y, width, height) {
 /** A call that never returned runs into a torn edge. */
 function openBox(context, view, lane, x, colour) {
   const edge = view.torn();
-  const teeth = Math.max(2, Math.round(lane.height / 6));
+  const teeth = Math.max(2, Math.round(lane.height / 8));
   const step = lane.height / teeth;
   context.save();
   context.beginPath();
   context.moveTo(x, lane.y);
   context.lineTo(edge, lane.y);
   for (let k = 0; k < teeth; k += 1) {
-    context.lineTo(edge - 6, lane.y + (k + 0.5) * step);
+    context.lineTo(edge - 8, lane.y + (k + 0.5) * step);
     context.lineTo(edge, lane.y + (k + 1) * step);
   }
   context.lineTo(x, lane.y + lane.height);
@@ -143,7 +143,7 @@ function openBox(context, view, lane, x, colour) {
 
 function label(context, view, data, i, lane, x, end, open) {
   const [name] = view.run.functions[data.function[i]] ?? ["?"];
-  const word = name.replace(/^MPI_/, "");
+  const word = name.replace(/^MPI_|_c$/g, "");
   const wide = `${word}${partner(view, data, i)}${open ? " (never returned)" : ""}`;
   const room = end - x - 8;
   const text = [wide, `${word}${open ? " …" : ""}`, word].find((t) => view.measure(context, t) <= room);
