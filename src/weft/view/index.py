@@ -171,9 +171,9 @@ def last_time(rows: Rows) -> int:
     return min(found, 1 << 60)
 
 
-def margin(last: int) -> int:
+def margin(last: float) -> int:
     """How far the picture goes on behind the last event, so that an open call is seen to be open."""
-    return max(last // 16, 1000)
+    return max(int(last) // 16, 1000)
 
 
 def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:

@@ -81,6 +81,6 @@ def logical(rows: Rows, match: Match) -> Scale:
         # Only the last call of a row goes on: what an open call before it lasted is not known.
         if len(end) and not row.events["flags"][-1] & Flag.CLOSED:
             end[-1] = last
-    timeline = Timeline(rows, last, ends)
+    timeline = Timeline(rows, last * native.STEP, ends)
     timeline.build()
-    return Scale("logical", timeline)
+    return Scale("logical", timeline, most * native.STEP, unit=native.STEP)

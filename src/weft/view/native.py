@@ -14,6 +14,9 @@ _P = ctypes.c_void_p
 _U64 = ctypes.c_uint64
 _I64 = ctypes.c_int64
 
+STEP: Final = 4096
+"""Units of a logical step on a Timeline, as in view.c."""
+
 BOX: Final = np.dtype(
     [("start", "<i8"), ("end", "<i8"), ("index", "<u4"), ("function", "<u2"), ("class", "u1"), ("flags", "u1")]
 )

@@ -37,7 +37,10 @@ MAX_EVENTS: Final = 64
 """Events of a finding that are marked in the graph."""
 
 BEFORE: Final = 6
-"""Calls of a row that are shown before those of a finding."""
+"""Calls of a row that are shown before those of a finding ..."""
+
+CONTEXT: Final = 3
+"""... where they take no more than so many times the time of the finding's own."""
 
 
 class Picture:
@@ -53,7 +56,7 @@ class Picture:
         last = last_time(self.rows)
         self.measured = last
         timeline = indexed(self.rows, last + margin(last), progress)
-        self._scales: dict[str, Scale] = {"time": on_the_clock(timeline), "folded": folded(timeline)}
+        self._scales: dict[str, Scale] = {"time": on_the_clock(timeline, last), "folded": folded(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
         self.ground = Ground(trace)
@@ -114,8 +117,7 @@ class Picture:
         """Where the axis ends, and what is folded."""
         scale = self.scale(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
-        end = float(scale.place([self.measured])[0]) if name != "logical" else scale.end
-        return {"name": name, "end": scale.end, "measured": end, "folds": folds, "problems": self.trace.problems}
+        return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "problems": self.trace.problems}
 
     def window(self, axis: str, lanes: str, start: float, end: float, columns: int, query: str) -> bytes:
         """A stretch of the axis."""
@@ -157,10 +159,10 @@ class Picture:
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:
             return None
-        end = float(scale.place([self.measured])[0]) if scale.name != "logical" else scale.end * 16 / 17
-        last = max(min(e[4], end) for e in events)
+        last = max(min(e[4], scale.measured) for e in events)
         before = [self.place(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
-        first = min(*starts, float(np.median(before)))
+        own = last - min(starts)
+        first = min(*starts, max(float(np.median(before)), min(starts) - CONTEXT * own))
         is_open = any(self.trace.event(e[0], e[1]).open for e in events)
         wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.view.index import MARKS, Timeline
+from weft.view.index import MARKS, Timeline, margin
 
 LEAST_FOLD: Final = 0.02
 """Idle time is folded where it is this share of the run ..."""
@@ -35,16 +35,21 @@ class Fold:
 class Scale:
     """One axis: `end` is where it ends on the screen's axis, which begins at 0."""
 
-    def __init__(self, name: str, timeline: Timeline, folds: tuple[Fold, ...] = ()) -> None:
+    def __init__(
+        self, name: str, timeline: Timeline, measured: int, folds: tuple[Fold, ...] = (), unit: int = 1
+    ) -> None:  # fmt: skip
         self.name = name
+        self.unit = unit
         self.timeline = timeline
         self.folds = folds
         times, places = [0.0], [0.0]
         for fold in folds:
             times += [float(fold.start), float(fold.end)]
             places += [fold.at, fold.at + fold.width]
-        times.append(float(timeline.last))
-        places.append(places[-1] + timeline.last - times[-2])
+        self.measured = (places[-1] + measured - times[-1]) / unit
+        """Where the last event is; behind it open calls go on to the end."""
+        times += [float(measured), float(timeline.last)]
+        places += [self.measured, self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit)]
         self._times, self._places = np.array(times), np.array(places)
         self.end = places[-1]
 
@@ -52,7 +57,7 @@ class Scale:
         """Where times are drawn."""
         wide = np.asarray(times, np.float64)
         if not self.folds:
-            return wide
+            return wide / self.unit
         inside: Numbers = np.interp(wide, self._times, self._places)
         return inside
 
@@ -60,7 +65,7 @@ class Scale:
         """Which times are drawn at places."""
         wide = np.asarray(places, np.float64)
         if not self.folds:
-            return wide
+            return wide * self.unit
         inside: Numbers = np.interp(wide, self._places, self._times)
         return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
 
@@ -70,22 +75,22 @@ class Scale:
         return found
 
 
-def on_the_clock(timeline: Timeline) -> Scale:
+def on_the_clock(timeline: Timeline, measured: int) -> Scale:
     """Time as it was."""
-    return Scale("time", timeline)
+    return Scale("time", timeline, measured)
 
 
-def folded(timeline: Timeline) -> Scale:
+def folded(timeline: Timeline, measured: int) -> Scale:
     """Time without the stretches in which nothing begins or ends."""
     gaps = idle(timeline.marks, timeline.last)
-    left = timeline.last - sum(end - start for start, end in gaps)
+    left = measured - sum(end - start for start, end in gaps)
     width = max(1.0, left * FOLDED)
     folds, at, before = [], 0.0, 0
     for start, end in gaps:
         at += start - before
         folds.append(Fold(start, end, at, width))
         at, before = at + width, end
-    return Scale("folded", timeline, tuple(folds))
+    return Scale("folded", timeline, measured, tuple(folds))
 
 
 def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:

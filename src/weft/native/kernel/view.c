@@ -12,6 +12,7 @@
 
 #define CLASSES 8
 #define WIDE INT64_MAX
+#define STEP 4096 /* units of a logical step: columns are often narrower than one */
 
 /* Borrowed. `ends` is NULL for times on the clock; else the steps at which calls end in logical time, where each call begins
  * as the one before it ends. */
@@ -37,12 +38,12 @@ static int64_t sane(int64_t ns) {
 }
 
 static int64_t enter_at(const struct weft_row *row, uint64_t i) {
-    if (row->ends) return i ? row->ends[i - 1] : 0;
+    if (row->ends) return i ? (int64_t)row->ends[i - 1] * STEP : 0;
     return sane(enter_of(row->axis, &row->events[i]));
 }
 
 static int64_t exit_at(const struct weft_row *row, uint64_t i) {
-    if (row->ends) return row->ends[i];
+    if (row->ends) return (int64_t)row->ends[i] * STEP;
     return row->events[i].flags & WEFT_FLAG_CLOSED ? sane(exit_of(row->axis, &row->events[i])) : row->last;
 }
 

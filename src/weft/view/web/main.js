@@ -372,13 +372,13 @@ class Page {
   async moved(name) {
     const axis = await this.api.axis(name);
     const share = (at) => Math.max(0, Math.min(1, at / this.graph.axis.end));
-    const rows = this.graph.lanes.lanes.flatMap((lane) => lane.rows).slice(0, 12);
+    const whole = this.state.from <= 0 && this.state.to >= this.graph.axis.end;
+    const rows = this.graph.lanes.lanes.flatMap((lane) => lane.rows).slice(0, 6);
     const places = [];
-    for (const row of rows) {
+    for (const row of whole ? [] : rows) {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: this.state.from, to: this.state.to });
       if (event) places.push((await this.api.event(name, ...event)).place);
     }
-    const whole = this.state.from <= 0 && this.state.to >= this.graph.axis.end;
     if (whole || !places.length) return { from: whole ? 0 : share(this.state.from) * axis.end, to: whole ? axis.end : share(this.state.to) * axis.end };
     const starts = places.map((p) => p[1]);
     const ends = places.map((p) => Math.min(p[2], axis.end));
