@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from weft.trace.builder import Builder
 from weft.trace.layout import State
@@ -72,13 +73,13 @@ class Program:
         n, sent, requests = self.size, list[int](), list[list[object]]()
         for r, rank in enumerate(self.b.ranks):
             left, right = (r - 1) % n, (r + 1) % n
-            site = {"site": (self.file, 7, "exchange")}
-            mine = [rank.irecv(left, 1 + tag, **self.times(r, self.clock[r] + 500), **site, count=128, buffer=0x1000),
-                    rank.irecv(right, 2 + tag, **self.times(r, self.clock[r] + 500), **site, count=128, buffer=0x2000)]  # fmt: skip
+            more: dict[str, Any] = {"site": (self.file, 7, "exchange"), "count": 128}
+            mine = [rank.irecv(peer, way + tag, **self.times(r, self.clock[r] + 500), **more, buffer=way * 4096)
+                    for peer, way in ((left, 1), (right, 2))]  # fmt: skip
             sent.append(self.clock[r])
-            site = {"site": (self.file, 8, "exchange")}
-            mine += [rank.isend(left, 2 + tag, **self.times(r, self.clock[r] + 900), **site, count=128, buffer=0x3000),
-                     rank.isend(right, 1 + tag, **self.times(r, self.clock[r] + 900), **site, count=128, buffer=0x4000)]  # fmt: skip
+            more["site"] = (self.file, 8, "exchange")
+            mine += [rank.isend(peer, way + tag, **self.times(r, self.clock[r] + 900), **more, buffer=way << 16)
+                     for peer, way in ((left, 2), (right, 1))]  # fmt: skip
             requests.append(mine)
         for r, rank in enumerate(self.b.ranks):
             end = max(self.clock[r], sent[(r - 1) % n] + 4 * US, sent[(r + 1) % n] + 4 * US) + 2 * US
@@ -106,7 +107,7 @@ def halo(path: Path, ranks: int = 4, steps: int = 12) -> Path:
 
 
 def deadlock(path: Path, ranks: int = 4, steps: int = 6) -> Path:
-    """After some steps one rank waits for a tag that its neighbour did not send; the others wait for it in a reduction."""
+    """After some steps one rank waits for a tag that its neighbour did not send; the others reduce."""
     p = Program(path, ranks, ended="deadlock")
     for step in range(steps):
         p.work(60 * US)

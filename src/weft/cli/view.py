@@ -83,7 +83,9 @@ def _serve(picture: Picture, args: argparse.Namespace) -> int:
     try:
         server = Server(picture, args.port)
     except OSError as error:
-        raise UsageError(f"port {args.port} cannot be had: {error.strerror}; leave --port out for a free one") from error
+        raise UsageError(
+            f"port {args.port} cannot be had: {error.strerror}; leave --port out for a free one"
+        ) from error
     threading.Thread(target=picture.analyse, name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
     for line in told(server, remote=remote):
@@ -106,5 +108,7 @@ def told(server: Server, *, remote: bool) -> list[str]:
     if remote:
         host = os.environ.get("SSH_CONNECTION", "").split(" ")
         there = host[2] if len(host) == 4 else "this-machine"
-        lines.append(f"weft: on your own machine:  ssh -L {port}:127.0.0.1:{port} {there}   then open the address there")
+        lines.append(
+            f"weft: on your own machine:  ssh -L {port}:127.0.0.1:{port} {there}   then open the address there"
+        )
     return [*lines, "weft: Ctrl-C ends it"]

@@ -25,6 +25,7 @@ AROUND: Final = 6
 
 MAX_LINE: Final = 400
 MAX_VALUES: Final = 256
+MAX_CALLERS: Final = 20
 
 _SOURCES: Final = re.compile(r"\.(py|pyx|pyi|c|h|cc|cpp|cxx|hh|hpp|hxx|f|for|f77|f90|f95|f03|f08|inc|cu|jl|rs)", re.I)
 
@@ -49,8 +50,9 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
     }  # fmt: skip
     if comm is not None:
         facts["comm"] = {
-            "name": comm.name, "label": comm.label, "size": len(comm.members), "my_rank": comm.rank_of(event.rank.index),
-            "members": members_text(comm.members, 400), "made_by": comm.function or None,
+            "name": comm.name, "label": comm.label, "size": len(comm.members),
+            "my_rank": comm.rank_of(event.rank.index), "members": members_text(comm.members, 400),
+            "made_by": comm.function or None,
         }  # fmt: skip
         if comm.inter:
             facts["comm"]["remote_members"] = members_text(comm.remote_members, 400)
@@ -80,7 +82,8 @@ def _site(site: Site) -> dict[str, Any]:
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,
-        "callers": [{"text": c.text, "file": c.file, "line": c.line, "function": c.function} for c in site.callers[:20]],
+        "callers": [{"text": c.text, "file": c.file, "line": c.line, "function": c.function}
+                    for c in site.callers[:MAX_CALLERS]],
     }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class Timeline:
         return first, end
 
     def columns(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Shares of each class by lane (the rows that it stands for) and column, 255 for all: (lanes, classes, columns)."""
+        """Shares of the classes, 255 for all: (lanes, classes, columns). A lane is the rows that it stands for."""
         columns = len(edges) - 1
         of = np.array([row for lane in lanes for row in lane], np.uint32)
         first = np.concatenate([[0], np.cumsum([len(lane) for lane in lanes])]).astype(np.uint32)

@@ -31,7 +31,8 @@ class Places:
         """The places of some events of a rank."""
         found, row = self.rows.trace.ranks[rank], self.rows.first[rank]
         if len(found.threads) < 2:
-            return events.astype(np.uint64) + self.first[row]
+            one: U64 = events.astype(np.uint64) + self.first[row]
+            return one
         threads, positions = found.event_threads[events], found.event_positions[events]
         places: U64 = self.first[row + threads] + positions.astype(np.uint64)
         return places

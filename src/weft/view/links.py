@@ -73,11 +73,11 @@ class Links:
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
-    def in_window(self, scale: Scale, start: float, end: float) -> dict[str, Any]:
-        """Messages and collectives of [start, end) of the axis, as the page draws them."""
+    def in_window(self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES) -> dict[str, Any]:
+        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`."""
         t0, t1 = (int(t) for t in scale.time([start, end]))
         events = self._events(scale.timeline, t0, t1)
-        return {**self._messages(scale, events), **self._bands(scale, events)}
+        return {**self._messages(scale, events, many), **self._bands(scale, events, max(many // 4, MAX_BANDS))}
 
     def _events(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
         """By rank the events of the window, as indices [first, end)."""
@@ -104,9 +104,9 @@ class Links:
             highs.append(part.start + int(high))
         return Slots(np.array(lows, np.int64), np.array(highs, np.int64))
 
-    def _messages(self, scale: Scale, events: tuple[Ints, Ints]) -> dict[str, Any]:
+    def _messages(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
         sends, recvs = self._slots(self.match.sends, events), self._slots(self.match.recvs, events)
-        if max(sends.count, recvs.count) <= MAX_MESSAGES:
+        if max(sends.count, recvs.count) <= many:
             rows = np.union1d(sends.rows(), self._partners(recvs.rows()))
             lonely = recvs.rows()[self.match.recvs.partner[recvs.rows()] == NONE]
             shown = self.messages(scale, rows.astype(np.int64)) + self.lonely(scale, lonely)
@@ -116,7 +116,8 @@ class Links:
 
     def _partners(self, recvs: Ints) -> Ints:
         found = self.match.recvs.partner[recvs]
-        return found[found != NONE].astype(np.int64)
+        sends: Ints = found[found != NONE].astype(np.int64)
+        return sends
 
     def _worst(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
         """The messages of the window that made somebody wait longest."""
@@ -145,7 +146,9 @@ class Links:
             tag, partner = int(sends.tag[row]), int(sends.partner[row])
             facts: dict[str, Any] = {"tag": tag, "comm": self._comm(int(sends.comm[row]))}
             if partner == NONE:
-                found.append(self._stub(scale, sends.id(row), int(sends.peer[row]), {**facts, "kind": "unmatched-send"}))
+                found.append(
+                    self._stub(scale, sends.id(row), int(sends.peer[row]), {**facts, "kind": "unmatched-send"})
+                )
                 continue
             to = recvs.rank_of(partner)
             end = recvs.completion[partner] if recvs.completion[partner] != NONE else recvs.event[partner]
@@ -185,7 +188,7 @@ class Links:
 
     # Collectives
 
-    def _bands(self, scale: Scale, events: tuple[Ints, Ints]) -> dict[str, Any]:
+    def _bands(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
         colls, of = self.match.collectives, self.match.instances
         parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
@@ -196,7 +199,7 @@ class Links:
             parts.append(colls.instance[part.start + int(low) : part.start + int(high)])
         instances = np.unique(np.concatenate(parts))
         sizes = (of.first[instances.astype(np.int64) + 1] - of.first[instances.astype(np.int64)]).astype(np.int64)
-        if len(instances) > MAX_BANDS or int(sizes.sum()) > MAX_PARTS:
+        if len(instances) > many or int(sizes.sum()) > MAX_PARTS:
             return {"bands": [], "bands_hidden": True}
         return {"bands": [self.band(scale, int(i)) for i in instances], "bands_hidden": False}
 
@@ -208,8 +211,10 @@ class Links:
         for row in places.tolist():
             begin = self.at(scale, colls.id(row))
             done = int(colls.completion[row])
-            end = self.at(scale, (colls.rank_of(row), done))[2] if done != NONE else begin[2]
-            parts.append([begin[0], begin[1], end, int(colls.event[row])])
+            done = int(colls.event[row]) if done == NONE else done
+            parts.append(
+                [begin[0], begin[1], self.at(scale, (colls.rank_of(row), done))[2], int(colls.event[row]), done]
+            )
         comm = int(of.comm[instance])
         members = len(self.trace.communicators[comm].members) if comm >= 0 else 0
         names = {self.trace.functions[int(colls.function[row])].name for row in places.tolist()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -27,9 +26,7 @@ from weft.view.links import Links, arrows_of, open_events
 from weft.view.rows import Rows
 from weft.view.scale import Scale, folded, on_the_clock
 from weft.view.waiting import culprits
-from weft.view.window import parse_lanes, window
-
-Hits = Mapping[int, NDArray[np.int64]]
+from weft.view.window import Hits, parse_lanes, window
 
 AXES: Final = ("time", "folded", "logical")
 KEPT_FILTERS: Final = 6
@@ -40,7 +37,8 @@ BEFORE: Final = 6
 """Calls of a row that are shown before those of a finding ..."""
 
 CONTEXT: Final = 3
-"""... where they take no more than so many times the time of the finding's own."""
+OPEN_CONTEXT: Final = 6
+"""... where they take no more than so many times the time of the finding's own (that of a hang is hardly recorded)."""
 
 
 class Picture:
@@ -117,14 +115,21 @@ class Picture:
         """Where the axis ends, and what is folded."""
         scale = self.scale(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
-        return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "problems": self.trace.problems}
+        return {
+            "name": name,
+            "end": scale.end,
+            "measured": scale.measured,
+            "folds": folds,
+            "problems": self.trace.problems,
+        }
 
-    def window(self, axis: str, lanes: str, start: float, end: float, columns: int, query: str) -> bytes:
+    def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
         """A stretch of the axis."""
+        start, end = span
         if not start < end:
             raise UsageError("a window ends after it begins")
         hits = self.hits(query) if query else None
-        return window(self.rows, self.scale(axis), parse_lanes(lanes, len(self.rows)), start, end, columns, hits)
+        return window(self.rows, self.scale(axis), parse_lanes(lanes, len(self.rows)), span, columns=columns, hits=hits)
 
     def between(self, axis: str, start: float, end: float) -> dict[str, Any]:
         """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
@@ -161,9 +166,9 @@ class Picture:
             return None
         last = max(min(e[4], scale.measured) for e in events)
         before = [self.place(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
-        own = last - min(starts)
-        first = min(*starts, max(float(np.median(before)), min(starts) - CONTEXT * own))
         is_open = any(self.trace.event(e[0], e[1]).open for e in events)
+        reach = (last - min(starts)) * (OPEN_CONTEXT if is_open else CONTEXT)
+        first = min(*starts, max(float(np.median(before)), min(starts) - reach))
         wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
@@ -207,29 +212,26 @@ class Picture:
         }
 
     def around(self, axis: str, rank: int, index: int) -> dict[str, Any]:
-        """How far the past of a call reaches in each row, and where its future begins, on the axis; None for nowhere."""
-        event = self._known(rank, index)
+        """How far the past of a call reaches in each row, and where its future begins; None for nowhere."""
         scale = self.scale(axis)
+        found = self.frontiers(self._known(rank, index).id)
+        return {key: [self._frontier(scale, row, point) for row, point in enumerate(points)]
+                for key, points in found.items()}  # fmt: skip
+
+    def frontiers(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
+        """By row the last event before a call and the first one after it, and whether their ends are meant."""
         self.matched.wait()
         if self._links is None:
             raise WeftError(self.failure or "the run could not be matched")
         order = self.ground.order
-        past, future = order.past(event.id, end=True), order.future(event.id)
-        return {
-            "past": self._frontier(scale, past.points, nothing=0),
-            "future": self._frontier(scale, future.points, nothing=0xFFFFFFFF),
-        }
+        past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
+        return {"past": [_point(p, 0) for p in past], "future": [_point(p, 0xFFFFFFFF) for p in future]}
 
-    def _frontier(self, scale: Scale, points: NDArray[np.uint32], nothing: int) -> list[float | None]:
-        """Rows are what the order calls processes: point 2e + 1 is the start of event e, 2e + 2 its end."""
-        found: list[float | None] = []
-        for row, point in zip(self.rows, points.tolist(), strict=True):
-            if point == nothing or not len(row.events):
-                found.append(None)
-                continue
-            _, start, end = self.place(scale, (row.rank.index, (point - 1) // 2))
-            found.append(start if point % 2 else end)
-        return found
+    def _frontier(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
+        if point is None or not len(self.rows[row].events):
+            return None
+        _, start, end = self.place(scale, (self.rows[row].rank.index, point[0]))
+        return end if point[1] else start
 
     def at(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
         """The longest call of a row in a stretch of the axis: what a click there means."""
@@ -302,6 +304,11 @@ class Picture:
             raise WeftError(self.failure or "the run could not be matched")
         made = tables_json(tables(self.trace, self._links.match))
         return {**made, "culprits": culprits(self.trace, self._links.match)}
+
+
+def _point(point: int, nothing: int) -> tuple[int, bool] | None:
+    """Rows are what the order calls processes: point 2e + 1 is the start of event e, 2e + 2 its end."""
+    return None if point == nothing else ((point - 1) // 2, point % 2 == 0)
 
 
 def _of_the_first(finding: Finding) -> int:

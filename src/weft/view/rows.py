@@ -91,7 +91,7 @@ class Rows:
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
         """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
         found = {"behaviour": self._by_behaviour(), "host": self._by_host(), "world": self._by_world()}
-        return {name: groups for name, groups in found.items() if len(groups) > 1} | self._by_communicator()
+        return {name: of for name, of in {**found, **self._by_communicator()}.items() if len(of) > 1}
 
     def _grouped(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
         groups: dict[str, list[int]] = {}

@@ -49,7 +49,10 @@ class Scale:
         self.measured = (places[-1] + measured - times[-1]) / unit
         """Where the last event is; behind it open calls go on to the end."""
         times += [float(measured), float(timeline.last)]
-        places += [self.measured, self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit)]
+        places += [
+            self.measured,
+            self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit),
+        ]
         self._times, self._places = np.array(times), np.array(places)
         self.end = places[-1]
 

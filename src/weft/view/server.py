@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing: the terminal is the user's."""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """Answer, or say why not."""
         try:
             self._answer()
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
     def _arrives(self) -> bool:
-        """Whether somebody follows a link to the page itself, such as one in a chat; its token is checked all the same."""
+        """Whether somebody follows a link to the page itself; its token is checked all the same."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
     def _right(self, token: str) -> bool:
@@ -141,10 +141,14 @@ class Handler(BaseHTTPRequestHandler):
     def _exchange(self, token: str) -> None:
         """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
         if not self._right(token):
-            raise Refused(HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time")
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
+            )
         kept = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
         # A redirect would not carry a strict cookie when the link was followed from elsewhere: the page goes on itself.
-        onward = b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Weft</title>'
+        onward = (
+            b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Weft</title>'
+        )
         self._send(HTTPStatus.OK, onward, "text/html; charset=utf-8", {"Set-Cookie": kept})
 
     # Answers
@@ -203,7 +207,7 @@ def _span(given: Given) -> tuple[float, float]:
 ANSWERS: Final[Mapping[str, Callable[[Picture, Given], Any]]] = {
     "run": lambda p, g: p.facts(),
     "axis": lambda p, g: p.axis(g["axis"]),
-    "window": lambda p, g: p.window(g["axis"], g["lanes"], *_span(g), int(g["columns"]), g.get("filter", "")),
+    "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),
     "links": lambda p, g: p.between(g["axis"], *_span(g)),
     "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
     "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),

@@ -23,7 +23,7 @@ _SORTS: Final = (
 def culprits(trace: Trace, match: Match) -> list[dict[str, Any]]:
     """By rank that was late and sort of waiting: what it cost the others, the dearest first, and the worst wait."""
     clock = Clockwork(trace)
-    found = []
+    found: list[dict[str, Any]] = []
     for kind, waits in _SORTS:
         waiter, cost, culprit = waits(clock, match)
         if not len(cost):

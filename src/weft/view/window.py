@@ -19,6 +19,9 @@ from weft.view.classes import CLASSES
 from weft.view.rows import Rows
 from weft.view.scale import Scale
 
+Hits = Mapping[int, NDArray[np.int64]]
+"""By row the places of the calls that fit a filter."""
+
 MAX_COLUMNS: Final = 8192
 MAX_LANES: Final = 4096
 MAX_BOXES: Final = 30_000
@@ -47,22 +50,23 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
 
 
 def window(
-    rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], start: float, end: float, columns: int,
-    hits: Mapping[int, NDArray[np.int64]] | None = None,
+    rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
+    hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
     """Columns of the lanes over [start, end) of the screen's axis, boxes, and where the filter's `hits` lie."""
     columns = max(1, min(columns, MAX_COLUMNS))
+    start, end = span
     edges = scale.edges(start, end, columns)
     shares = scale.timeline.columns(lanes, edges)
     used = np.flatnonzero(shares.any(axis=(0, 2)))
     first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
     counts = (last - first).astype(np.int64)
     boxed = _boxed(lanes, counts, columns)
-    parts = [_boxes(rows, scale, lane, lanes[lane][0], int(first[r]), int(last[r]), hits)
+    parts = [_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
              for lane in boxed for r in [lanes[lane][0]]]  # fmt: skip
     arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_joined(parts)}
     if hits is not None:
-        arrays["hits"] = _hits(scale, lanes, hits, first, last, edges)
+        arrays["hits"] = _hits(scale, lanes, hits, edges)
     counted = [int(sum(counts[r] for r in lane)) for lane in lanes]
     head = {"columns": columns, "classes": [CLASSES[c] for c in used], "lanes": len(lanes), "events": counted,
             "boxed": [int(lane) for lane in boxed], "from": start, "to": end}  # fmt: skip
@@ -80,16 +84,17 @@ def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: i
 
 
 def _boxes(
-    rows: Rows, scale: Scale, lane: int, row: int, first: int, end: int, hits: Mapping[int, NDArray[np.int64]] | None
+    rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
-    found = scale.timeline.boxes(row, first, end)
+    found = scale.timeline.boxes(row, *part)
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
         fits = np.isin(found["index"], hits.get(row, ())).astype(np.uint8)
     slots = rows[row].events[found["index"]]
+    events = rows[row].events_of(found["index"].astype(np.int64))
     return {
         "lane": np.full(len(found), lane, np.uint32), "start": scale.place(found["start"]),
-        "end": scale.place(found["end"]), "event": rows[row].events_of(found["index"].astype(np.int64)).astype(np.uint32),
+        "end": scale.place(found["end"]), "event": events.astype(np.uint32),
         "function": found["function"], "class": found["class"], "flags": found["flags"], "fits": fits,
         "peer": slots["peer"], "tag": slots["tag"],
     }  # fmt: skip
@@ -100,11 +105,11 @@ def _joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[An
 
 
 def _hits(
-    scale: Scale, lanes: Sequence[Sequence[int]], hits: Mapping[int, NDArray[np.int64]], first: NDArray[np.uint64],
-    last: NDArray[np.uint64], edges: NDArray[np.int64],
+    scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # fmt: skip
     """By lane and column 1 where a call begins that fits the filter."""
     columns = len(edges) - 1
+    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
     out = np.zeros((len(lanes), columns), np.uint8)
     for lane, rows in enumerate(lanes):
         for row in rows:

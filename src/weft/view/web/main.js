@@ -24,6 +24,7 @@ class Page {
     startTheme(() => this.repaint());
     this.api = await connect();
     this.run = await this.api.run();
+    if (this.api.exported) byId("search").hidden = true;
     this.state = new State();
     const placed = this.state.read();
     this.heading();
@@ -89,7 +90,7 @@ class Page {
   }
 
   choosers() {
-    replace(byId("axes"), AXES.map(([name, title]) => el("button", { type: "button", role: "radio", "data-axis": name, "aria-checked": "false", title: `${title} ( t )`, onclick: () => this.axis(name) }, title)));
+    replace(byId("axes"), AXES.filter(([name]) => !this.api.exported || this.api.data.axes[name]).map(([name, title]) => el("button", { type: "button", role: "radio", "data-axis": name, "aria-checked": "false", title: `${title} ( t )`, onclick: () => this.axis(name) }, title)));
     const names = Object.keys(this.run.groupings);
     replace(byId("grouping"), el("option", { value: "" }, "in order"), names.map((name) => el("option", { value: name }, `by ${name}`)));
     byId("grouping").addEventListener("change", (event) => this.group(event.target.value));
@@ -119,7 +120,7 @@ class Page {
     }));
     const calls = part.data.events.reduce((sum, n) => sum + n, 0);
     const hidden = links.hidden ? `, ${links.messages.length ? `the worst ${plural(links.messages.length, "message")} drawn, ` : ""}${plural(links.hidden, "message")} hidden` : links.messages.length ? `, ${plural(links.messages.length, "message")}` : "";
-    byId("counts").textContent = `${plural(calls, "call")} here${hidden}`;
+    byId("counts").textContent = part.data.outline ? "an outline: the single calls of this stretch are not in the file" : `${plural(calls, "call")} here${hidden}`;
   }
 
   repaint() {
