@@ -248,6 +248,8 @@ def test_the_address_holds_what_is_shown(page: Show, halo: Path, chromium: Any) 
     shown.key("+", "+")
     shown.until(lambda: "call=1%3A8" in chromium.current_url and "filter=fn" in chromium.current_url)
     window = shown.state("[page.state.from, page.state.to]")
+    told = "Number(new URLSearchParams(location.hash.slice(1)).get('from')) - page.state.from"
+    shown.until(lambda: abs(shown.state(told)) < 0.01)
     assert "token" not in chromium.current_url
     chromium.refresh()
     shown.until(lambda: shown.js("return document.body.dataset.ready") == "yes")

@@ -30,6 +30,8 @@ export function drawMessages(context, view, messages, strong) {
   const palette = colours();
   const opacity = strong ? 1 : messages.length > 150 ? 0.35 : 0.7;
   for (const message of messages) {
+    // Who stands in a receive that never returned is told by its torn box and its arrow of waiting.
+    if (!strong && message.kind === "unmatched-receive" && view.isOpen(message.event)) continue;
     if (message.to && view.merged(message.from[0], message.to[0])) continue;
     if (!message.to) { drawStub(context, view, message, strong); continue; }
     const late = message.ns !== undefined;
@@ -144,14 +146,19 @@ function outlineAll(context, view, finding, cycle) {
   for (const [i, [rank, , row, start, end]] of finding.events.entries()) {
     const lane = view.laneOf(row);
     if (!lane) continue;
-    if (lane.rows.length > 1) merged.set(lane, Math.min(start, merged.get(lane) ?? Infinity));
-    else if ((i < finding.first && finding.events.length <= 12) || i < Math.min(4, finding.first) || cycle.has(rank)) outline(context, view, row, start, end, colour);
+    if (lane.rows.length > 1) {
+      const [first, last] = merged.get(lane) ?? [Infinity, -Infinity];
+      merged.set(lane, [Math.min(start, first), Math.max(end, last)]);
+    }
+    if (lane.rows.length > 1) continue;
+    if ((i < finding.first && finding.events.length <= 12) || i < Math.min(4, finding.first) || cycle.has(rank)) outline(context, view, row, start, end, colour);
     else outline(context, view, row, start, end, thin(colour, 0.6), 1);
   }
-  for (const [lane, start] of merged) {
+  for (const [lane, [start, end]] of merged) {
     const left = Math.max(0, view.x(start));
+    const right = Math.min(view.x(end), view.torn());
     context.fillStyle = colour;
-    if (left < view.width) context.fillRect(left, lane.y + lane.height, view.torn() - left, 2);
+    if (left < view.width && right > 0) context.fillRect(left, lane.y + lane.height, Math.max(3, right - left), 2);
   }
 }
 

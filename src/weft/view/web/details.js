@@ -17,7 +17,7 @@ export class Details {
     replace(this.panel,
       el("header", {}, el("h2", {}, call.function), el("button", { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) }, "×")),
       el("div", { class: "quiet" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, call ${count(call.event)} of ${count(call.count)}`),
-      call.open ? el("p", { class: "alarm" }, `This call never returned; the process is ${call.state}.`) : null,
+      call.open ? el("p", { class: "alarm" }, call.state === "running" || !call.state ? "This call never returned." : `This call never returned; the process is ${call.state}.`) : null,
       call.error ? el("p", { class: "alarm" }, `It returned error class ${call.error}.`) : null,
       call.buffer_changed ? el("p", { class: "alarm" }, "The send buffer was changed while it was pending.") : null,
       call.damage ? el("p", { class: "alarm" }, `Arguments are damaged: ${call.damage}.`) : null,
@@ -37,8 +37,7 @@ export class Details {
       el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it"),
       el("button", { type: "button", "aria-pressed": String(this.state.around), onclick: () => this.actions.around() }, "Past and future"),
       el("button", { type: "button", title: "Previous call ( , )", onclick: () => this.actions.step(-1) }, "‹"),
-      el("button", { type: "button", title: "Next call ( . )", onclick: () => this.actions.step(1) }, "›"),
-      call.event >= 0 ? null : null);
+      el("button", { type: "button", title: "Next call ( . )", onclick: () => this.actions.step(1) }, "›"));
   }
 
   partners(call) {
