@@ -238,7 +238,11 @@ def test_tables_lead_into_the_graph(page: Show, halo: Path) -> None:
     shown.js("document.querySelector('#tab-waits').click()")
     shown.until(lambda: "Waiting by who caused it" in shown.text("#tables"))
     shown.js("document.querySelector('#tables .row-go').click()")
-    shown.until(lambda: shown.state("page.state.selected"))
+    rank, index = shown.until(lambda: shown.state("page.state.selected"))
+    shown.until(lambda: shown.state("page.graph.chosen?.event") == index)
+    shown.js("document.querySelector('#tab-profile').click()")
+    marked = "return [...document.querySelectorAll('#tables tr[aria-current=true]')].map((r) => r.cells[0].innerText)"
+    shown.until(lambda: {f"rank {rank}", trace.event(rank, index).function.name} <= set(shown.js(marked)))
 
 
 def test_the_address_holds_what_is_shown(page: Show, halo: Path, chromium: Any) -> None:

@@ -90,7 +90,7 @@ def _serve(picture: Picture, args: argparse.Namespace) -> int:
     remote = "SSH_CONNECTION" in os.environ
     for line in told(server, remote=remote):
         print(line, flush=True)
-    if not remote and not args.no_browser:
+    if not remote and not args.no_browser and _has_screen():
         threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
     try:
         server.serve_forever(poll_interval=0.2)
@@ -99,6 +99,12 @@ def _serve(picture: Picture, args: argparse.Namespace) -> int:
     finally:
         server.server_close()
     return 0
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window: without one a text browser would take the terminal."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
 def told(server: Server, *, remote: bool) -> list[str]:

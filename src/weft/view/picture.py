@@ -120,7 +120,6 @@ class Picture:
             "end": scale.end,
             "measured": scale.measured,
             "folds": folds,
-            "problems": self.trace.problems,
         }
 
     def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
@@ -147,6 +146,7 @@ class Picture:
             "heading": heading(self.trace, self.report.findings),
             "findings": [self._finding(scale, f) for f in self.report.findings],
             "failures": [failure_line(failure) for failure in self.report.failures],
+            "problems": list(self.trace.problems),
         }
 
     def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:

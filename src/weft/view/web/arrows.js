@@ -31,7 +31,7 @@ export function drawMessages(context, view, messages, strong) {
   const opacity = strong ? 1 : messages.length > 150 ? 0.35 : 0.7;
   for (const message of messages) {
     // Who stands in a receive that never returned is told by its torn box and its arrow of waiting.
-    if (!strong && message.kind === "unmatched-receive" && view.isOpen(message.event)) continue;
+    if (message.kind === "unmatched-receive" && view.isOpen(message.event)) continue;
     if (message.to && view.merged(message.from[0], message.to[0])) continue;
     if (!message.to) { drawStub(context, view, message, strong); continue; }
     const late = message.ns !== undefined;
@@ -121,7 +121,8 @@ export function note(context, view, x, y, text, colour) {
 export function drawFinding(context, view, finding) {
   const palette = colours();
   const waits = finding.arrows.filter((a) => a.kind === "waits");
-  waits.forEach((a, i) => drawWait(context, view, a, i, waits.length));
+  const starts = new Map(finding.events.map(([rank, , , start]) => [rank, view.x(start)]));
+  waits.forEach((a, i) => drawWait(context, view, a, i, { all: waits.length, from: Math.max(starts.get(a.rank) ?? 0, starts.get(a.for) ?? 0) }));
   const ring = waits.filter((a) => a.cycle);
   if (ring.length === 2 && Math.abs(view.rankY(ring[0].rank) - view.rankY(ring[0].for)) > 40) {
     note(context, view, view.torn() - 81, (view.rankY(ring[0].rank) + view.rankY(ring[0].for)) / 2, "cycle", palette.error);
@@ -162,13 +163,15 @@ function outlineAll(context, view, finding, cycle) {
   }
 }
 
-function drawWait(context, view, wait, i, all) {
+function drawWait(context, view, wait, i, { all, from: earliest }) {
   const from = view.rankY(wait.rank);
   const to = view.rankY(wait.for);
   if (from === null || to === null || from === to) return;
   const colour = wait.cycle ? colours().error : colours().warning;
   // The two arcs of a pair that wait for each other make a ring; all others stand side by side.
-  const x = view.torn() - 62 + (wait.cycle ? Math.sign(from - to) * 11 : 0) - (wait.cycle ? 0 : 46 + ((i % 5) * 30) % Math.max(30, view.width * 0.3));
+  const wanted = wait.cycle ? view.torn() - 62 : view.torn() - 108 - (((i % 5) * 30) % Math.max(30, view.width * 0.3));
+  // An arrow stands where both calls are under way.
+  const x = Math.min(Math.max(wanted, earliest + 16), view.torn() - 24) + (wait.cycle ? Math.sign(from - to) * 11 : 0);
   const bulge = Math.min(54, 16 + Math.abs(to - from) * 0.28) * (to > from ? 1 : -1);
   for (const [stroke, width] of [[colours().paper, 6], [colour, wait.cycle ? 3 : 2]]) {
     context.strokeStyle = stroke;

@@ -41,6 +41,7 @@ export class Calls {
     if (!event) {
       this.graph.chosen = null;
       this.detailsPanel.hide();
+      this.tables.mark(null);
       this.graph.draw();
       return false;
     }
@@ -48,6 +49,7 @@ export class Calls {
     if (String(this.state.selected) !== String(event)) return false;
     this.graph.chosen = call;
     this.detailsPanel.show(call, this.findings ?? []);
+    this.tables.mark(call);
     this.graph.draw();
     if (this.state.around) this.shade();
     return true;
@@ -59,12 +61,13 @@ export class Calls {
   async jump(event) {
     hideTip();
     if (!(await this.select(event))) return;
-    const [row, start, end] = this.chosenPlace();
+    const [row, start, last] = this.chosenPlace();
+    const end = this.graph.chosen.open ? start : last; // where it does not end it need not be seen to
     this.unfoldRows([row]);
     this.graph.scroll = this.scrolledTo(row);
     const { from, to } = this.state;
-    if (start < from || start > to || Math.min(end, this.graph.axis.end) - start > (to - from)) {
-      const wide = Math.max(Math.min(to - from, this.graph.axis.end), Math.min(end, this.graph.axis.end) - start);
+    if (start < from || start > to || end - start > to - from) {
+      const wide = Math.max(Math.min(to - from, this.graph.axis.end), end - start);
       const middle = end - start > wide ? (start + end) / 2 : start + wide * 0.1;
       this.zoomTo(middle - wide / 2, middle + wide / 2);
     } else this.graph.draw();

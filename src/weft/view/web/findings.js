@@ -26,7 +26,8 @@ export class Findings {
     replace(this.panel,
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
       this.all.length ? el("ol", {}, items) : answer.failures.length ? null : el("p", { class: "clean" }, "✓ Nothing found in this run."),
-      answer.failures.map((text) => el("p", { class: "failed" }, text)));
+      answer.failures.map((text) => el("p", { class: "failed" }, text)),
+      answer.problems?.length ? [el("h2", {}, "The record"), el("ul", { class: "problems" }, answer.problems.map((text) => el("li", {}, text)))] : null);
     this.mark();
   }
 

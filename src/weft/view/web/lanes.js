@@ -2,8 +2,8 @@
 
 const LEAST = 7; // pixels in which a row is told from its neighbours
 const MERGED = 4; // pixels of a lane that stands for several rows
-const MOST = 116; // pixels from row to row where there are few
-const TALL = 44; // of which the calls take no more than these
+const MOST = 150; // pixels from row to row where there are few
+const TALL = 50; // of which the calls take no more than these
 const HEAD = 20;
 const FOLDED_HEIGHT = 44;
 const FOLD_FROM = 17; // groups of so many rows are folded at first, where there are many rows

@@ -28,6 +28,22 @@ export class Tables {
       if (this.state.tab !== name) return;
     }
     replace(this.panel, this[name]());
+    this.mark(this.call);
+  }
+
+  /** Marks the rows that speak of the chosen call. */
+  mark(call) {
+    this.call = call;
+    const names = new Set(call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : []);
+    const peers = call?.partners?.filter((p) => p.event).map((p) => p.event[0]) ?? [];
+    const pairs = new Set(peers.flatMap((peer) => [`${call.rank} ${peer}`, `${peer} ${call.rank}`]));
+    let first = null;
+    for (const row of this.panel.querySelectorAll("tbody tr")) {
+      const mine = names.has(row.cells[0].textContent) || (this.state.tab === "matrix" && pairs.has(`${row.cells[0].textContent} ${row.cells[1].textContent}`));
+      row.setAttribute("aria-current", String(mine));
+      first ??= mine ? row : null;
+    }
+    first?.scrollIntoView({ block: "nearest" });
   }
 
   profile() {
