@@ -186,6 +186,27 @@ def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline
     return timeline
 
 
+def remembered(trace: Trace, last: int, name: str, make: Callable[[], Any]) -> Any:
+    """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
+    file = _place(trace, last) / f"{name}.json"
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        made = make()
+    with suppress(OSError):
+        if file.parent.is_dir():
+            _write(file, json.dumps(made))
+    return made
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
+    with os.fdopen(handle, "w") as to:
+        to.write(text)
+    Path(name).replace(file)
+
+
 def _place(trace: Trace, last: int) -> Path:
     """The folder of this state of the run in the cache."""
     known: list[object] = [VERSION, last, _block(trace.event_count), str(trace.path.resolve())]

@@ -20,7 +20,7 @@ from weft.trace import Level, Trace
 from weft.trace.filter import Filter
 from weft.view.classes import CLASSES, classes
 from weft.view.details import details
-from weft.view.index import Progress, indexed, last_time, margin
+from weft.view.index import Progress, indexed, last_time, margin, remembered
 from weft.view.levels import logical
 from weft.view.links import Links, arrows_of, open_events
 from weft.view.rows import Rows
@@ -107,8 +107,7 @@ class Picture:
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
-            "groupings": {name: [[title, rows] for title, rows in groups]
-                          for name, groups in self.rows.groupings().items()},
+            "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
         }  # fmt: skip
 
     def axis(self, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
 import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
 
-const MOST_CELLS = 1.6e6; // lanes times columns that are asked for at once
+const MOST_CELLS = 8e5; // rows times columns that are asked for at once
 
 export class Graph extends Frame {
   constructor(canvas, api, run, state) {
@@ -92,14 +92,15 @@ export class Graph extends Frame {
 
   // Data
 
-  columns(lanes) {
+  columns() {
+    const rows = this.lanes.lanes.reduce((sum, lane) => sum + lane.rows.length, 0);
     const wanted = Math.round(this.width * (devicePixelRatio || 1));
-    return Math.max(200, Math.min(wanted, 4000, Math.round(MOST_CELLS / Math.max(1, lanes))));
+    return Math.max(200, Math.min(wanted, 4000, Math.round(MOST_CELLS / Math.max(1, rows))));
   }
 
   given() {
     const { axis, from, to, filter } = this.state;
-    return { axis, from, to, filter, lanes: this.lanes.query, columns: this.columns(this.lanes.lanes.length) };
+    return { axis, from, to, filter, lanes: this.lanes.query, columns: this.columns() };
   }
 
   /** Asks for what is shown; of several requests the last one counts. */
