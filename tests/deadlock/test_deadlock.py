@@ -305,3 +305,26 @@ def test_rank_sets_are_short() -> None:
     assert rank_set([3]) == "3"
     assert rank_set([0, 1, 2, 5]) == "0-2 and 5"
     assert rank_set(range(0, 100, 2)).endswith("more")
+
+
+def partitioned(ready: int) -> Builder:
+    """A partitioned send of two partitions, of which the first `ready` are said to be ready."""
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    for r, name, peer in ((r0, "MPI_Psend_init", "dest"), (r1, "MPI_Precv_init", "source")):
+        arguments = {peer: 1 - r.index, "request": 300}
+        r.call(name, buf=0x100, partitions=2, count=4, datatype="MPI_INT", tag=5, comm=2, site=at(3), **arguments)
+        r.call("MPI_Start", request=300, site=at(4))
+    for partition in range(ready):
+        r0.call("MPI_Pready", partition=partition, request=300, site=at(5))
+    for r in b.ranks:
+        r.call("MPI_Wait", request=300, open=True, site=at(6))
+    return b
+
+
+def test_a_partition_that_is_never_ready_is_named() -> None:
+    assert "it never calls MPI_Pready for partition 1 of that send" in one(partitioned(1)).message
+
+
+def test_a_partitioned_send_that_is_ready_is_no_deadlock() -> None:
+    none(partitioned(2))

@@ -12,6 +12,7 @@ from weft.trace.builder import ANY, Builder
 TIMES = 1000
 AT = ("a.c", 5, "main")
 THERE = ("a.c", 9, "main")
+MS = 1_000_000
 
 
 def leaked_requests(b: Builder) -> None:
@@ -96,6 +97,48 @@ def epochs(b: Builder) -> None:
     windows(b, "MPI_Win_unlock", rank=1)
 
 
+def unmatched_receives(b: Builder) -> None:
+    for _ in range(TIMES):
+        b.ranks[0].irecv(1, tag=3, site=AT)
+
+
+def other_operations(b: Builder) -> None:
+    for _ in range(TIMES):
+        b.ranks[0].barrier(site=AT)
+        b.ranks[1].bcast(0, site=THERE)
+        b.ranks[2].bcast(0, site=THERE)
+
+
+def sends_head_to_head(b: Builder) -> None:
+    for _ in range(TIMES):
+        for r in (0, 1):
+            b.ranks[r].send(1 - r, site=AT)
+        for r in (0, 1):
+            b.ranks[r].recv(1 - r, site=THERE)
+
+
+def message_times(b: Builder, send: tuple[int, int], receive: tuple[int, int]) -> None:
+    """Synchronous messages whose sides come and go at these milliseconds of their rounds."""
+    for i in range(TIMES):
+        sent, got = ([(i * 100 + ms) * MS for ms in times] for times in (send, receive))
+        b.ranks[0].ssend(1, site=AT, enter=sent[0], exit=sent[1])
+        b.ranks[1].recv(0, site=THERE, enter=got[0], exit=got[1])
+
+
+def late_senders(b: Builder) -> None:
+    message_times(b, (80, 82), (1, 82))
+
+
+def late_receivers(b: Builder) -> None:
+    message_times(b, (1, 82), (80, 82))
+
+
+def late_at_barriers(b: Builder) -> None:
+    for i in range(TIMES):
+        for r in b.ranks:
+            r.barrier(site=AT, enter=(i * 100 + (80 if r.index == 1 else 1)) * MS, exit=(i * 100 + 82) * MS)
+
+
 CASES: dict[str, tuple[Callable[[Builder], None], bool]] = {
     "request-leak": (leaked_requests, True),
     "resource-leak": (leaked_types, True),
@@ -108,8 +151,15 @@ CASES: dict[str, tuple[Callable[[Builder], None], bool]] = {
     "buffer-reuse": (shared_buffers, False),
     "rma-race": (rma_races, False),
     "epoch-misuse": (epochs, True),
+    "unmatched-receive": (unmatched_receives, True),
+    "collective-mismatch": (other_operations, False),
+    "potential-deadlock": (sends_head_to_head, False),
+    "late-sender": (late_senders, False),
+    "late-receiver": (late_receivers, False),
+    "wait-at-collective": (late_at_barriers, False),
 }
-"""By kind: what does it, and whether its analysis tells of each one, so that a count must stand there."""
+"""By kind: what does it, and whether its analysis tells of each one, so that a count must stand there. A `deadlock` of
+a thousand ranks: tests/deadlock."""
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -494,6 +494,54 @@ C_TEMPLATES = [
   MPI_Allreduce(<<b||MPI_IN_PLACE>>, b, 1, MPI_INT, MPI_SUM, comm); /* BUG */"""),
     ("invalid-argument", "comm_null", 2, """
   MPI_Barrier(<<MPI_COMM_NULL||comm>>); /* BUG */"""),
+    ("buffer-reuse", "icollective_changed", 2, """
+  MPI_Iallreduce(a, b, 4, MPI_INT, MPI_SUM, comm, &r);
+  <<a[1] = 9;||>>
+  MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */"""),
+    ("buffer-reuse", "bcast_on_pending", 2, """
+  MPI_Irecv(a, 4, MPI_INT, left, 1, comm, &r);
+  MPI_Bcast(<<a||b>>, 4, MPI_INT, 0, comm); /* BUG */
+  MPI_Send(b, 4, MPI_INT, right, 1, comm);
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("buffer-reuse", "two_gets", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(0, w);
+  MPI_Get(a, 1, MPI_INT, right, 0, 1, MPI_INT, w);
+  MPI_Get(a <<||+ 1>>, 1, MPI_INT, right, 2, 1, MPI_INT, w); /* BUG */
+  MPI_Win_fence(0, w);
+  MPI_Win_free(&w);"""),
+    ("argument-mismatch", "scatter_type", 2, """
+  MPI_Scatter(a, 2, MPI_INT, b, 2, <<me ? MPI_FLOAT : MPI_INT||MPI_INT>>, 0, comm); /* BUG */"""),
+    ("deadlock", "partition_not_ready", 2, """
+  if (me == 0) {
+    MPI_Psend_init(a, 2, 4, MPI_INT, 1, 1, comm, MPI_INFO_NULL, &r);
+    MPI_Start(&r);
+    MPI_Pready(0, r);
+    <<||MPI_Pready(1, r);>>
+  } else {
+    MPI_Precv_init(a, 2, 4, MPI_INT, 0, 1, comm, MPI_INFO_NULL, &r);
+    MPI_Start(&r);
+  }
+  MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
+  MPI_Request_free(&r);"""),
+    ("deadlock", "intercomm_tags", 2, """
+  MPI_Comm half, inter;
+  MPI_Comm_split(comm, me, 0, &half);
+  MPI_Intercomm_create(half, 0, comm, 1 - me, <<7 + me||7>>, &inter); /* BUG */
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&half);"""),
+    ("invalid-argument", "dims", 2, """
+  MPI_Comm c;
+  int dims[1] = {<<3||2>>}, periods[1] = {0};
+  MPI_Cart_create(comm, 1, dims, periods, 0, &c); /* BUG */
+  MPI_Comm_free(&c);"""),
+    ("invalid-argument", "null_buffer", 2, """
+  if (me == 0) MPI_Send(<<NULL||a>>, 4, MPI_INT, 1, 1, comm); /* BUG */
+  else MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
+    ("invalid-argument", "tag_above_bound", 2, """
+  if (me == 0) MPI_Send(a, 4, MPI_INT, 1, <<2147483647||1>>, comm); /* BUG */
+  else MPI_Recv(b, 4, MPI_INT, 0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);"""),
     ("epoch-misuse", "unlock", 2, """
   MPI_Win w;
   MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);

@@ -139,3 +139,29 @@ def test_a_subcommunicator_has_its_own_roots() -> None:
     for r in b.ranks:
         r.bcast(r.index // 2, comm=comms[r.index // 2])
     assert kinds(b) == []
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter", "allgather", "alltoall"])
+def test_other_types_of_one_size_are_told(name: str) -> None:
+    def build(datatype: str) -> list[Finding]:
+        return found(each([(name, {"datatype": "MPI_INT"}), (name, {"datatype": datatype})]))
+
+    [finding] = build("MPI_FLOAT")
+    assert finding.kind == "argument-mismatch"
+    assert "rank 0 gives MPI_INT at a.c:10 but rank 1 gives MPI_FLOAT at a.c:11" in finding.message
+    assert build("MPI_BYTE") == [] or build("MPI_BYTE")[0].evidence["argument"] == "count"
+
+
+def test_other_types_of_one_size_in_a_v_collective_are_told() -> None:
+    def build(datatype: str) -> list[Finding]:
+        b = Builder(ranks=2)
+        for r, type in zip(b.ranks, ("MPI_INT", datatype), strict=True):
+            r.call(
+                "MPI_Alltoallv", sendbuf=0x100, sendcounts=[1, 1], sdispls=[0, 1], sendtype=type, recvbuf=0x200,
+                recvcounts=[1, 1], rdispls=[0, 1], recvtype=type, comm=2, site=at(10 + r.index),
+            )  # fmt: skip
+        return found(b)
+
+    [finding] = build("MPI_FLOAT")
+    assert "rank 0 sends MPI_INT to rank 1 at a.c:10 but rank 1 expects MPI_FLOAT at a.c:11" in finding.message
+    assert build("MPI_INT") == []

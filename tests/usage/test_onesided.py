@@ -148,3 +148,48 @@ def test_no_race(name: str) -> None:
 def test_an_access_behind_the_window_is_an_invalid_argument() -> None:
     assert kinds(fence, put(0, disp=4096), fence) == ["invalid-argument"]
     assert kinds(fence, put(0, disp=4092), fence) == []
+
+
+def _atomics(second: str, **kw: Any) -> list[Finding]:
+    run = Run()
+    run.fence()
+    ask = {"origin_addr": 0x10, "result_addr": 0x20, "datatype": "MPI_INT", "target_rank": 2, "target_disp": 0}
+    run.call(0, "Fetch_and_op", op="MPI_SUM", **ask)
+    run.call(1, second, **ask, **kw)
+    run.fence()
+    return run.find()
+
+
+def test_different_atomics_on_one_place_are_a_warning_and_equal_ones_silent() -> None:
+    for second, kw in (("Compare_and_swap", {"compare_addr": 0x30}), ("Fetch_and_op", {"op": "MPI_REPLACE"})):
+        [finding] = _atomics(second, **kw)
+        assert (finding.kind, finding.severity, finding.certainty) == ("rma-race", "warning", "possible")
+    assert _atomics("Fetch_and_op", op="MPI_SUM") == []
+    assert _atomics("Fetch_and_op", op="MPI_NO_OP") == []
+
+
+def _origins(*steps: Callable[[Run], Any]) -> list[Finding]:
+    run = Run()
+    for step in (lock(0), *steps, unlock(0)):
+        step(run)
+    return run.find()
+
+
+def test_two_gets_into_one_buffer_of_an_epoch_are_told() -> None:
+    [finding] = _origins(put(0, name="Get"), put(0, name="Get", disp=64))
+    assert finding.kind == "buffer-reuse"
+    assert "receives into 4 bytes" in finding.message
+
+
+def test_a_put_from_what_a_pending_get_receives_into_is_told() -> None:
+    assert [f.kind for f in _origins(put(0, name="Get"), put(0, disp=64))] == ["buffer-reuse"]
+
+
+@pytest.mark.parametrize("flush", ["Win_flush", "Win_flush_local", "Win_flush_all", "Win_flush_local_all"])
+def test_a_flush_gives_the_origin_buffer_back(flush: str) -> None:
+    arguments = {} if flush.endswith("_all") else {"rank": 2}
+    assert _origins(put(0, name="Get"), call(0, flush, **arguments), put(0, name="Get", disp=64)) == []
+
+
+def test_two_puts_from_one_buffer_only_read_it() -> None:
+    assert _origins(put(0), put(0, disp=64)) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.findings import Finding
 from weft.trace.builder import Builder, Request
 from weft.trace.layout import PROC_NULL
@@ -162,7 +164,7 @@ def test_a_send_buffer_that_changed() -> None:
     r0 = b.ranks[0]
     r0.wait(r0.isend(1, site=at(3)), flags=Flag.BUFFER_CHANGED, site=at(5))
     [finding] = found(b)
-    assert finding.message.startswith("rank 0 changed the buffer of a pending send of isend(dest=1, tag=0) at a.c:3")
+    assert finding.message.startswith("rank 0 changed the buffer of the pending isend(dest=1, tag=0) at a.c:3")
 
 
 def test_a_rank_that_was_killed_leaks_nothing() -> None:
@@ -227,3 +229,33 @@ def test_polls_that_failed_complete_nothing_whatever_lies_behind_their_arguments
     r0.testsome(requests, [0])
     r0.wait(requests[1])
     assert found(b) == []
+
+
+@pytest.mark.parametrize("name", ["allreduce", "bcast"])
+def test_a_collective_on_the_buffer_of_a_pending_receive_is_found(name: str) -> None:
+    def build(buffer: int) -> list[str]:
+        b = Builder(ranks=2)
+        pending = b.ranks[0].irecv(1, buffer=0x1000)
+        for r in b.ranks:
+            where = {"sendbuf": buffer, "recvbuf": 0x9000} if name == "allreduce" else {"buffer": buffer}
+            getattr(r, name)(**where)
+        b.ranks[1].send(0, buffer=0x3000)
+        b.ranks[0].wait(pending)
+        return kinds(b)
+
+    assert build(0x1000) == ["buffer-reuse"]
+    assert build(0x2000) == []
+
+
+def test_a_broadcast_only_reads_at_its_root() -> None:
+    def build(root: int) -> list[str]:
+        b = Builder(ranks=2)
+        pending = b.ranks[0].isend(1, buffer=0x1000)
+        for r in b.ranks:
+            r.bcast(root, buffer=0x1000)
+        b.ranks[1].recv(0, buffer=0x3000)
+        b.ranks[0].wait(pending)
+        return kinds(b)
+
+    assert build(1) == ["buffer-reuse"]
+    assert build(0) == []

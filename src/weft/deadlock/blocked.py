@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from weft.deadlock.gatherings import Absence, Gatherings
 from weft.deadlock.ledger import Channel, Ledger, ledgers
+from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
 from weft.terms import calls
@@ -30,17 +31,18 @@ class Reason:
     """One thing that a blocked call waits for.
 
     `what`: "message" (a receive or probe waits for one), "receive" (a send waits for one), "members" (a collective),
-    "lock", "post" or "complete" (one-sided). `event` is the call that asked for it (of the same rank). `peer` and
-    `tag` are what it asked for, in trace indices, or the wildcards.
+    "lock", "post" or "complete" (one-sided), "partitions" (those of its own send that are not ready). `event` is the
+    call that asked for it (of the same rank). `peer` and `tag` are what it asked for, in trace indices, or the wildcards.
     """
 
-    what: Literal["message", "receive", "members", "lock", "post", "complete"]
+    what: Literal["message", "receive", "members", "lock", "post", "complete", "partitions"]
     event: Event
     need: Need
     comm: Communicator | None = None
     peer: int = ANY_SOURCE
     tag: int = ANY_TAG
     absence: Absence | None = None
+    partitions: tuple[int, ...] = ()
     sure: bool = True
     """False for a standard nonblocking send, which may have been buffered."""
 
@@ -211,6 +213,7 @@ class Standstill:
         reasons = [self._reason(ask, books) for ask in asks]
         if name in calls.WAITS:
             reasons += self._collective_requests(event)
+            reasons += self._partitioned(event)
             return _of_requests(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
         if reasons:
             return _of_requests(event, reasons, False, len(reasons))
@@ -301,6 +304,22 @@ class Standstill:
             found.append(Reason("members", maker, need, maker.comm, absence=absence))
         return found
 
+    def _partitioned(self, wait: Event) -> Iterator[Reason]:
+        """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
+        for request in self._requests(wait):
+            maker = self.maker(wait, request)
+            name = calls.base(maker.function.name) if maker else ""
+            start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
+            if maker is None or start is None or maker.comm is None or maker.peer < 0:
+                continue
+            peer = maker.comm.peer(wait.rank.index, maker.peer)
+            if name == "Psend_init" and not _shares_mpi(wait.rank):
+                left = tuple(missing(wait.rank, maker, start.index))
+                if left:
+                    yield Reason("partitions", maker, NEVER, maker.comm, peer, maker.tag, partitions=left)
+            elif name == "Precv_init" and peer >= 0 and unready(self.trace.ranks[peer], maker):
+                yield Reason("message", maker, rank(peer), maker.comm, peer, maker.tag)
+
     def _intercomm(self, event: Event) -> Reason | None:
         """The members of the local communicator, then the other side's leader, who is named by the local leader."""
         absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
@@ -318,11 +337,28 @@ class Standstill:
             )
         bridge = event.rank.comm(args.get("peer_comm", 0))
         other = bridge.peer(event.rank.index, args.get("remote_leader", -1)) if bridge else -1
-        if other < 0 or len(self.gatherings.masks.where(self.trace.ranks[other], frozenset(("Intercomm_create",)))):
+        if other < 0 or self._bridges(other, event.rank, bridge, args) >= self._bridges(
+            event.rank.index, self.trace.ranks[other], bridge, args
+        ):
             return None
         return Reason(
             "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
         )
+
+    def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, Any]) -> int:
+        """How often a leader called MPI_Intercomm_create for this other leader, with this communicator and tag."""
+        of = self.trace.ranks[leader]
+        count = 0
+        for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
+            given = of.event(index).args
+            if (
+                of.comm(given.get("peer_comm", 0)) is not bridge
+                or bridge is None
+                or given.get("tag") != args.get("tag")
+            ):
+                continue
+            count += bridge.peer(leader, given.get("remote_leader", -1)) == to.index
+        return count
 
     # One-sided
 
@@ -402,6 +438,11 @@ def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) ->
         return Blocked(event, every(reason.need for reason in sure), tuple(sure))
     # Standard sends alone: at least one of them waits for its receive, and the record does not tell which.
     return Blocked(event, any_of(reason.need for reason in missing) if missing else NOW, tuple(missing))
+
+
+def _shares_mpi(of: Rank) -> bool:
+    """Whether another thread may call MPI, or may yet begin to."""
+    return of.header is None or of.header.thread_level > 1 or len(of.threads) > 1
 
 
 def _argument(event: Event, place: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
+from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
 from weft.terms import calls, describe
@@ -18,7 +19,7 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG
 MAX_GROUPS = 6
 MAX_CYCLE = 4
 MAX_SITES = 64
-_FIRST = {"message": 0, "receive": 1, "lock": 2, "post": 2, "complete": 2, "members": 3}
+_FIRST = {"message": 0, "receive": 1, "lock": 2, "post": 2, "complete": 2, "partitions": 2, "members": 3}
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ class _Telling:
             )
         if reason.what == "members":
             return self._absent(group, reason)
+        if reason.what == "partitions":
+            return f"it never calls MPI_Pready for {numbers(list(reason.partitions))} of that send"
         others = sorted(reason.need.all_ranks())
         says = {"lock": "holds the lock", "post": "has not posted", "complete": "has not completed its epoch"}[
             reason.what

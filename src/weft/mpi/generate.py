@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from weft.mpi import table
 from weft.mpi.table import Function, Parameter
 
+_READING = re.compile(r"MPI_I(bcast|allreduce|reduce|scan|exscan|allgather|allgatherv|gather|gatherv|alltoall)(?:_c)?")
+"""Nonblocking collectives of which each member sends at least `count` elements of its buffer, a broadcast's root alone."""
 _SENDS = re.compile(r"MPI_I?(b|s|r)?send(_init)?(_c)?", re.IGNORECASE)
 _FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
 _GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
@@ -287,6 +289,11 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
     if _SENDS.fullmatch(f.name) and buffer:
         yield f"        weft_watch(&pending, event->site, {buffer.name}, (int64_t)count, datatype);"
+    elif buffer and (found := _READING.fullmatch(f.name)):
+        sends = "sendcount" in {q.name for q in f.parameters}
+        count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
+        condition = "if (weft_root(comm, root)) " if found[1] == "bcast" else ""
+        yield f"        {condition}weft_watch(&pending, event->site, {buffer.name}, (int64_t){count}, {datatype});"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 

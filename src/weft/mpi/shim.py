@@ -24,7 +24,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.mpi import generate, table
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c")
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "ends.c")
 _BY_HAND = (("order.c", "o"), ("replay.c", "p"), ("threads.c", "t"))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h")

@@ -56,7 +56,7 @@ enum weft_state {
     WEFT_STATE_STARTING = 0,  /* inside MPI initialisation */
     WEFT_STATE_RUNNING = 1,
     WEFT_STATE_FINALIZED = 2, /* MPI_Finalize (or the last MPI_Session_finalize) returned */
-    WEFT_STATE_EXITED = 3,    /* the process ended by exit() or return from main */
+    WEFT_STATE_EXITED = 3,    /* the process ended by exit() or return from main, or MPI ended it inside a call */
     WEFT_STATE_ABORTED = 4,   /* the program called MPI_Abort */
     WEFT_STATE_STOPPED = 5,   /* Weft gave up recording; `stop_reason` says why. The program went on */
 };
@@ -227,6 +227,7 @@ enum weft_definition {
     WEFT_DEF_LIBRARY = 16, /* s MPI_Get_library_version, s path of the library */
     WEFT_DEF_NOTE = 17,    /* s text for people: why something is missing */
     WEFT_DEF_PYTHON = 18,  /* s version of the interpreter in the process */
+    WEFT_DEF_ENDED = 19,   /* s what MPI said when it ended the process inside a call, may be empty */
 };
 
 #define WEFT_WORLD_UNKNOWN 0xffffu

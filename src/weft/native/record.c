@@ -85,6 +85,20 @@ static int file_reserve(int fd, uint64_t size, uint64_t bytes) {
     return error;
 }
 
+/* Brings reserved pages into memory by writing zeros. The kernel takes each piece as one large folio and maps it whole
+ * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
+ * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
+ * and such ones are mapped page by page. Where it fails, the stores do it. */
+static void file_warm(int fd, uint64_t offset, uint64_t bytes) {
+    enum { FOLIO = 1 << 16 };
+    static const char zeros[FOLIO];
+    for (uint64_t end = offset + bytes, size; offset < end; offset += size) {
+        size = FOLIO - offset % FOLIO;
+        if (size > end - offset) size = end - offset;
+        if (pwrite(fd, zeros, size, (off_t)offset) != (ssize_t)size) return;
+    }
+}
+
 /* Reserves `pages` at the file's end, on the disk as well: a sparse file on a full disk would kill the program
  * with SIGBUS at some later store. */
 static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *offset) {
@@ -96,6 +110,7 @@ static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *of
     }
     *offset = record->file_size;
     record->file_size += bytes;
+    file_warm(record->fd, *offset, bytes);
     return true;
 }
 

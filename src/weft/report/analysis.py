@@ -23,6 +23,7 @@ ANALYSES: Final[Mapping[str, str]] = {
     "potential deadlock": "weft.deadlock.potential:find",
     "other matches": "weft.deadlock.alternatives:find",
     "invalid arguments": "weft.usage.arguments:find",
+    "lifetime and threads": "weft.usage.lifetime:find",
     "collectives": "weft.usage.collectives:find",
     "messages": "weft.usage.messages:find",
     "requests": "weft.usage.requests:find",

@@ -198,6 +198,7 @@ class Definitions:
         self.cwd: str | None = None
         self.library: tuple[str, str] | None = None
         self.notes: list[str] = []
+        self.ended: str | None = None
         self.python: str | None = None
         self._index()
 
@@ -256,6 +257,8 @@ class Definitions:
             self.library = c.s(), c.s()
         elif kind == Def.NOTE:
             self.notes.append(c.s())
+        elif kind == Def.ENDED:
+            self.ended = c.s()
         elif kind == Def.PYTHON:
             self.python = c.s()
 

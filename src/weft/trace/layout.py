@@ -117,6 +117,7 @@ class Def(IntEnum):
     LIBRARY = 16
     NOTE = 17
     PYTHON = 18
+    ENDED = 19
 
 
 class ObjectClass(IntEnum):

@@ -6,6 +6,7 @@ at its entry.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,6 +40,8 @@ _ALIASED = words(
 _ON_REQUESTS = words("Start Cancel Request_free")
 _SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _UNDEFINED_COLOUR = -32766
+_MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
+"""Where MPI ends a process for what came in a message, too."""
 
 # Error classes by their number in the library (they are not normalised in the record), to the kind of parameter.
 _MPICH = "buf count type tag comm rank root group op topology dims arg . truncate . . . . request"
@@ -328,15 +331,25 @@ class _Arguments:
             return
         event = self.rank.event(last)
         name = calls.base(event.function.name)
-        if not event.open or name in calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}:
+        words = _last_words(self.rank.definitions.ended or "")
+        named = words.startswith("Invalid") or "nvalid " in words
+        if not event.open or (not named and name in _MAY_FAIL_OTHERWISE):
             return
         yield finding(
             "invalid-argument",
-            f"MPI ended rank {self.rank.index} inside {said(event)}: an argument or the state of its object was wrong",
+            f"MPI ended rank {self.rank.index} inside {said(event)}: "
+            + (words or "an argument or the state of its object was wrong"),
             [event],
-            certainty="possible",
+            certainty="certain" if named else "possible",
+            evidence={"said": words} if words else {},
             cause=cause(event),
         )
+
+
+def _last_words(text: str) -> str:
+    """The reason at the end of MPICH's error stack, whose lines are `function(line)....: what it says`."""
+    lines = re.findall(r"^\w+\(\d+\)\.*: (.+)$", text, re.MULTILINE)
+    return lines[-1].strip() if lines else ""
 
 
 def _function(event: Event) -> Function:

@@ -19,7 +19,7 @@ from weft.terms.columns import Ints, columns, distinct
 from weft.terms.sizes import kind_of, size_of
 from weft.terms.telling import cause, ended, finding, said
 from weft.terms.words import listed, rank_words
-from weft.trace import Event, Rank, Trace
+from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
 
 MAX_INSTANCES = 2000
@@ -253,7 +253,8 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
     reducing = table.called(_REDUCING) & (op != UNKNOWN)
     yield from _unequal(table, right & table.differing(op, reducing), op, "op", _op_name)
-    size, kind = _types(table)
+    kinds = _Kinds()
+    size, kind = _types(table, kinds)
     count = table.column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
@@ -261,7 +262,7 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
     typed = same & (kind != UNKNOWN)
     yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
-    yield from _exchanged(table, right, total, peer)
+    yield from _exchanged(table, right, (total, kind), peer, kinds)
     yield from _by_member(table, right)
 
 
@@ -274,12 +275,29 @@ def _type_name(event: Event, value: Any) -> str:
     return datatype.name if datatype else "an unknown type"
 
 
-def _types(table: _Table) -> tuple[Ints, Ints]:
-    """Size in bytes of each part's datatype, and for predefined ones a number that equal machine types share."""
+class _Kinds:
+    """Datatypes of one basic type, numbered by what that is on the machine."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.names: list[str] = []
+
+    def of(self, datatype: Datatype) -> int:
+        """The number of a datatype's basic type, UNKNOWN where it has no single one."""
+        name = _basic(datatype)
+        if name is None:
+            return UNKNOWN
+        number = self._numbers.setdefault(kind_of(name), len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+        return number
+
+
+def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
+    """Size in bytes and kind of each part's datatype."""
     ids = table.column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
-    kinds: dict[str, int] = {}
     for rank, mine in table.ranks():
         for id in distinct(ids[mine]).tolist():
             datatype = rank.datatype(id) if id > 1 else None
@@ -288,9 +306,7 @@ def _types(table: _Table) -> tuple[Ints, Ints]:
                 continue
             rows = mine[ids[mine] == id]
             size[rows] = known
-            signature = datatype.signature()
-            if signature and len(signature) == 1 and signature[0][0] not in ("MPI_BYTE", "MPI_PACKED"):
-                kind[rows] = kinds.setdefault(kind_of(signature[0][0]), len(kinds))
+            kind[rows] = kinds.of(datatype)
     return size, kind
 
 
@@ -323,24 +339,25 @@ def _unequal(
         )
 
 
-def _exchanged(table: _Table, right: NDArray[np.bool_], sent: Ints, root: Ints) -> Iterator[Finding]:
+def _exchanged(
+    table: _Table, right: NDArray[np.bool_], sent: tuple[Ints, Ints], root: Ints, kinds: _Kinds
+) -> Iterator[Finding]:
     """What each member sends to each must be what that one receives: gather, scatter, allgather, alltoall."""
     use = table.called(_EXCHANGES) & ~table.inter
     if not use.any():
         return
-    received = _tail_bytes(table, np.flatnonzero(use))
+    received = _received(table, np.flatnonzero(use), kinds)
     in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
     is_root = _places(table) == root
     gather, scatter = table.called(frozenset(("gather",))), table.called(frozenset(("scatter",)))
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
-    value = np.where(in_place, received, sent)
-    value = np.where(gather & is_root, received, value)
-    value = np.where(scatter & ~is_root, received, value)
-    value = np.where(use, value, UNKNOWN)
-    known = value != UNKNOWN
-    yield from _unequal(
-        table, right & table.differing(value, known), value, "count", lambda e, v: f"{v:,} bytes a member"
-    )
+    takes = in_place | (gather & is_root) | (scatter & ~is_root)
+    value, kind = (np.where(use, np.where(takes, *pair), UNKNOWN) for pair in zip(received, sent, strict=True))
+    uneven = right & table.differing(value, value != UNKNOWN)
+    yield from _unequal(table, uneven, value, "count", lambda e, v: f"{v:,} bytes a member")
+    typed = (kind != UNKNOWN) & (value > 0)
+    mixed = right & ~uneven & table.differing(kind, typed)
+    yield from _unequal(table, mixed, np.where(typed, kind, UNKNOWN), "type", lambda e, v: kinds.names[v])
 
 
 def _places(table: _Table) -> Ints:
@@ -354,9 +371,9 @@ def _places(table: _Table) -> Ints:
     return found
 
 
-def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
-    """recvcount x recvtype of the parts, UNKNOWN where they have none."""
-    found = np.full(len(table.rows), UNKNOWN, np.int64)
+def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints, Ints]:
+    """The bytes of recvcount x recvtype of the parts, and their kind; UNKNOWN where they have none."""
+    found, kind = (np.full(len(table.rows), UNKNOWN, np.int64) for _ in range(2))
     wanted = np.zeros(len(table.rows), np.bool_)
     wanted[places] = True
     for rank, all_ in table.ranks():
@@ -369,11 +386,13 @@ def _tail_bytes(table: _Table, places: NDArray[Any]) -> Ints:
             counts, types = values["recvcount"], values["recvtype"]
             assert isinstance(counts, np.ndarray) and isinstance(types, np.ndarray)
             for id in distinct(types).tolist():
-                known = size_of(rank.datatype(id)) if id > 1 else None
-                if known is not None:
+                datatype = rank.datatype(id) if id > 1 else None
+                known = size_of(datatype)
+                if datatype is not None and known is not None:
                     rows = types == id
                     found[at[rows]] = counts[rows] * known
-    return found
+                    kind[at[rows]] = kinds.of(datatype)
+    return found, kind
 
 
 def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
@@ -388,23 +407,27 @@ def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
         clash = _clash([table.at(p) for p in places])
         if clash is None:
             continue
-        sender, receiver, gives, takes = clash
+        sender, receiver, gives, takes, what = clash
         key, name = cause(sender, receiver), calls.spoken(sender.function.name)
         if key not in seen:
             seen.add(key)
             yield finding(
                 "argument-mismatch",
                 f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-                f"{gives:,} bytes to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
-                f"expects {takes:,}{describe.where(receiver)}",
+                f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
+                f"expects {takes}{describe.where(receiver)}",
                 [sender, receiver],
-                evidence={"argument": "count"},
+                evidence={"argument": what},
                 cause=key,
             )
 
 
-def _clash(events: list[Event]) -> tuple[Event, Event, int, int] | None:
-    """The first pair of members of whom one sends other than the other expects."""
+Part = tuple[int, str | None]
+"""Bytes, and the name of the basic type where there is one."""
+
+
+def _clash(events: list[Event]) -> tuple[Event, Event, str, str, str] | None:
+    """The first pair of members of whom one sends other than the other expects, in words, and the argument."""
     comm = events[0].comm
     if comm is None:
         return None
@@ -412,27 +435,36 @@ def _clash(events: list[Event]) -> tuple[Event, Event, int, int] | None:
     for i, sender in by_rank.items():
         for j, receiver in by_rank.items():
             gives, takes = _given(sender, i, j), _taken(receiver, i, j)
-            if gives is not None and takes is not None and gives != takes:
-                return sender, receiver, gives, takes
+            if gives is None or takes is None:
+                continue
+            if gives[0] != takes[0]:
+                return sender, receiver, f"{gives[0]:,} bytes", f"{takes[0]:,}", "count"
+            if gives[0] and gives[1] and takes[1] and kind_of(gives[1]) != kind_of(takes[1]):
+                return sender, receiver, gives[1], takes[1], "type"
     return None
 
 
-def _size(event: Event, datatype: int) -> int | None:
-    return size_of(event.rank.datatype(datatype)) if datatype > 1 else None
-
-
-def _bytes(event: Event, counts: Any, index: int, datatype: int) -> int | None:
+def _bytes(event: Event, counts: Any, index: int, datatype: int) -> Part | None:
     """counts[index], or the one count, times the type's size."""
-    size = _size(event, datatype)
-    if size is None or counts is None:
+    type = event.rank.datatype(datatype) if datatype > 1 else None
+    size = size_of(type)
+    if type is None or size is None or counts is None:
         return None
-    if isinstance(counts, list):
-        return counts[index] * size if index < len(counts) else None
-    return int(counts) * size
+    if not isinstance(counts, list):
+        return int(counts) * size, _basic(type)
+    return (counts[index] * size, _basic(type)) if index < len(counts) else None
 
 
-def _given(event: Event, me: int, to: int) -> int | None:
-    """Bytes that the member `me` sends to the member `to`, None where its arguments do not say."""
+def _basic(datatype: Datatype) -> str | None:
+    """The one basic type of a datatype, None for several, for bytes and for packed data."""
+    signature = datatype.signature()
+    if not signature or len(signature) != 1 or signature[0][0] in ("MPI_BYTE", "MPI_PACKED"):
+        return None
+    return signature[0][0]
+
+
+def _given(event: Event, me: int, to: int) -> Part | None:
+    """What the member `me` sends to the member `to`, None where its arguments do not say."""
     args = event.args
     if args.get("sendbuf") == IN_PLACE:
         return None
@@ -443,8 +475,8 @@ def _given(event: Event, me: int, to: int) -> int | None:
     return _bytes(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
 
 
-def _taken(event: Event, of: int, me: int) -> int | None:
-    """Bytes that the member `me` expects of the member `of`."""
+def _taken(event: Event, of: int, me: int) -> Part | None:
+    """What the member `me` expects of the member `of`."""
     args = event.args
     root = args.get("root")
     name = calls.spoken(event.function.name)

@@ -20,6 +20,7 @@ from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
 from weft.usage.epochs import START, Epochs, Window, epochs
+from weft.usage.origins import shared_origins
 from weft.usage.rmaraces import Accesses, joined, races
 
 _DYNAMIC = 2
@@ -48,6 +49,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
         of = epochs(rank, gatherings) if len(rank) else None
         if of is not None:
             found += _misused(rank, of)
+            found += shared_origins(rank, of)
             operations = _Operations(rank, of, gatherings)
             found += operations.find()
             parts.append(operations.accesses())

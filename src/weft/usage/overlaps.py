@@ -26,6 +26,8 @@ MAX_OVERLAPS = 10_000
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
 
+_BROADCASTS: Final = calls.words("Bcast Ibcast")
+
 _P = ctypes.c_void_p
 
 
@@ -87,7 +89,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
     end = _ends(of, request, nth(request), np.full(len(event), len(of.events)))
-    low, high, good = _spans(of.rank, init)
+    low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
     both = (
         np.concatenate([one, two[good]])
@@ -116,7 +118,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(1)
     sort[chosen & table(writes)] |= 2
-    sort[chosen & table(calls.ISENDS | calls.IRECVS)] |= 4
+    sort[chosen & table(calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES)] |= 4
     # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
     sort[chosen & table(calls.ISENDS)] |= 8
     sort[table(calls.COMPLETIONS)] |= 16
@@ -135,7 +137,18 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     fill.restype = ctypes.c_uint64
     count = int(fill(ctypes.byref(given), *(_P(address(column)) for column in made)))
     begin, end, low, high, written = (column[:count] for column in made)
+    _broadcasts(of, begin, written)
     return Accesses(begin, end, begin, low, high, written)
+
+
+def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
+    """Enter that a broadcast writes the buffer but at its root, where it reads it."""
+    rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
+    comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
+    for id in distinct(comms).tolist():
+        comm = of.rank.comm(id)
+        here = comms == id
+        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
 
 
 def first_done(of: Traffic) -> NDArray[np.uint32]:
@@ -167,7 +180,7 @@ def _ends(of: Traffic, request: Ints, use: Ints, unseen: Ints) -> Ints:
     return ends
 
 
-def _spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """The bytes of each operation's buffer; False for one with gaps, without an address, or to nobody."""
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]

@@ -23,7 +23,10 @@ from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps
 _FREES = frozenset(("Request_free",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
 _SENDING = calls.ISENDS | calls.SEND_INITS
-_READS = calls.SENDS | _SENDING
+_COLLECTIVES = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
+"""Those of which every member uses at least `count` elements of the buffer in the slot."""
+_ICOLLECTIVES = frozenset("I" + name.lower() for name in _COLLECTIVES)
+_READS = calls.SENDS | _SENDING | _COLLECTIVES | _ICOLLECTIVES
 _WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -298,10 +301,10 @@ def _changed(rank: Rank) -> Iterator[Finding]:
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
         makers = _sends_completed(rank, event)
-        which = f" of {said(makers[0])}" if len(makers) == 1 else ""
+        which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield finding(
             "buffer-reuse",
-            f"rank {rank.index} changed the buffer of a pending send{which} before {said(event)} completed it",
+            f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
             cause=cause(event),
         )
@@ -312,15 +315,18 @@ def _sends_completed(rank: Rank, event: Event) -> list[Event]:
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
-    makers = masks.where(rank, _SENDING)
+    makers = masks.where(rank, _SENDING | _ICOLLECTIVES)
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
 def _overlaps(of: Traffic) -> Iterator[Finding]:
     """Buffers of operations that are pending together, at least one of which is written."""
     rank = of.rank
+    pending = catalogue(rank).count(of.masks.table(_SENDING | _ICOLLECTIVES))
     if not len(of.masks.where(rank, calls.IRECVS | calls.RECV_INITS)):
-        return  # nobody writes into a pending buffer
+        written = catalogue(rank).count(of.masks.table(calls.RECVS | calls.words("Bcast")))
+        if not (pending and written) and not len(of.masks.where(rank, calls.words("Ibcast"))):
+            return  # nobody writes into a pending buffer
     rows = accesses(of, _READS, _WRITES)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
         first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))

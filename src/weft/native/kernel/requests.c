@@ -134,7 +134,7 @@ EXPORT uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int6
                 if (in->sort[in->events[begin[guessed]].function] & ACCESS_SHORT && end[guessed] > (int64_t)i) end[guessed] = (int64_t)i;
         }
         if (!(sort & ACCESS_MADE) || !e->buffer || e->buffer == WEFT_IN_PLACE || e->count <= 0 || e->count == INT32_MAX) continue;
-        if (e->peer == WEFT_RANK_PROC_NULL || e->error || e->datatype >= in->types || !in->solid[e->datatype]) continue;
+        if (e->peer == WEFT_RANK_PROC_NULL || e->peer == WEFT_RANK_ROOT || e->error || e->datatype >= in->types || !in->solid[e->datatype]) continue;
         begin[found] = (int64_t)i;
         end[found] = (int64_t)end_of(in, e, i, sort);
         low[found] = e->buffer;

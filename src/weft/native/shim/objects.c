@@ -5,8 +5,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -24,10 +27,41 @@ static struct table {
     volatile char busy;
 } tables[WEFT_CLASS_END];
 
+/* One thread alone takes no lock, as an atomic operation costs as much as the rest of a look-up: it only says that it
+ * is inside. Before a second thread comes, weft_objects_share() makes the flag's value known to all (membarrier, the
+ * slow side of an asymmetric Dekker lock) and waits until the first one is outside. */
+static volatile bool shared, inside;
+static __thread bool alone;
+
 static inline void table_lock(struct table *t) {
+    if (LIKELY(!shared)) {
+        inside = true;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (LIKELY(!shared)) {
+            alone = true;
+            return;
+        }
+        inside = false;
+    }
     while (__atomic_test_and_set(&t->busy, __ATOMIC_ACQUIRE)) {}
 }
-static inline void table_unlock(struct table *t) { __atomic_clear(&t->busy, __ATOMIC_RELEASE); }
+
+static inline void table_unlock(struct table *t) {
+    if (LIKELY(alone)) {
+        alone = false;
+        __atomic_store_n(&inside, false, __ATOMIC_RELEASE);
+    } else {
+        __atomic_clear(&t->busy, __ATOMIC_RELEASE);
+    }
+}
+
+static bool barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+void weft_objects_share(void) {
+    shared = true;
+    if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        while (__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) sched_yield();
+}
 
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
 
@@ -141,11 +175,13 @@ void weft_gone(int class, uintptr_t handle, uint32_t id) {
 void weft_objects_predefine(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
+    if (!barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) shared = true; /* an old kernel: with locks throughout */
 #include "predefined.h"
 }
 
 void weft_objects_reset(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
+    inside = alone = false;
 }
 
 /* ---- groups of processes, as runs of world ranks ---- */
@@ -724,10 +760,7 @@ void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uin
     table_unlock(t);
 }
 
-uint64_t weft_stamp(void) {
-    static uint64_t stamps;
-    return __atomic_add_fetch(&stamps, 1, __ATOMIC_RELAXED);
-}
+uint64_t weft_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot << 48 | ++thread->stamps; }
 
 uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
 
@@ -789,13 +822,15 @@ extern WEFT_HIDDEN int weft_watching;
 
 /* Looking through the kernel takes 1.6 us. A line that breaks the rule does so from its first times, so each call
  * site is watched at its first sends and now and then later. */
-enum { WATCHED_FIRST = 32, WATCHED_LATER = 64, WATCHED_SITES = 4096 };
+enum { WATCHED_FIRST = 32, WATCHED_LATER = 256, WATCHED_SITES = 4096 };
 static uint32_t sends_of_site[WATCHED_SITES];
 
 void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
     MPI_Aint lb, extent;
     int size;
-    uint32_t nth = __atomic_fetch_add(&sends_of_site[site % WATCHED_SITES], 1, __ATOMIC_RELAXED);
+    uint32_t *sends = &sends_of_site[site % WATCHED_SITES];
+    uint32_t nth = __atomic_load_n(sends, __ATOMIC_RELAXED);
+    __atomic_store_n(sends, nth + 1, __ATOMIC_RELAXED); /* threads may count one send for two: no harm */
     if (nth >= WATCHED_FIRST && nth % WATCHED_LATER) return;
     if (!weft_watching || count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return;
     if (weft_id(weft_self, WEFT_CLASS_DATATYPE, H(type)) >= WEFT_ID_DYNAMIC) return; /* gaps: what is sent is not all */
@@ -818,7 +853,7 @@ void weft_request_started(MPI_Request request) {
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {
     if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = false};
     struct table *t = &tables[WEFT_CLASS_REQUEST];
-    struct weft_pending done = {.bytes = 0};
+    struct weft_pending done;
     table_lock(t);
     struct entry *e = find(t, H(before));
     struct weft_pending *p = e ? e->extra : NULL, *previous = NULL;
@@ -826,7 +861,8 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         previous = p;
         p = p->next;
     }
-    if (p) done = *p;
+    bool more = p && (p->made || p->bytes);
+    if (UNLIKELY(more)) done = *p;
     if (p && after == MPI_REQUEST_NULL) {
         struct weft_pending *head = e->extra;
         guessed |= id <= head->doubt;
@@ -851,8 +887,9 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         e->id = 0;
     }
     table_unlock(t);
-    if (UNLIKELY(done.made != NULL)) comm_kept(&done);
-    return (struct weft_done){.changed = UNLIKELY(done.bytes != 0) && !guessed && changed(&done), .guessed = guessed};
+    if (LIKELY(!more)) return (struct weft_done){.guessed = guessed};
+    if (done.made) comm_kept(&done);
+    return (struct weft_done){.changed = done.bytes && !guessed && changed(&done), .guessed = guessed};
 }
 
 /* ---- texts ---- */

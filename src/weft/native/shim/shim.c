@@ -278,6 +278,7 @@ struct weft_thread *weft_thread_new(void) {
         } else record->header->threads = thread_count;
     }
     if (thread_count > 1 && !weft_threaded) {
+        weft_objects_share();
         weft_threaded = 1;
         for (int k = 0; k < weft_count; k++)
             if (weft_split[k] && weft_under[k] == weft_next[k]) weft_under[k] = weft_split[k];

@@ -63,6 +63,7 @@ struct weft_site_cached {
 struct weft_thread {
     struct weft_stream events, tails, order;
     uint32_t slot;
+    uint64_t stamps;               /* given out by weft_stamp */
     struct weft_thread *next_free;
     struct weft_event *poll;       /* last event of the stream if it is a poll that failed, else NULL */
     uint64_t poll_key;             /* of its arguments */
@@ -136,6 +137,7 @@ WEFT_COLD void weft_objects_world(void);
 WEFT_COLD void weft_objects_session(MPI_Session session);
 #endif
 WEFT_COLD void weft_objects_reset(void);
+WEFT_COLD void weft_objects_share(void); /* a second thread is about to use the tables */
 
 struct weft_comm {
     uint32_t id;
@@ -191,7 +193,7 @@ WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_R
 WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
 struct weft_done { bool changed, guessed; }; /* `changed`: a watched send buffer was not what it had been */
 WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed);
-WEFT_HIDDEN uint64_t weft_stamp(void);
+WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
 
 /* ---- replay (replay.c) ---- */

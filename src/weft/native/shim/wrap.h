@@ -129,7 +129,7 @@ static inline struct weft_completion weft_completion_many(struct weft_thread *th
     c.silent = (bool *)(c.ids + n + 1);
     c.guessed = c.silent + n + 1;
     c.silent[0] = true;
-    uint64_t stamp = weft_stamp();
+    uint64_t stamp = weft_stamp(thread);
     bool guessed = false;
     for (int64_t i = 0; i < c.n; i++) {
         c.before[i] = requests[i];

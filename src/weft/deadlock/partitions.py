@@ -1,0 +1,55 @@
+"""Partitions of a partitioned send that are not ready (MPI-4.1, 4.2): until each is, neither side is complete."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.trace import Event, Rank
+
+_READY: Final = calls.words("Pready Pready_range Pready_list")
+
+
+def missing(of: Rank, init: Event, start: int) -> list[int]:
+    """The partitions of a send that `init` made which no call after event `start` said to be ready."""
+    ready: set[int] = set()
+    rows = masks(of.trace.functions).where(of, _READY)
+    for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
+        event = of.event(int(index))
+        args = event.args
+        if event.error:
+            continue
+        if "partition_low" in args:
+            ready.update(range(args["partition_low"], min(args["partition_high"], 1 << 20) + 1))
+        else:
+            ready.update(args.get("array_of_partitions") or [args.get("partition", -1)])
+    partitions = int(init.args.get("partitions", 0))
+    return [p for p in range(min(partitions, 1 << 20)) if p not in ready]
+
+
+def unready(of: Rank, receive: Event) -> bool:
+    """Whether a partitioned send of `of` to the caller of the MPI_Precv_init `receive` was started and is not ready."""
+    comm = receive.comm
+    inits = masks(of.trace.functions).where(of, frozenset(("Psend_init",)))
+    starts = masks(of.trace.functions).where(of, frozenset(("Start", "Startall")))
+    for index in inits.tolist():
+        init = of.event(int(index))
+        if init.comm is not comm or comm is None or comm.peer(of.index, init.peer) != receive.rank.index:
+            continue
+        mine = [int(s) for s in starts if init.object in _started(of.event(int(s)))]
+        if init.tag == receive.tag and mine and missing(of, init, mine[-1]):
+            return True
+    return False
+
+
+def _started(event: Event) -> set[int]:
+    """The requests that a call started."""
+    return {event.object, *event.args.get("array_of_requests", [])} if not event.error else set()
+
+
+def numbers(partitions: list[int]) -> str:
+    """`partition 1` or `partitions 1, 2 and 4 more`."""
+    shown = ", ".join(map(str, partitions[:4]))
+    more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""
+    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"

@@ -1,0 +1,117 @@
+"""Calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 11.4 and 11.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.findings import Finding
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
+from weft.terms.describe import where
+from weft.terms.telling import cause, finding
+from weft.trace import Rank, Trace
+from weft.trace.event import Event
+from weft.trace.layout import Flag
+
+_FREE: Final = words(
+    "Initialized Finalized Query_thread Is_thread_main Get_version Get_library_version Wtime Wtick Abort"
+    " Info_create Info_create_env Info_set Info_delete Info_get Info_get_string Info_get_valuelen Info_get_nkeys"
+    " Info_get_nthkey Info_dup Info_free Session_init Session_finalize Error_class Error_string Add_error_class"
+    " Add_error_code Add_error_string Remove_error_class Remove_error_code Remove_error_string"
+    " Comm_create_errhandler Win_create_errhandler File_create_errhandler Session_create_errhandler Errhandler_free"
+)
+"""May be called at any time and from any thread."""
+_INITS: Final = words("Init Init_thread")
+_LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+_SERIALIZED: Final = 2
+
+
+def find(trace: Trace) -> list[Finding]:
+    """The calls of every rank after MPI_Finalize, and those against the level of thread support it was given."""
+    found: list[Finding] = []
+    for rank in trace.ranks:
+        if not rank.missing and len(rank):
+            found += _after_the_end(rank)
+            found += _from_threads(rank)
+    return found
+
+
+def _bound(rank: Rank, which: Ints) -> Ints:
+    """Those events whose calls are not free."""
+    table = masks(rank.trace.functions)
+    rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
+    return rows
+
+
+def _tell(event: Event, why: str) -> Finding:
+    return finding(
+        "invalid-argument",
+        f"rank {event.rank.index} calls {event.function.name}{where(event)} {why}",
+        [event],
+        evidence={"parameter": "time"},
+        cause=cause(event),
+    )
+
+
+def _after_the_end(rank: Rank) -> Iterator[Finding]:
+    table = masks(rank.trace.functions)
+    ends = table.where(rank, words("Finalize"))
+    if not len(ends) or len(table.where(rank, words("Session_init"))):
+        return
+    last = rank.event(int(ends[0]))
+    if last.open:
+        return
+    for index in _bound(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
+        yield _tell(rank.event(index), f"after MPI_Finalize{where(last)}")
+
+
+def _from_threads(rank: Rank) -> Iterator[Finding]:
+    header = rank.header
+    table = masks(rank.trace.functions)
+    inits = table.where(rank, _INITS)
+    if header is None or len(rank.threads) < 2 or not 0 <= header.thread_level < 3 or not len(inits):
+        return
+    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{where(rank.event(int(inits[0])))}"
+    if header.thread_level < _SERIALIZED:
+        others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
+        for index in _bound(rank, others)[:1].tolist():
+            yield _tell(rank.event(index), f"from another thread than the one that initialised MPI, but {level}")
+        return
+    pair = _overlap(rank)
+    if pair:
+        one, two = (rank.event(i) for i in pair)
+        yield finding(
+            "invalid-argument",
+            f"rank {rank.index} calls {two.function.name}{where(two)} while another of its threads is still in "
+            f"{one.function.name}{where(one)}, but {level}",
+            [one, two],
+            evidence={"parameter": "time"},
+            cause=cause(one, two),
+        )
+
+
+def _overlap(rank: Rank) -> tuple[int, int] | None:
+    """The first two calls of different threads of which one begins inside the other.
+
+    A fold of failed polls spans the time between its calls too, so it tells nothing.
+    """
+    enter, leave = rank.enter_ns(), rank.exit_ns()
+    events = rank.events
+    polls = [function.id for function in rank.trace.functions if function.is_poll]
+    folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
+    rows = _bound(rank, np.flatnonzero(~folds))
+    # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.
+    latest: dict[int, tuple[int, int]] = {}
+    threads = rank.event_threads
+    for row in rows.tolist():
+        thread, begin = int(threads[row]), int(enter[row])
+        for other, (end, index) in latest.items():
+            if other != thread and end > begin:
+                return index, row
+        end = int(leave[row]) if events["flags"][row] & Flag.CLOSED else np.iinfo(np.int64).max
+        if thread not in latest or end > latest[thread][0]:
+            latest[thread] = int(end), row
+    return None
