@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class Page:

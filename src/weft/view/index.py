@@ -39,6 +39,8 @@ MARKS: Final = 1 << 16
 KEPT: Final = 20
 """Indices that are kept, the latest ones."""
 
+Ints = NDArray[np.int64]
+
 Progress = Callable[[int, int], None]
 """Told how many of how many events are done."""
 
@@ -53,6 +55,7 @@ class Timeline:
         self.block = _block(rows.trace.event_count)
         self.classes = classes(rows.trace.functions)
         counts = [len(row.events) for row in rows]
+        self._counts = np.array([*counts, 0], np.int64)
         blocks = np.concatenate([[0], np.cumsum([-(-n // self.block) for n in counts])]).astype(np.int64)
         self.first_block = blocks
         self.starts = np.zeros(int(blocks[-1]) + 1, np.int64)
@@ -130,29 +133,21 @@ class Timeline:
         native.kernel().weft_view_boxes(self.c_rows[row], address(self.classes), first, end, address(out))
         return out
 
-    def times(self, row: int, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Starts and ends of some events of a row. IndexError where the row has none of them."""
-        which = np.ascontiguousarray(positions, np.int64)
-        if len(which) and not 0 <= which.min() <= which.max() < len(self._events[row]):
-            raise IndexError(f"row {row} has {len(self._events[row])} events")
+    def times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
+        """Starts and ends of the events at some positions of some rows. IndexError where a row has none there."""
+        of, which = np.ascontiguousarray(rows, np.uint32), np.ascontiguousarray(positions, np.int64)
+        if len(which) and ((which < 0) | (which >= self._counts[of])).any():
+            raise IndexError("a row has no event there")
         starts, ends = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
-        native.kernel().weft_view_times(self.c_rows[row], address(which), len(which), address(starts), address(ends))
+        native.kernel().weft_view_times(
+            self.c_rows, address(of), address(which), len(which), address(starts), address(ends)
+        )
         return starts, ends
 
-    def times_of(
-        self, rank: int, events: NDArray[Any]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Rows, starts and ends of some events of a rank."""
-        found, first = self.rows.trace.ranks[rank], self.rows.first[rank]
-        which = np.asarray(events, np.int64)
-        if len(found.threads) < 2:
-            return np.full(len(which), first, np.int32), *self.times(first, which)
-        threads, positions = found.event_threads[which], found.event_positions[which]
-        starts, ends = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
-        for thread in np.unique(threads).tolist():
-            mine = threads == thread
-            starts[mine], ends[mine] = self.times(first + thread, positions[mine])
-        return (first + threads).astype(np.int32), starts, ends
+    def times_of(self, ranks: NDArray[Any], events: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+        """Rows, starts and ends of some events of some ranks."""
+        rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
+        return rows, *self.times(rows, positions)
 
 
 def _block(events: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
-from weft.match import NONE, Match, Posts
+from weft.match import NONE, Collectives, Match, Posts
 from weft.trace import Flag, Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows
@@ -32,6 +32,8 @@ MAX_ARROWS: Final = 6
 MAX_WAITED_FOR: Final = 3
 
 Ints = NDArray[np.int64]
+Id = tuple[int, int]
+"""(rank, event)."""
 
 
 @dataclass(frozen=True)
@@ -131,60 +133,53 @@ class Links:
                 parts.append(np.arange(a, b))
         some = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         some = some[np.argsort(-cost[some], kind="stable")[:WORST]]
-        return [self._arrow(scale, self._id(int(culprit[k])), self._id(int(waiter[k])), {"ns": int(cost[k])})
-                for k in some.tolist()]  # fmt: skip
+        given, had = ([self._id(place) for place in side[some].tolist()] for side in (culprit, waiter))
+        return self._arrows(scale, given, had, [{"ns": ns} for ns in cost[some].tolist()])
 
-    def _id(self, place: int) -> tuple[int, int]:
+    def _id(self, place: int) -> Id:
         rank = int(np.searchsorted(self._first, place, side="right")) - 1
         return rank, place - int(self._first[rank])
 
     def messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
-        """The messages of some rows of match.sends."""
-        found = []
+        """The messages of some rows of match.sends, from the send's beginning to the end of the call that had them."""
         sends, recvs = self.match.sends, self.match.recvs
-        for row in rows.tolist():
-            tag, partner = int(sends.tag[row]), int(sends.partner[row])
-            facts: dict[str, Any] = {"tag": tag, "comm": self._comm(int(sends.comm[row]))}
-            if partner == NONE:
-                found.append(
-                    self._stub(scale, sends.id(row), int(sends.peer[row]), {**facts, "kind": "unmatched-send"})
-                )
-                continue
-            to = recvs.rank_of(partner)
-            end = recvs.completion[partner] if recvs.completion[partner] != NONE else recvs.event[partner]
-            facts["post"] = [to, int(recvs.event[partner])]
-            found.append(self._arrow(scale, sends.id(row), (to, int(end)), facts))
-        return found
+        taken = rows[sends.partner[rows] != NONE]
+        to = sends.partner[taken].astype(np.int64)
+        done = np.where(recvs.completion[to] != NONE, recvs.completion[to], recvs.event[to]).astype(np.int64)
+        given, posts = _ids(sends, taken, sends.event), _ids(recvs, to, recvs.event)
+        had = [(rank, int(event)) for (rank, _), event in zip(posts, done, strict=True)]
+        facts = [{"tag": int(sends.tag[row]), "comm": self._comm(int(sends.comm[row])), "post": list(post)}
+                 for row, post in zip(taken.tolist(), posts, strict=True)]  # fmt: skip
+        lost = rows[sends.partner[rows] == NONE]
+        return self._arrows(scale, given, had, facts) + self._stubs(scale, sends, lost, "unmatched-send")
 
     def lonely(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
         """The receives of some rows of match.recvs, which took no message."""
-        recvs = self.match.recvs
-        facts = [{"tag": int(recvs.tag[row]), "comm": self._comm(int(recvs.comm[row])), "kind": "unmatched-receive"}
-                 for row in rows.tolist()]  # fmt: skip
-        return [self._stub(scale, recvs.id(row), int(recvs.peer[row]), fact)
-                for row, fact in zip(rows.tolist(), facts, strict=True)]  # fmt: skip
+        return self._stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
     def _comm(self, index: int) -> str:
         return self.trace.communicators[index].name if index >= 0 else "unknown"
 
-    def _arrow(
-        self, scale: Scale, send: tuple[int, int], recv: tuple[int, int], facts: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """From the beginning of the send to the end of the call that had the message."""
-        a_row, a_start, _ = self.at(scale, send)
-        b_row, _, b_end = self.at(scale, recv)
-        return {"from": [a_row, a_start], "to": [b_row, b_end], "send": list(send), "receive": list(recv), **facts}
+    def _arrows(
+        self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        return [
+            {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
+            for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
+        ]
 
-    def _stub(self, scale: Scale, event: tuple[int, int], peer: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """A message that ends in the air, on the way to the row of its peer."""
-        row, start, end = self.at(scale, event)
-        toward = self.rows.first[peer] if 0 <= peer < len(self.trace.ranks) else None
-        return {"from": [row, start], "toward": toward, "end": end, "event": list(event), "peer": peer, **facts}
-
-    def at(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
-        """Row, start and end of an event on the axis."""
-        rows, starts, ends = scale.timeline.times_of(event[0], np.array([event[1]]))
-        return int(rows[0]), float(scale.place(starts)[0]), float(scale.place(ends)[0])
+    def _stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, Any]]:
+        """Messages that end in the air, on the way to the row of their peer."""
+        events = _ids(posts, rows, posts.event)
+        found = []
+        for row, event, spot in zip(rows.tolist(), events, scale.spots(events), strict=True):
+            peer = int(posts.peer[row])
+            toward = self.rows.first[peer] if 0 <= peer < len(self.trace.ranks) else None
+            found.append({
+                "from": [spot[0], spot[1]], "toward": toward, "end": spot[2], "event": list(event), "peer": peer,
+                "tag": int(posts.tag[row]), "comm": self._comm(int(posts.comm[row])), "kind": kind,
+            })  # fmt: skip
+        return found
 
     # Collectives
 
@@ -204,32 +199,37 @@ class Links:
         return {"bands": [self.band(scale, int(i)) for i in instances], "bands_hidden": False}
 
     def band(self, scale: Scale, instance: int) -> dict[str, Any]:
-        """One collective: its parts in order of row, each with start and end."""
+        """One collective: its parts in order of row, each with start, end, and the events that begin and end it."""
         colls, of = self.match.collectives, self.match.instances
-        places = of.parts(instance)
-        parts = []
-        for row in places.tolist():
-            begin = self.at(scale, colls.id(row))
-            done = int(colls.completion[row])
-            done = int(colls.event[row]) if done == NONE else done
-            parts.append(
-                [begin[0], begin[1], self.at(scale, (colls.rank_of(row), done))[2], int(colls.event[row]), done]
-            )
+        places = of.parts(instance).astype(np.int64)
+        done = np.where(colls.completion[places] != NONE, colls.completion[places], colls.event[places])
+        begun = _ids(colls, places, colls.event)
+        ended = [(rank, int(event)) for (rank, _), event in zip(begun, done, strict=True)]
+        parts = [
+            [a[0], a[1], b[2], first[1], last[1]]
+            for first, last, a, b in zip(begun, ended, scale.spots(begun), scale.spots(ended), strict=True)
+        ]
         comm = int(of.comm[instance])
         members = len(self.trace.communicators[comm].members) if comm >= 0 else 0
-        names = {self.trace.functions[int(colls.function[row])].name for row in places.tolist()}
+        names = {self.trace.functions[int(id)].name for id in np.unique(colls.function[places])}
         return {
             "instance": instance, "comm": self._comm(comm), "comm_index": comm, "name": " / ".join(sorted(names)),
             "missing": max(0, members - len(parts)), "parts": sorted(parts),
         }  # fmt: skip
 
 
-def arrows_of(finding: Finding, links: Links | None, scale: Scale) -> list[dict[str, Any]]:
+def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[Any]) -> list[Id]:
+    """(rank, event) of some rows of a match, by one of its columns of events."""
+    ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
+    return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
+
+
+def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, Any]]:
     """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
     if finding.kind in ("deadlock", "potential-deadlock"):
         return list(_waits(finding))
-    if finding.kind == "message-race" and links is not None and finding.events:
-        return list(_race(finding, links, scale))
+    if finding.kind == "message-race" and finding.events:
+        return list(_race(finding, scale))
     return []
 
 
@@ -249,14 +249,14 @@ def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
                 yield from ({"kind": "waits", "rank": r, "for": other, "cycle": False, "ranks": 1} for r in some)
 
 
-def _race(finding: Finding, links: Links, scale: Scale) -> Iterable[dict[str, Any]]:
+def _race(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
     receive = finding.events[0]
     took = finding.evidence.get("took")
     sends = [(took["rank"], took["event"], "took")] if took else []
     sends += [(other["rank"], other["event"], "could") for other in finding.evidence.get("others", ())[:8]]
-    to_row, to_start, to_end = links.at(scale, receive)
-    for rank, event, kind in sends:
-        row, start, _ = links.at(scale, (int(rank), int(event)))
+    to_row, to_start, to_end = scale.spots([receive])[0]
+    spots = scale.spots([(int(rank), int(event)) for rank, event, _ in sends])
+    for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
         yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
                "receive": list(receive)}  # fmt: skip
 

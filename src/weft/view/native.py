@@ -57,7 +57,7 @@ def kernel() -> ctypes.CDLL:
     lib.weft_view_columns.argtypes = [lanes, _P, _U64, _U64, _P, _P]
     lib.weft_view_range.argtypes = [_P, _U64, _I64, _I64, _P, _P]
     lib.weft_view_boxes.argtypes = [row, _P, _U64, _U64, _P]
-    lib.weft_view_times.argtypes = [row, _P, _U64, _P, _P]
+    lib.weft_view_times.argtypes = [_P, _P, _P, _U64, _P, _P]
     lib.weft_levels.argtypes = [ctypes.POINTER(Steps), _P]
     lib.weft_levels.restype = ctypes.c_int
     for name in ("index", "columns", "range", "boxes", "times"):

@@ -149,8 +149,9 @@ class Picture:
         }
 
     def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:
-        events = [[*event, *self.place(scale, event)] for event in finding.events[:MAX_EVENTS]]
-        marks = arrows_of(finding, self._links, scale)
+        of = finding.events[:MAX_EVENTS]
+        events = [[*event, *spot] for event, spot in zip(of, scale.spots(of), strict=True)]
+        marks = arrows_of(finding, scale)
         first = _of_the_first(finding)
         return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
                 "replays": replays(self.trace, finding),
@@ -173,8 +174,7 @@ class Picture:
 
     def place(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
         """Row, start and end of an event on an axis."""
-        rows, starts, ends = scale.timeline.times_of(event[0], np.array([event[1]]))
-        return int(rows[0]), float(scale.place(starts)[0]), float(scale.place(ends)[0])
+        return scale.spots([event])[0]
 
     def event(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """One call, with its messages and its collective as the graph draws them."""
@@ -323,7 +323,7 @@ def _next(
     """The hit of a row that begins next after a place of the axis (`back`: before), or at it where `too` is said."""
 
     def start(at: int) -> float:
-        return float(scale.place(scale.timeline.times(row, places[at : at + 1])[0])[0])
+        return float(scale.place(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])
 
     # What begins at the place itself lies before the cut: going back it is next, going on it is not.
     at_cut = too if back else not too

@@ -88,6 +88,21 @@ class Rows:
             return self.first[rank], event
         return self.first[rank] + int(found.event_threads[event]), int(found.event_positions[event])
 
+    def places_of(
+        self, ranks: NDArray[np.int64], events: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of some events, and their places among the row's events."""
+        rows, positions = np.array(self.first, np.int64)[ranks], events.copy()
+        if len(self.all) == len(self.trace.ranks):
+            return rows, positions
+        for rank in np.unique(ranks).tolist():
+            found = self.trace.ranks[rank]
+            if len(found.threads) > 1:
+                mine = ranks == rank
+                rows[mine] += found.event_threads[events[mine]]
+                positions[mine] = found.event_positions[events[mine]]
+        return rows, positions
+
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
         """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
         found = {"behaviour": self._by_behaviour(), "host": self._by_host(), "world": self._by_world()}

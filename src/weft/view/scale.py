@@ -5,6 +5,7 @@ The page knows one axis only, that of the screen; here it is turned into the tim
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ FOLDED: Final = 0.01
 """... and then takes this share of what is left of it."""
 
 Numbers = NDArray[np.float64]
+
+Spot = tuple[int, float, float]
+"""Row, start and end of an event on an axis."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ class Scale:
             return wide / self.unit
         inside: Numbers = np.interp(wide, self._times, self._places)
         return inside
+
+    def spots(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
+        """Rows, starts and ends of events, named (rank, event), on the axis."""
+        named = np.array(events, np.int64).reshape(-1, 2)
+        rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
+        return list(zip(rows.tolist(), self.place(starts).tolist(), self.place(ends).tolist(), strict=True))
 
     def time(self, places: Any) -> Numbers:
         """Which times are drawn at places."""

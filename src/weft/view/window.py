@@ -118,7 +118,7 @@ def _hits(
                 continue
             begin, stop = np.searchsorted(of_row, [int(first[row]), int(last[row])])
             seen = of_row[begin:stop]
-            starts, _ = scale.timeline.times(row, seen)
+            starts, _ = scale.timeline.times(np.full(len(seen), row), seen)
             at = np.clip(np.searchsorted(edges, starts, side="right") - 1, 0, columns - 1)
             out[lane, at] = 1
     return out

@@ -222,12 +222,14 @@ EXPORT void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, 
     }
 }
 
-/* Start and end of some events of a row. */
-EXPORT void weft_view_times(const struct weft_row *row, const int64_t *which, uint64_t count, int64_t *starts, int64_t *ends);
-EXPORT void weft_view_times(const struct weft_row *row, const int64_t *which, uint64_t count, int64_t *starts, int64_t *ends) {
+/* Start and end of the events at some places, each named by its row and its index there. */
+EXPORT void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
+                            int64_t *starts, int64_t *ends);
+EXPORT void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
+                            int64_t *starts, int64_t *ends) {
     for (uint64_t k = 0; k < count; k++) {
         int64_t next;
-        struct call c = call_at(row, (uint64_t)which[k], INT64_MIN, &next);
+        struct call c = call_at(&rows[of[k]], (uint64_t)which[k], INT64_MIN, &next);
         starts[k] = c.start;
         ends[k] = c.end;
     }
