@@ -103,6 +103,13 @@ def test_a_message_that_nobody_takes_ends_in_the_air(hung: Picture) -> None:
     }
 
 
+def test_among_many_messages_those_that_nobody_takes_are_drawn_all_the_same(tmp_path: Path) -> None:
+    crowd = picture(runs.deadlock(tmp_path / "run", 96))
+    found = crowd.between("time", 0, crowd.scale("time").end)
+    assert found["hidden"] > MAX_MESSAGES
+    assert sorted(m["kind"] for m in found["messages"] if "to" not in m) == ["unmatched-receive", "unmatched-send"]
+
+
 def test_who_waits_for_whom_is_told_with_the_cycle(hung: Picture) -> None:
     found = hung.findings("time")["findings"][0]
     assert found["kind"] == "deadlock"

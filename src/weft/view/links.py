@@ -24,6 +24,9 @@ MAX_MESSAGES: Final = 500
 WORST: Final = 60
 """... and no more than these."""
 
+MAX_LOST: Final = 40
+"""Messages that end in the air, drawn of each kind where messages are many."""
+
 MAX_BANDS: Final = 120
 MAX_PARTS: Final = 6_000
 MAX_ARROWS: Final = 6
@@ -47,6 +50,12 @@ class Slots:
     def count(self) -> int:
         """How many."""
         return int((self.end - self.first).sum())
+
+    def within(self, some: Ints) -> Ints:
+        """Those of some sorted rows that are in the window."""
+        parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
+        found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+        return found
 
     def rows(self) -> Ints:
         """All of them."""
@@ -114,7 +123,14 @@ class Links:
             shown = self.messages(scale, rows.astype(np.int64)) + self.lonely(scale, lonely)
             return {"messages": shown, "hidden": 0}
         worst = self._worst(scale, events)
-        return {"messages": worst, "hidden": max(sends.count, recvs.count) - len(worst)}
+        lost = self.messages(scale, sends.within(self._lost[0])[:MAX_LOST])
+        lost += self.lonely(scale, recvs.within(self._lost[1])[:MAX_LOST])
+        return {"messages": worst + lost, "hidden": max(sends.count, recvs.count) - len(worst) - len(lost)}
+
+    @cached_property
+    def _lost(self) -> tuple[Ints, Ints]:
+        """Rows of sends, and of receives, without a partner."""
+        return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
 
     def _partners(self, recvs: Ints) -> Ints:
         found = self.match.recvs.partner[recvs]

@@ -8,7 +8,7 @@ const HUES = ["collective", "one-sided", "file", "note", "receive", "poll"];
 export function drawBands(context, view, bands, strong) {
   for (const band of bands) {
     const colour = colours()[HUES[Math.max(0, band.comm_index) % HUES.length]];
-    const parts = band.parts.map(([row, start, end]) => [view.rowY(row), view.x(start), view.x(end)]).sort((a, b) => a[0] - b[0]);
+    const parts = corners(view, band);
     if (parts.length < 2) continue;
     context.beginPath();
     parts.forEach(([y, x], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
@@ -24,6 +24,17 @@ export function drawBands(context, view, bands, strong) {
       context.stroke();
     }
   }
+}
+
+/** Heights and ends of a band's parts from top to bottom; those of a merged lane are one, with the last to come. */
+function corners(view, band) {
+  const lanes = new Map();
+  for (const [row, start, end] of band.parts) {
+    const y = view.rowY(row);
+    const [, x1, x2] = lanes.get(y) ?? [y, -Infinity, -Infinity];
+    lanes.set(y, [y, Math.max(x1, view.x(start)), Math.max(x2, view.x(end))]);
+  }
+  return [...lanes.values()].sort((a, b) => a[0] - b[0]);
 }
 
 export function drawMessages(context, view, messages, strong) {

@@ -2,10 +2,10 @@
 
 const LEAST = 7; // pixels in which a row is told from its neighbours
 const MERGED = 4; // pixels of a lane that stands for several rows
-const MOST = 150; // pixels from row to row where there are few
-const TALL = 50; // of which the calls take no more than these
+const MOST = 150; // pixels from row to row where there are few; more on a large screen
+const TALL = 50; // of which the calls take no more than these; more on a large screen
 const HEAD = 20;
-const FOLDED_HEIGHT = 44;
+const FOLDED = 44; // pixels of a folded group; more on a large screen
 const FOLD_FROM = 17; // groups of so many rows are folded at first, where there are many rows
 const MANY = 65;
 
@@ -32,17 +32,20 @@ export class Lanes {
     const heads = groups.length > 1 ? groups.length : 0;
     const folds = groups.filter(([name]) => folded.has(name)).length;
     const single = groups.reduce((sum, [name, rows]) => sum + (folded.has(name) ? 0 : rows.length), 0);
-    const room = Math.max(40, height - heads * HEAD - folds * FOLDED_HEIGHT - 6);
-    const fit = single ? room / single : MOST;
+    this.tall = Math.max(TALL, height / 22);
+    const foldedHeight = Math.max(FOLDED, Math.min(110, height / 10));
+    const room = Math.max(40, height - heads * HEAD - folds * foldedHeight - 6);
+    const most = Math.max(MOST, height / 6.5);
+    const fit = single ? room / single : most;
     this.each = rowHeight ? 1 : fit >= LEAST ? 1 : Math.ceil((single * MERGED) / room);
-    this.height = rowHeight || (this.each === 1 ? Math.min(MOST, fit) : Math.max(MERGED, (room / single) * this.each));
+    this.height = rowHeight || (this.each === 1 ? Math.min(most, fit) : Math.max(MERGED, (room / single) * this.each));
     let y = 3;
     for (const [name, rows] of groups) {
       if (heads) {
         this.items.push({ kind: "head", name, rows, y, height: HEAD, folded: folded.has(name) });
         y += HEAD;
       }
-      y = folded.has(name) ? this.lane(rows, y, FOLDED_HEIGHT, name) : this.single(rows, y);
+      y = folded.has(name) ? this.lane(rows, y, foldedHeight, name) : this.single(rows, y);
     }
     this.bottom = y;
     this.lanes = this.items.filter((item) => item.kind === "lane");
@@ -57,7 +60,8 @@ export class Lanes {
   }
 
   lane(rows, y, height, group) {
-    const gap = height >= 14 ? Math.max(Math.min(10, height * 0.22), height - TALL) : height >= 6 ? 1 : 0;
+    const most = group ? height * 0.8 : this.tall;
+    const gap = height >= 14 ? Math.max(Math.min(10, height * 0.22), height - most) : height >= 6 ? 1 : 0;
     this.items.push({ kind: "lane", rows, y: y + gap / 2, height: height - gap, group, label: this.label(rows, group) });
     for (const row of rows) this.rowY[row] = y + height / 2;
     return y + height;
