@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import weft
 from view import runs
+from weft.errors import WeftError
 from weft.trace.builder import Builder
 from weft.view.links import MAX_MESSAGES
 from weft.view.picture import Picture
@@ -253,3 +255,25 @@ def test_an_empty_run_is_a_picture_of_nothing(tmp_path: Path) -> None:
     assert found["events"] == [0, 0, 0]
     assert made.scale("logical").end >= 0
     assert made.findings("time")["ready"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_run_is_drawn_or_refused_but_never_breaks(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path = runs.deadlock(tmp_path / "run", 3, 2)
+    for file in (path / "ranks").iterdir():
+        data = bytearray(file.read_bytes())
+        for _ in range(chance.choice((3, 30, 300))):
+            data[min(len(data) - 1, chance.choice((0, 4096, 8192)) + chance.randrange(4096))] = chance.randrange(256)
+        file.write_bytes(data)
+    try:
+        made = Picture(weft.open(path))
+    except WeftError:
+        return
+    made.analyse()
+    for axis in ("time", "folded", "logical"):
+        end = max(2.0, made.axis(axis)["end"])
+        found = unpacked(made.window(axis, "0|1|2", (0, end), 200)) if len(made.rows) >= 3 else {"columns": 200}
+        assert found["columns"] == 200
+        made.between(axis, 0, end)
+        made.findings(axis)

@@ -131,6 +131,11 @@ static void run(struct state *s, uint32_t row, bool forced) {
     if (news) wake(s, &s->row_waiters[row]);
 }
 
+static void forget_waiters(struct state *s) {
+    for (uint32_t row = 0; row < s->in->rows; row++) s->row_waiters[row] = NONE;
+    for (uint64_t g = 0; g < s->in->gatherings; g++) s->gathering_waiters[g] = NONE;
+}
+
 static void sweep(struct state *s) {
     const struct weft_steps *in = s->in;
     for (uint32_t row = 0; row < in->rows; row++) push(s, row);
@@ -147,9 +152,10 @@ static void sweep(struct state *s) {
                 (least == NONE || start_of(s, row, s->at[row]) < start_of(s, least, s->at[least])))
                 least = row;
         if (least == NONE) return;
-        for (uint32_t row = 0; row < in->rows; row++) s->row_waiters[row] = NONE;
-        for (uint64_t g = 0; g < in->gatherings; g++) s->gathering_waiters[g] = NONE;
+        /* A row stands in one list at most: all are tried anew, so none may stay in any. */
+        forget_waiters(s);
         run(s, least, true);
+        forget_waiters(s);
         for (uint32_t row = 0; row < in->rows; row++) push(s, row);
     }
 }
