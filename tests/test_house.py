@@ -23,6 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "usage": {"native", "trace", "match", "order", "terms", "deadlock"},
     "waits": {"native", "trace", "match", "order", "terms"},
     "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
+    "picture": {"native", "trace", "match", "terms", "deadlock"},
+    "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report"},

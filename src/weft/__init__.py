@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.trace import Trace
@@ -16,4 +16,12 @@ def open(path: str | os.PathLike[str]) -> Trace:
     """Open a recorded run, a directory that `weft run` wrote, for reading."""
     from weft.trace import Trace
 
+    Trace.painter = staticmethod(_paint)
     return Trace.open(path)
+
+
+def _paint(trace: Trace, **options: Any) -> str:
+    """Draw a trace: only who wants a picture pays for what draws it."""
+    from weft.picture.svg import draw
+
+    return draw(trace, **options)

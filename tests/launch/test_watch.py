@@ -346,3 +346,15 @@ def stubborn(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.wait(10)
+
+
+def test_a_rank_whose_file_is_renamed_while_it_moves_may_stand_still(tmp_path: Path) -> None:
+    rank = Record(tmp_path, 0, 1, "tmp-host-1.weft")
+    rank.call(CLOSED)
+    watched = Watch(tmp_path)
+    for _ in range(3):  # it moves, so it is the one that is looked at first
+        rank.call(CLOSED)
+        watched.look()
+    rank.call(OPEN)
+    rank.path.rename(tmp_path / "0-000000.weft")
+    assert stands_still(watched)

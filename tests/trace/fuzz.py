@@ -1,4 +1,6 @@
-"""Damages runs at random and reads all of each. Run as a program: `python fuzz.py CASES SEED`.
+"""Damages runs at random and reads all of each. Run as a program: `python fuzz.py CASES SEED [shown]`.
+
+With `shown` each is exported and drawn.
 
 Every case must end in a RunError or in a Trace (damage stated in its problems), within its time and the process's
 memory. What else happens is printed and makes the program fail.
@@ -336,6 +338,24 @@ def read_all(path: Path, view: int = 0) -> str:
     return "partial" if trace.problems else "whole"
 
 
+def show_all(path: Path, view: int = 0) -> str:
+    """Export the run in one of the formats and draw it; what becomes of it as in read_all."""
+    from weft.export import FORMATS, write
+    from weft.picture import svg, text
+
+    out = path.parent / "out"
+    try:
+        trace = weft.open(path)
+        write(trace, sorted(FORMATS)[view % len(FORMATS)], out)
+        text.draw(trace, 100)
+        svg.draw(trace)
+    except WeftError:
+        return "error"
+    finally:
+        shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
+    return "partial" if trace.problems else "whole"
+
+
 VIEWS = [[], ["--format", "json"], ["--definitions"], ["--definitions", "--format", "json"]]
 
 
@@ -353,13 +373,13 @@ def overdue(signum: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"a case took more than {CASE_SECONDS} s")
 
 
-def main(cases: int, seed: int) -> int:
+def main(cases: int, seed: int, read: Callable[[Path, int], str] = read_all, memory: int = MEMORY) -> int:
     """Run the cases; 0 when all ended well."""
     signal.signal(signal.SIGALRM, overdue)
     root = Path(tempfile.mkdtemp(prefix="weft-fuzz-"))
     good = root / "good"
     sample(good)
-    assert read_all(good) == "whole", weft.open(good).problems
+    assert read(good, 0) == "whole", weft.open(good).problems
     used = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
     outcomes: Counter[tuple[str, str]] = Counter()
     bad = 0
@@ -371,11 +391,11 @@ def main(cases: int, seed: int) -> int:
         damage = DAMAGE[case % len(DAMAGE)]
         damage(run, r)
         # Only while reading: the writer of the damaged run reserves addresses as if they cost nothing.
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, resource.RLIM_INFINITY))
         signal.setitimer(signal.ITIMER_REAL, CASE_SECONDS)
         began = time.perf_counter()
         try:
-            outcomes[damage.__name__, read_all(run, case // len(DAMAGE))] += 1
+            outcomes[damage.__name__, read(run, case // len(DAMAGE))] += 1
         except BaseException:
             bad += 1
             print(f"case {case} ({damage.__name__}):\n{traceback.format_exc(limit=-6)}")
@@ -394,4 +414,6 @@ def main(cases: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    # Arrow's allocator reserves addresses as if they cost nothing.
+    shown = (show_all, 3 << 30) if sys.argv[3:] == ["shown"] else (read_all, MEMORY)
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), *shown))

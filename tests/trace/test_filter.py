@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
+from weft.findings import Finding
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 from weft.trace.filter import Filter, parse
@@ -88,12 +89,99 @@ def test_states_are_told_apart(trace: Trace) -> None:
     assert [name for name, _, _ in found(trace, "count>4000")] == ["Allreduce"]
 
 
+def test_bytes_are_those_that_came_else_those_of_the_buffer(trace: Trace) -> None:
+    assert ("Recv", 1, 0) in found(trace, "bytes:4")
+    assert [name for name, _, _ in found(trace, "bytes>=20k")] == ["Allreduce"]
+    assert found(trace, "bytes>19.5Ki") == found(trace, "bytes>19968B") == found(trace, "bytes>=20k")
+    assert not [name for name, _, _ in found(trace, "bytes>=0") if name == "Barrier"]
+
+
+def test_bytes_of_a_status_in_a_tail_and_of_large_counts() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].recv(1, count=9, received=20, ticket=5)
+    b.ranks[0].send(1, count=2**40, datatype="MPI_BYTE")
+    few = b.open()
+    assert found(few, "bytes:20") == [("Recv", 0, 0)]
+    assert not found(few, "bytes<20")
+
+
+def test_or_stands_between_lists_of_terms(trace: Trace) -> None:
+    both = found(trace, "fn:Recv rank:1 or fn:Allreduce rank:0")
+    assert (
+        sorted(both) == sorted(found(trace, "fn:Recv rank:1") + found(trace, "fn:Allreduce rank:0")) and len(both) > 1
+    )
+    assert found(trace, "rank:1 OR rank:2") == found(trace, "rank:1-2")
+    assert [r.index for r in Filter("rank:0 fn:Send or rank:2").ranks(trace)] == [0, 2]
+    also = Filter("rank:0 or rank:1", also=parse("fn:Send"))
+    assert [(e.rank.index, e.function.base) for e in also.events(trace)] == [
+        (0, "MPI_Send"),
+        (0, "MPI_Send"),
+        (1, "MPI_Send"),
+    ]
+
+
+def test_a_state_may_stand_alone(trace: Trace) -> None:
+    assert found(trace, "open") == found(trace, "is:open")
+    assert found(trace, "-open") == found(trace, "-is:open")
+
+
+def test_finding_asks_for_the_events_of_findings(trace: Trace) -> None:
+    findings = [
+        Finding("deadlock", "error", "certain", "x", events=((2, 0), (1, 0))),
+        Finding("late-sender", "note", "certain", "y", events=((0, 0),)),
+    ]
+    chosen = [e.id for e in trace.select("finding:deadlock", findings)]
+    assert chosen == [(1, 0), (2, 0)]
+    assert [e.id for e in trace.select("finding:any", findings)] == [(0, 0), (1, 0), (2, 0)]
+    assert (1, 0) not in [e.id for e in trace.select("-finding:deadlock", findings)]
+    with pytest.raises(UsageError, match="needs the run's findings"):
+        list(trace.select("finding:deadlock"))
+
+
+@pytest.mark.parametrize(
+    ("query", "nearest"),
+    [
+        ("tga:7", "did you mean tag?"),
+        ("rnak:1", "did you mean rank?"),
+        ("source:3", "did you mean peer?"),
+        ("size>4", "did you mean bytes?"),
+        ("is:opne", "did you mean is:open?"),
+        ("finding:dedlock", "did you mean finding:deadlock?"),
+    ],
+)
+def test_a_typo_is_told_with_the_nearest_word(query: str, nearest: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Filter(query, findings=())
+    assert nearest in str(told.value) and "\n" not in str(told.value)
+
+
+def test_a_word_that_is_like_nothing_gets_no_advice() -> None:
+    with pytest.raises(UsageError) as told:
+        Filter("zzz:1")
+    assert "did you mean" not in str(told.value)
+
+
 def test_an_empty_filter_finds_everything(trace: Trace) -> None:
     assert Filter("").count(trace) == trace.event_count == len(list(trace.select("")))
 
 
 @pytest.mark.parametrize(
-    "query", ["tag:x", "foo:1", "time:1y", "is:asleep", "a(b", "rank:", "wait>fast", "rank:1-x", "tag:1,,2"]
+    "query",
+    [
+        "tag:x",
+        "foo:1",
+        "time:1y",
+        "is:asleep",
+        "a(b",
+        "rank:",
+        "wait>fast",
+        "rank:1-x",
+        "tag:1,,2",
+        "or",
+        "fn:Send or",
+        "bytes>big",
+        "finding:nothing",
+    ],
 )
 def test_what_is_no_filter_is_refused_before_anything_is_read(query: str) -> None:
     with pytest.raises(UsageError):
@@ -110,5 +198,6 @@ def test_any_text_is_a_filter_or_a_usage_error(trace: Trace, text: str) -> None:
 
 
 def test_a_filter_prints_as_it_was_written() -> None:
-    assert str(Filter("fn:Recv -tag:7 wait>1ms")) == "fn:Recv -tag:7 wait>1ms"
+    for text in ("fn:Recv -tag:7 wait>1ms", "fn:Recv or -rank:1 bytes>4k"):
+        assert str(Filter(text)) == text
     assert parse("Send")[0].key == "fn"

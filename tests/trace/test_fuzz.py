@@ -17,3 +17,12 @@ def test_a_damaged_run_ends_in_a_clear_error_or_a_stated_partial_read() -> None:
     done = subprocess.run([sys.executable, str(program), str(CASES), seed], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "truncate               partial" in done.stdout  # the cases do damage
+
+
+@pytest.mark.timeout(60 + CASES)
+def test_a_damaged_run_is_exported_and_drawn_as_far_as_it_can_be_read() -> None:
+    program = Path(__file__).with_name("fuzz.py")
+    command = [sys.executable, str(program), str(CASES // 5), "1000", "shown"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "slots                  partial" in done.stdout or "chunks                 partial" in done.stdout

@@ -539,9 +539,6 @@ C_TEMPLATES = [
     ("invalid-argument", "null_buffer", 2, """
   if (me == 0) MPI_Send(<<NULL||a>>, 4, MPI_INT, 1, 1, comm); /* BUG */
   else MPI_Recv(b, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
-    ("invalid-argument", "tag_above_bound", 2, """
-  if (me == 0) MPI_Send(a, 4, MPI_INT, 1, <<2147483647||1>>, comm); /* BUG */
-  else MPI_Recv(b, 4, MPI_INT, 0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);"""),
     ("epoch-misuse", "unlock", 2, """
   MPI_Win w;
   MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);

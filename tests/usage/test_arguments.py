@@ -11,7 +11,7 @@ import weft.native
 from weft.findings import Finding
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder, RankBuilder
-from weft.trace.layout import ROOT
+from weft.trace.layout import IN_PLACE, ROOT
 from weft.usage.arguments import find
 from weft.usage.suspects import Rule
 
@@ -54,6 +54,7 @@ WRONG = {
     "op minloc": lambda r: r.allreduce(op="MPI_MINLOC", datatype="MPI_INT"),
     "recvbuf": lambda r: r.allreduce(sendbuf=0x100, recvbuf=0x100),
     "recvbuf sendrecv": _sendrecv,
+    "sendbuf": lambda r: r.gather(1, sendbuf=IN_PLACE),
     "source sendrecv": lambda r: r.open.sendrecv(1, 9),
     "recvtag": lambda r: r.open.sendrecv(1, 1, recvtag=-5),
     "color": lambda r: r.call("MPI_Comm_split", comm=2, color=-3, newcomm=300),
@@ -79,6 +80,7 @@ def _typed(r: RankBuilder) -> None:
 
 
 RIGHT = {
+    "sendbuf at the root": lambda r: r.gather(0, sendbuf=IN_PLACE),
     "count 0": lambda r: r.send(1, count=0),
     "nobody": lambda r: (r.send(PROC_NULL, tag=0), r.recv(PROC_NULL)),
     "last rank": lambda r: r.send(2),

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
+    from weft.findings import Finding
     from weft.trace import Event, Rank, Trace
     from weft.trace.filter import Filter
 
@@ -62,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.limit is not None and args.limit < 0:
         raise UsageError(f"--limit {args.limit} is no number of calls")
-    wanted = Filter(terms(args))
+    Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
     trace = weft.open(args.run or newest())
+    wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
     if args.definitions:
         rows = itertools.islice(definitions(trace, wanted), args.limit)
         if args.format == "json":
@@ -78,12 +80,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def findings(trace: Trace, query: str) -> list[Finding]:
+    """The run's findings, where the filter asks for them."""
+    from weft.report import analyse
+
+    return analyse(trace) if "finding:" in query else []
+
+
 def terms(args: argparse.Namespace) -> list[Any]:
-    """The filter that the options ask for."""
-    from weft.trace.filter import Term, parse
+    """The terms that the options ask for."""
+    from weft.trace.filter import Term
 
     options = {"rank": args.rank, "fn": args.function, "tag": args.tag, "time": args.time, "comm": args.comm}
-    return [Term(key, ":", value) for key, value in options.items() if value is not None] + parse(args.where)
+    return [Term(key, ":", value) for key, value in options.items() if value is not None]
 
 
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ class Reason:
 
     `what`: "message" (a receive or probe waits for one), "receive" (a send waits for one), "members" (a collective),
     "lock", "post" or "complete" (one-sided), "partitions" (those of its own send that are not ready). `event` is the
-    call that asked for it (of the same rank). `peer` and `tag` are what it asked for, in trace indices, or the wildcards.
+    call that asked for it (of the same rank). `peer` and `tag` are what it asked for, in trace indices, or wildcards.
     """
 
     what: Literal["message", "receive", "members", "lock", "post", "complete", "partitions"]

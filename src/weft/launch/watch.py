@@ -51,7 +51,9 @@ class Watch:
 
     def _nothing_moved(self) -> bool:
         """Whether no rank has moved since the last look and all are inside MPI or done with it."""
-        if self._favourite is not None and (file := self.files.get(self._favourite)) and file.moved():
+        favourite = self.files.get(self._favourite or "")
+        # A file that was renamed moves no more, and is found under its new name.
+        if favourite is not None and favourite.path.exists() and favourite.moved():
             return False  # one mover is enough: a lively job costs one small read a look
         self._find()
         movers = [name for name, file in self.files.items() if file.moved()]

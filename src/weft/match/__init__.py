@@ -15,10 +15,13 @@ import numpy as np
 
 from weft.match import native
 from weft.match.functions import Op, Post, Spec, classify
-from weft.match.operations import NONE, U32, Collectives, Instances, Posts, extract
+from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.trace import Trace
 
-__all__ = ["NONE", "Collectives", "Instances", "Match", "Op", "Post", "Posts", "Spec", "classify", "match"]
+__all__ = [
+    "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "classify",
+    "match", "paired",
+]  # fmt: skip
 
 EventId = tuple[int, int]
 
@@ -78,18 +81,27 @@ def match(trace: Trace) -> Match:
     on a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or
     a persistent collective count on that object.
     """
-    operations = extract(trace)
-    _pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes)
+    operations = paired(trace)
     instances = _instances(operations.collectives)
     return Match(trace, operations.sends, operations.recvs, operations.probes, operations.collectives, instances)
 
 
-def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts) -> None:
+def paired(trace: Trace, room: Room = np.empty) -> Operations:
+    """The operations with their messages paired, without the collectives as wholes.
+
+    `room` makes the columns. Where it puts them into files, a run larger than memory can be paired.
+    """
+    operations = extract(trace, room)
+    _pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes, room)
+    return operations
+
+
+def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts, room: Room) -> None:
     """Fill the partner columns; the receiving ranks are shared among the machine's cores."""
     lib, at = native.kernel(), native.address
     views = [ctypes.byref(p.view()) for p in (sends, recvs, probes)]
     sends.partner.fill(NONE)
-    scratch = np.empty(len(sends), np.uint32)
+    scratch = room(len(sends), np.uint32)
     columns = [at(c) for c in (sends.partner, recvs.partner, probes.partner, scratch)]
     workers = max(1, min(os.cpu_count() or 1, 8, ranks))
     cuts = [ranks * k // workers for k in range(workers + 1)]

@@ -243,36 +243,40 @@ def _firsts(counts: Sequence[int]) -> U64:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
 
 
-def _empty(n: int, *types: Any) -> list[Any]:
-    return [np.empty(n, t) for t in types]
+Room = Callable[[int, Any], NDArray[Any]]
+"""Makes a column of a length and a type: np.empty, or one that lies in a file."""
 
 
-def _posts(counts: Sequence[int]) -> Posts:
+def _posts(counts: Sequence[int], room: Room) -> Posts:
     first = _firsts(counts)
     u, i, f = np.uint32, np.int32, np.uint16
-    return Posts(first, *_empty(int(first[-1]), u, u, i, f, u, u, i, i, u))
+    return Posts(first, *(room(int(first[-1]), kind) for kind in (u, u, i, f, u, u, i, i, u)))
 
 
-def _collectives(counts: Sequence[int]) -> Collectives:
+def _collectives(counts: Sequence[int], room: Room) -> Collectives:
     first = _firsts(counts)
     u, i, f = np.uint32, np.int32, np.uint16
-    return Collectives(first, *_empty(int(first[-1]), u, u, i, f, u, u, f, u))
+    return Collectives(first, *(room(int(first[-1]), kind) for kind in (u, u, i, f, u, u, f, u)))
 
 
 def _closed_up(rows: _Rows, counts: Sequence[int]) -> None:
-    """Take out the room that the ranks did not need."""
+    """Take out the room that the ranks did not need: what is behind it moves to the front, in place."""
     first = _firsts(counts)
     if np.array_equal(first, rows.first):
         return
-    parts = [slice(int(start), int(start) + count) for start, count in zip(rows.first, counts, strict=False)]
     for column in fields(rows):
-        if column.name != "first":
-            old = getattr(rows, column.name)
-            setattr(rows, column.name, np.concatenate([old[:0], *(old[part] for part in parts)]))
+        if column.name == "first":
+            continue
+        values = getattr(rows, column.name)
+        for rank, count in enumerate(counts):
+            old, new = int(rows.first[rank]), int(first[rank])
+            if old != new:
+                values[new : new + count] = values[old : old + count]
+        setattr(rows, column.name, values[: int(first[-1])])
     rows.first = first
 
 
-def extract(trace: Trace) -> Operations:
+def extract(trace: Trace, room: Room = np.empty) -> Operations:
     """Read the operations out of every rank's events, ranks side by side on the machine's cores."""
     functions = tables(trace.functions)
     peers = _Peers()
@@ -295,8 +299,8 @@ def extract(trace: Trace) -> Operations:
 
     with ThreadPoolExecutor(count) as pool:
         most = shared(lambda worker, rank: worker.most(rank))
-        posts = [_posts([m[which] for m in most]) for which in range(3)]
-        colls = _collectives([m[3] for m in most])
+        posts = [_posts([m[which] for m in most], room) for which in range(3)]
+        colls = _collectives([m[3] for m in most], room)
         if max(map(len, [*posts, colls]), default=0) >= NONE:
             raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
         try:

@@ -12,6 +12,7 @@ from typing import Final, TextIO
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
 from weft.terms.words import plural, rank_set
+from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
 
 MAX_SITES: Final = 6
@@ -27,12 +28,6 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 
 _INDENT: Final = 9
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """`text` on one line without the characters that would act on a terminal: the record is not ours."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
 
 
 def line(finding: Finding) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def rank_set(ranks: Iterable[int]) -> str:
@@ -44,3 +48,8 @@ def listed(parts: Sequence[str], last: str = "and") -> str:
 def plural(count: int, noun: str) -> str:
     """`1 message`, `2 messages`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s")
+
+
+def printable(text: str) -> str:
+    """`text` on one line without the characters that would act on a terminal: the record is not ours."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.findings import Finding
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.datatypes import Datatype, Datatypes
@@ -263,6 +264,9 @@ class Rank:
 class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
+    painter: ClassVar[Callable[..., str] | None] = None
+    """What draws a trace as SVG: weft.open puts it here, as pictures stand above traces."""
+
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
         self.path = path
         self.run = run
@@ -443,11 +447,28 @@ class Trace:
         """The event [rank index, event index] of a finding."""
         return self.ranks[rank].event(index)
 
-    def select(self, query: str) -> Iterator[Event]:
-        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order."""
+    def plot(self, **options: Any) -> str:
+        """The run as an SVG picture that a notebook shows, or a part of it: see weft.picture.svg.draw.
+
+        trace.plot(window="1.2s-3s", ranks="0-7", width=1200)
+        """
+        painter = type(self).painter
+        if painter is None:
+            raise RunError("only a run that was opened by weft.open draws itself")
+        return painter(self, **options)
+
+    def _repr_svg_(self) -> str | None:
+        """How a notebook shows the run."""
+        return self.plot() if type(self).painter else None
+
+    def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
+        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
+
+        `findings` (such as weft.report.analyse gives) are what `finding:deadlock` looks at.
+        """
         from weft.trace.filter import Filter
 
-        return Filter(query).events(self)
+        return Filter(query, findings=findings).events(self)
 
 
 def _spawned(files: list[RankFile]) -> list[list[RankFile]]:

@@ -40,6 +40,7 @@ _ALIASED = words(
 _ON_REQUESTS = words("Start Cancel Request_free")
 _SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _UNDEFINED_COLOUR = -32766
+_TO_ROOT = calls.TO_ROOT | frozenset("I" + name.lower() for name in calls.TO_ROOT)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
 
@@ -78,7 +79,7 @@ class _Arguments:
         """Every check; of one call site and parameter at most some findings."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
-            self._negative_tails, self._aliases, self._colours, self._refused, self._aborted,
+            self._negative_tails, self._aliases, self._in_place, self._colours, self._refused, self._aborted,
         )  # fmt: skip
         for check in checks:
             yield from check()
@@ -289,6 +290,21 @@ class _Arguments:
             same = target == self.events["buffer"][events].astype(np.int64)
             same &= self._significant(events)
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
+
+    def _in_place(self) -> Iterator[Finding]:
+        """MPI_IN_PLACE as what is sent to a root, which only that root itself may give (MPI-4.1, 6.5 and 6.9.1)."""
+        which = self._where(_TO_ROOT)
+        which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
+        ids = self.events["comm"][which]
+        wrong = np.zeros(len(which), np.bool_)
+        for id in distinct(ids).tolist():
+            comm = self.rank.comm(id)
+            if comm is not None and not comm.inter:
+                mine = ids == id
+                wrong[mine] = self.events["peer"][which[mine]] != comm.rank_of(self.rank.index)
+        yield from self._tell(
+            which[wrong], "sendbuf", lambda e: "MPI_IN_PLACE to send from, though it is not the root,"
+        )
 
     def _significant(self, events: Ints) -> NDArray[np.bool_]:
         """Where the receive buffer counts: at the root alone, and not for nobody."""

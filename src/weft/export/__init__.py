@@ -1,0 +1,61 @@
+"""Export: a run in the formats of other tools. A run larger than memory goes through in blocks.
+
+`write(trace, "perfetto", path)`; what each format holds is said in docs/commands/export.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from weft.errors import UsageError
+from weft.export.output import Told, staged
+from weft.trace import Level, Trace
+
+__all__ = ["FORMATS", "Format", "Told", "default_path", "write"]
+
+
+class Format(NamedTuple):
+    """A format: the module that writes it, how its path ends, the packages it needs, and the file that tools open."""
+
+    module: str
+    suffix: str
+    needs: tuple[str, ...] = ()
+    opened: str = ""
+
+
+FORMATS: Final = {
+    "otf2": Format("weft.export.otf2", ".otf2", ("otf2",), "traces.otf2"),
+    "perfetto": Format("weft.export.perfetto", ".perfetto-trace"),
+    "parquet": Format("weft.export.parquet", ".parquet", ("pyarrow",)),
+}
+
+
+def default_path(trace: Trace, to: str) -> Path:
+    """Where an export goes when nobody says: the run's name with the format's ending, in the current directory."""
+    return Path(trace.path.resolve().name + FORMATS[to].suffix)
+
+
+def write(trace: Trace, to: str, out: Path) -> list[Told]:
+    """Write a run to `out` (which must not exist) and say what is there: (how many, of what).
+
+    UsageError for a path that exists, a run without calls, or where a package is missing.
+    """
+    if trace.level == Level.ORDER:
+        raise UsageError(f"{trace.path} is a run of level order, which holds no calls: record it with --level trace")
+    for package in FORMATS[to].needs:
+        _require(package, to)
+    writer = importlib.import_module(FORMATS[to].module)
+    with staged(out) as staging:
+        told: list[Told] = writer.write(trace, staging)
+    return told
+
+
+def _require(package: str, to: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise UsageError(
+            f"an export to {to} needs the package {package} ({error}): pip install 'weft[export]'"
+        ) from None

@@ -1,0 +1,180 @@
+"""The events of a run block by block, with what every format asks of them as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.terms.columns import distinct, numbered
+from weft.terms.extent import Extent
+from weft.terms.sizes import size_of
+from weft.trace import Event, Flag, Function, FunctionTable, Rank
+from weft.trace.conditions import comm_ids
+from weft.trace.functions import MAX_ID
+from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, decode_durations
+
+BLOCK: Final = 1 << 14
+"""Events that are held in memory at a time."""
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def coded(values: NDArray[Any]) -> tuple[list[int], Ints]:
+    """The different values of a column of ids, and for each row which of them it has."""
+    ids = distinct(values)
+    return ids.tolist(), numbered(ids, values).astype(np.int64)
+
+
+def per_function(functions: FunctionTable, value: Callable[[Function], Any], dtype: Any) -> NDArray[Any]:
+    """A look-up table over function ids; 0 for unknown ones."""
+    table = np.zeros(MAX_ID + 1, dtype)
+    for function in functions:
+        table[function.id] = value(function)
+    return table
+
+
+class Places:
+    """Which functions have what in an event's slot, as look-up tables over function ids."""
+
+    def __init__(self, functions: FunctionTable) -> None:
+        def having(fits: Callable[[Function], bool]) -> Mask:
+            return per_function(functions, fits, np.bool_)
+
+        self.comm = having(lambda f: "comm" in f.slot)
+        self.peer = having(lambda f: "peer" in f.slot)
+        self.status = having(lambda f: "status" in f.slot)
+        self.tag = having(lambda f: "tag" in f.slot and f.slot["tag"].handle is None)
+        self.datatype = having(lambda f: "datatype" in f.slot)
+        self.count = having(lambda f: "count" in f.slot)
+        self.object = having(lambda f: "object" in f.slot)
+        self.flag = having(lambda f: "flag" in f.slot)
+        self.poll = having(lambda f: f.is_poll)
+
+
+@cache
+def places(functions: FunctionTable) -> Places:
+    """The look-up tables of a run's functions."""
+    return Places(functions)
+
+
+class Block:
+    """Some events of a rank: their indices, and what they hold as columns."""
+
+    def __init__(self, rank: Rank, index: Ints, run: Extent) -> None:
+        self.rank, self.index, self.run = rank, index, run
+        whole = len(index) and int(index[-1]) - int(index[0]) == len(index) - 1
+        # A part without gaps is looked at where it lies in the file.
+        self.events: Events = rank.events[int(index[0]) : int(index[-1]) + 1] if whole else rank.events[index]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @cached_property
+    def function(self) -> NDArray[np.uint16]:
+        """Function ids."""
+        return np.ascontiguousarray(self.events["function"])
+
+    @cached_property
+    def open(self) -> Mask:
+        """Whether the call never returned."""
+        never: Mask = (self.events["flags"] & Flag.CLOSED) == 0
+        return never
+
+    @cached_property
+    def thread(self) -> NDArray[np.int32]:
+        """For each event, which of rank.threads made the call."""
+        if len(self.rank.threads) < 2:
+            return np.zeros(len(self), np.int32)
+        return self.rank.event_threads[self.index]
+
+    @cached_property
+    def enter(self) -> Ints:
+        """Entry times in ns since the first moment of the run."""
+        return self.rank.axis.ns_array(self.events["enter"]) - self.run.first
+
+    @cached_property
+    def leave(self) -> Ints:
+        """Return times; an open call ends where its thread goes on, else at the run's last moment."""
+        leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
+        for place in np.flatnonzero(self.open).tolist():
+            thread, position = self.rank.locate(int(self.index[place]))
+            following = thread.events["enter"][position + 1 : position + 2]
+            leave[place] = self.rank.axis.ns(int(following[0])) if len(following) else self.run.last
+        # A damaged record may hold returns before entries.
+        times: Ints = np.maximum(leave - self.run.first, self.enter)
+        return times
+
+    @cached_property
+    def count(self) -> Ints:
+        """The count argument; -1 where a large one is damaged."""
+        count = self.events["count"].astype(np.int64)
+        for index in np.flatnonzero(count == COUNT_IN_TAIL).tolist():
+            event = Event(self.rank, int(self.index[index]))
+            count[index] = event.count if event.damage is None and event.tail is not None else -1
+        return count
+
+    @cached_property
+    def peer(self) -> NDArray[np.int32]:
+        """The peer as Event.peer gives it."""
+        peer: NDArray[np.int32] = self.events["peer"].copy()
+        peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
+        return peer
+
+    @cached_property
+    def failed_polls(self) -> Mask:
+        """Whether the event stands for polls that failed: its count is their number."""
+        polls = places(self.rank.trace.functions).poll[self.function]
+        failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
+        return failed
+
+    def coded(self, column: str) -> tuple[list[int], Ints]:
+        """The different ids in a column, and for each event which of them it has."""
+        return coded(np.ascontiguousarray(self.events[column]))
+
+    @cached_property
+    def comm(self) -> NDArray[np.uint32]:
+        """The rank's own ids of the communicators, those of windows and files included; 0 for none."""
+        return comm_ids(self.rank, self.events)
+
+    @cached_property
+    def peer_rank(self) -> NDArray[np.int32]:
+        """The peer as index of a rank of the run, -1 where the communicator does not tell."""
+        found = np.full(len(self), -1, np.int32)
+        for id in distinct(self.comm).tolist():
+            comm = self.rank.comm(id) if id else None
+            if comm is not None:
+                rows = np.flatnonzero((self.comm == id) & (self.peer >= 0))
+                group = np.array([*comm.peers(self.rank.index), -1], np.int32)
+                found[rows] = group[np.minimum(self.peer[rows], len(group) - 1)]
+        return found
+
+    @cached_property
+    def type_size(self) -> Ints:
+        """Bytes of the datatype argument, -1 where they are not known."""
+
+        def size(id: int) -> int:  # noqa: A002 - the domain's word
+            found = size_of(self.rank.datatype(id)) if id else None
+            return -1 if found is None or found >= 1 << 62 else found
+
+        ids, codes = self.coded("datatype")
+        return np.array([size(i) for i in ids], np.int64)[codes]
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """Bytes of the buffer that count and datatype describe, -1 where they are not known."""
+        known = (self.count >= 0) & (self.type_size >= 0)
+        size = self.count.astype(np.float64) * self.type_size
+        # A count out of a hostile record times a size is no number of bytes.
+        known &= size < 2.0**62
+        return np.where(known, self.count * self.type_size, -1)
+
+
+def blocks(rank: Rank, run: Extent) -> Iterator[Block]:
+    """The events of a rank, block by block."""
+    for start in range(0, len(rank.events), BLOCK):
+        yield Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)

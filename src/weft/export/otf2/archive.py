@@ -1,0 +1,172 @@
+"""The OTF2 library as the Python package `otf2` brings it: an archive that is being written."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import _otf2
+import numpy as np
+from _otf2.Config import conf
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+from weft.export.otf2.definitions import SITE_ATTRIBUTE, Definitions
+from weft.match.native import address
+from weft.native.kernel import library
+
+CHUNK: Final = 1 << 20
+"""Bytes of events that the library holds for a location before it writes them."""
+
+_NAME: Final = "traces"
+_MARKER: Final = 0
+_CALLS: Final = (
+    "Enter", "Leave", "MpiSend", "MpiIsend", "MpiIsendComplete", "MpiIrecvRequest", "MpiRecv", "MpiIrecv",
+    "MpiCollectiveBegin", "MpiCollectiveEnd", "NonBlockingCollectiveRequest", "NonBlockingCollectiveComplete",
+    "RmaWinCreate", "RmaWinDestroy", "RmaCollectiveBegin", "RmaCollectiveEnd", "RmaPut", "RmaGet", "RmaAtomic",
+    "RmaOpCompleteRemote", "RmaRequestLock", "RmaAcquireLock", "RmaReleaseLock",
+)  # fmt: skip
+"""The functions OTF2_EvtWriter_... by kind of row."""
+
+
+class _Library(ctypes.Structure):
+    """struct weft_otf2."""
+
+    _fields_ = (
+        ("write", ctypes.c_void_p), ("site", ctypes.c_void_p), ("list", ctypes.c_void_p),
+        ("attribute", ctypes.c_uint32),
+    )  # fmt: skip
+
+
+def _place(name: str) -> int:
+    return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
+
+
+class _Errors:
+    """What the library complains of while it writes.
+
+    It returns success where a chunk could not be written to the disk, and says so only here. The last parameter of
+    the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not looked at.
+    """
+
+    _Callback: Final = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
+        ctypes.c_char_p, ctypes.c_void_p,
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+        self._callback = self._Callback(self._told)
+        self._register = conf.lib.OTF2_Error_RegisterCallback
+        self._register.argtypes, self._register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
+        self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
+
+    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: Any) -> int:
+        self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
+        return code
+
+    def close(self) -> None:
+        """Let the library print its errors again."""
+        self._register(self._before, None)
+
+
+class Archive:
+    """An archive in a new folder. Leaving the block closes it. WeftError where it cannot be written."""
+
+    def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
+        self._length_ns, self._start_ns = length_ns, start_ns
+        self._errors = _Errors()
+        self._writers: dict[int, Any] = {}
+        self._archive = _otf2.Archive_Open(
+            str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
+        )
+        # Kept: the library calls it whenever a chunk is full.
+        self._flush = _otf2.FlushCallbacks(pre_flush=lambda *_: _otf2.FLUSH, post_flush=None)
+        _otf2.Archive_SetFlushCallbacks(self._archive, self._flush, None)
+        _otf2.Archive_SetSerialCollectiveCallbacks(self._archive)
+        _otf2.Archive_SetCreator(self._archive, "Weft")
+        _otf2.Archive_OpenEvtFiles(self._archive)
+        _otf2.Archive_OpenDefFiles(self._archive)
+        self._markers: Any = None
+        self._functions = np.array([_place(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
+        self._list = _otf2.AttributeList_New()
+        self._library = _Library(
+            address(self._functions), _place("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            ctypes.cast(self._list, ctypes.c_void_p), SITE_ATTRIBUTE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._close()
+        except _otf2.Error as failure:
+            self._errors.first = self._errors.first or str(failure)
+        finally:
+            self._errors.close()
+        if self._errors.first and not isinstance(error, WeftError):
+            raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
+
+    def _close(self) -> None:
+        self.finish(list(self._writers))
+        if self._markers is not None:
+            _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
+        _otf2.AttributeList_Delete(self._list)
+        _otf2.Archive_CloseDefFiles(self._archive)
+        _otf2.Archive_CloseEvtFiles(self._archive)
+        _otf2.Archive_Close(self._archive)
+
+    def write(self, location: int, rows: NDArray[np.void]) -> int:
+        """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
+        writer = self._writer(location)
+        rows = np.ascontiguousarray(rows)
+        call = library().weft_otf2_write
+        call.restype = ctypes.c_uint64
+        written = call(
+            ctypes.byref(self._library), writer, ctypes.c_void_p(address(rows)),
+            ctypes.c_uint64(len(rows)),
+        )  # fmt: skip
+        if written != len(rows):
+            why = self._errors.first or "it gives no reason"
+            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: {why}")
+        return int(written)
+
+    def _writer(self, location: int) -> Any:
+        if location not in self._writers:
+            self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
+        return self._writers[location]
+
+    def finish(self, locations: Iterable[int]) -> None:
+        """Write what the library still holds of these locations and forget it."""
+        for location in locations:
+            # Readers want a file of each location, with events or without.
+            _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
+            del self._writers[location]
+
+    def mark(self, text: str, start: int, end: int, location: int) -> None:
+        """Mark a part of a location as one of an open call."""
+        if self._markers is None:
+            self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
+            _otf2.MarkerWriter_WriteDefMarker(
+                self._markers, _MARKER, "Weft", "a call that never returned", _otf2.SEVERITY_HIGH
+            )
+        _otf2.MarkerWriter_WriteMarker(
+            self._markers, start, end - start, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
+        )
+
+    def define(self, definitions: Definitions) -> None:
+        """Write the definitions, when all events are written."""
+        for location in definitions.all_locations():
+            # Readers look for a file of definitions of each location.
+            writer = _otf2.Archive_GetDefWriter(self._archive, location)
+            _otf2.Archive_CloseDefWriter(self._archive, writer)
+        writer = _otf2.Archive_GetGlobalDefWriter(self._archive)
+        _otf2.GlobalDefWriter_WriteClockProperties(writer, 10**9, 0, self._length_ns, max(self._start_ns, 0))
+        definitions.write(writer)
+        _otf2.Archive_CloseGlobalDefWriter(self._archive, writer)

@@ -1,0 +1,200 @@
+"""OTF2's definitions: what the numbers in its events stand for. They are written last, when all are known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import _otf2
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.picture.classes import CLASSES, class_of
+from weft.terms import calls
+from weft.trace import Communicator, Rank, Trace
+
+SITE_ATTRIBUTE: Final = 0
+NOTHING: Final = 0xFFFFFFFF
+"""OTF2_UNDEFINED_UINT32."""
+
+_EVERYBODY: Final = 0
+"""The group of all processes."""
+
+_ROLES: Final = {
+    "send": "POINT2POINT", "receive": "POINT2POINT", "probe": "POINT2POINT", "wait": "POINT2POINT",
+    "collective": "COLL_OTHER", "one-sided": "RMA", "io": "FILE_IO", "other": "FUNCTION",
+}  # fmt: skip
+
+
+class Definitions:
+    """Numbers for what the events name, given when they are asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.events = 0
+        self._strings: dict[str, int] = {"": 0}
+        self._regions: dict[int, int] = {}
+        self._sites: dict[tuple[str, int], int] = {}
+        self._windows: dict[tuple[int, int], int] = {}
+        self._counts: dict[int, int] = defaultdict(int)
+        # A rank without a record has a location all the same: others send to it.
+        slots = [max(1, len(rank.threads)) for rank in trace.ranks]
+        self._first = [sum(slots[:index]) for index in range(len(slots))]
+        self._slots = slots
+
+    # Numbers
+
+    def location(self, rank: Rank, thread: int) -> int:
+        """The location of a rank's thread, by its place in rank.threads."""
+        return self._first[rank.index] + thread
+
+    def locations(self, rank: Rank) -> range:
+        """The locations of a rank."""
+        return range(self._first[rank.index], self._first[rank.index] + self._slots[rank.index])
+
+    def all_locations(self) -> range:
+        """The locations of the run, without that of processes that have no place in it."""
+        return range(sum(self._slots))
+
+    def count(self, rank: Rank, thread: int, events: int) -> None:
+        """Count events of a location."""
+        self._counts[self.location(rank, thread)] += events
+        self.events += events
+
+    def string(self, text: str) -> int:
+        """The number of a text."""
+        clean = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+        return self._strings.setdefault(clean, len(self._strings))
+
+    def region(self, function: int) -> int:
+        """The number of a function's region."""
+        return self._regions.setdefault(function, len(self._regions))
+
+    def site(self, rank: Rank, site: int) -> int:
+        """The number of a call site, NOTHING where its line is not known."""
+        found = rank.site(site) if site else None
+        if found is None or found.file is None:
+            return NOTHING
+        return self._sites.setdefault((found.file, found.line), len(self._sites))
+
+    def window(self, rank: Rank, window: int) -> int:
+        """The number of a window, the same for all its ranks; NOTHING for one that nothing defines."""
+        made = rank.definitions.window(window)
+        comm = rank.comm(made.comm) if made else None
+        if made is None or comm is None:
+            return NOTHING
+        # Its members make the windows of a communicator in one order (MPI-4.1, 12.2.1).
+        return self._windows.setdefault((comm.index, made.ordinal), len(self._windows))
+
+    # Writing
+
+    def write(self, writer: Any) -> None:
+        """Write all with a GlobalDefWriter. What a definition names stands before it."""
+        later: list[tuple[Any, tuple[Any, ...]]] = []
+        for name, arguments in self._all():
+            later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
+        for text, number in self._strings.items():
+            _otf2.GlobalDefWriter_WriteString(writer, number, text)
+        for write, arguments in later:
+            write(writer, *arguments)
+
+    def _all(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        text = self.string
+        yield "Paradigm", (_otf2.PARADIGM_MPI, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
+        yield from self._machines()
+        yield from self._regions_written()
+        for (file, line), number in self._sites.items():
+            yield "SourceCodeLocation", (number, text(file), line)
+        about = text("the line of the program that made the call")
+        yield "Attribute", (SITE_ATTRIBUTE, text("call site"), about, _otf2.TYPE_SOURCE_CODE_LOCATION)
+        yield from self._communicators()
+        for (comm, ordinal), number in self._windows.items():
+            name = f"{self.trace.communicators[comm].name}.window#{ordinal}"
+            yield "RmaWin", (number, text(name), comm, _otf2.RMA_WIN_FLAG_CREATE_DESTROY_EVENTS)
+
+    def _machines(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Hosts, ranks on them, and their threads."""
+        text, node, group, place = self.string, NOTHING, NOTHING, len(self.trace.ranks)
+        yield "SystemTreeNode", (0, text("machine"), text("machine"), node)
+        hosts: dict[str, int] = {}
+        for rank in self.trace.ranks:
+            host = rank.header.host if rank.header else "unknown"
+            if host not in hosts:
+                hosts[host] = len(hosts) + 1
+                yield "SystemTreeNode", (hosts[host], text(host), text("node"), 0)
+            process = _otf2.LOCATION_GROUP_TYPE_PROCESS
+            name = f"rank {rank.index}" + (" (left no record)" if rank.missing else "")
+            yield "LocationGroup", (rank.index, text(name), process, hosts[host], group)
+            for slot, location in enumerate(self.locations(rank)):
+                name = f"thread {rank.threads[slot].slot}" if rank.threads else "no record"
+                yield "Location", self._location(location, name, rank.index)
+        if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
+            process = _otf2.LOCATION_GROUP_TYPE_PROCESS
+            yield "LocationGroup", (place, text("processes without a place"), process, 0, group)
+            yield "Location", self._location(len(self.all_locations()), "no record", place)
+
+    def _location(self, location: int, name: str, group: int) -> tuple[Any, ...]:
+        return location, self.string(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
+
+    def _regions_written(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        for function, number in self._regions.items():
+            name = self.trace.functions[function].name
+            role = getattr(_otf2, f"REGION_ROLE_{_role(name)}")
+            where = (self.string(""), 0, 0)
+            named = (self.string(name), self.string(name), self.string(""))
+            yield "Region", (number, *named, role, _otf2.PARADIGM_MPI, _otf2.REGION_FLAG_NONE, *where)
+
+    def _communicators(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        everybody = [self._first[rank.index] for rank in self.trace.ranks]
+        lost = len(everybody)
+        if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
+            everybody.append(len(self.all_locations()))
+        yield "Group", self._group(_EVERYBODY, "", _otf2.GROUP_TYPE_COMM_LOCATIONS, everybody)
+        groups: dict[tuple[int, ...], int] = {}
+        for comm in self.trace.communicators:
+            members = everyone(comm)
+            if members not in groups:
+                groups[members] = len(groups) + 1
+                places = [lost if member < 0 else member for member in members]
+                yield "Group", self._group(groups[members], "", _otf2.GROUP_TYPE_COMM_GROUP, places)
+        for comm in self.trace.communicators:
+            parent = comm.parent.index if comm.parent else NOTHING
+            yield "Comm", (
+                comm.index, self.string(comm.name), groups[everyone(comm)], parent, _otf2.COMM_FLAG_NONE
+            )  # fmt: skip
+
+    def _group(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[Any, ...]:
+        return number, self.string(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
+
+
+def everyone(comm: Communicator) -> tuple[int, ...]:
+    """The members of a communicator as OTF2 gets to know them.
+
+    Of an intercommunicator both groups, one behind the other: OTF2 has a definition for it, but the otf2 package cannot
+    open an archive that holds one, nor could any reader before OTF2 3.
+    """
+    return (*comm.members, *comm.remote_members)
+
+
+def ranks_in(trace: Trace, comm: int) -> NDArray[np.uint32]:
+    """By rank of the run which member of a communicator it is."""
+    group = np.array(everyone(trace.communicators[comm]), np.int64)
+    table = np.full(len(trace.ranks), NOTHING, np.uint32)
+    known = group >= 0
+    table[group[known]] = np.flatnonzero(known)
+    return table
+
+
+def _role(name: str) -> str:
+    base = calls.base(name)
+    if base in ("Barrier", "Ibarrier"):
+        return "BARRIER"
+    for names, role in (
+        (calls.ALL_TO_ALL, "COLL_ALL2ALL"),
+        (calls.FROM_ROOT, "COLL_ONE2ALL"),
+        (calls.TO_ROOT, "COLL_ALL2ONE"),
+    ):
+        if base in names or base.removeprefix("I").capitalize() in names:
+            return role
+    return _ROLES[CLASSES[class_of(name)].word]

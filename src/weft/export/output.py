@@ -1,0 +1,73 @@
+"""Where an export goes: a place beside it until it is whole, and columns that lie in files."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import UsageError, WeftError
+from weft.match import Operations, paired
+from weft.trace import Trace
+
+IN_MEMORY = 1 << 20
+"""Columns up to this many bytes stay in memory."""
+
+
+class Told(NamedTuple):
+    """How many of something an export holds, for people: `Told(12, "call")`."""
+
+    many: int
+    noun: str
+
+
+@contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """A path beside `out` to write to; it becomes `out` at the end, and is gone after an error."""
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"{out} exists: remove it, or name another place with --out")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".weft-export-", dir=out.parent))
+    except OSError as error:
+        raise WeftError(f"{out} cannot be written: {error.strerror}") from None
+    try:
+        yield folder / out.name
+        # Not os.replace: what came to be there meanwhile stays.
+        if out.exists():
+            raise UsageError(f"{out} came to be meanwhile: name another place with --out")
+        (folder / out.name).rename(out)
+    except OSError as error:
+        raise WeftError(f"{out} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Shelf:
+    """Makes columns that lie in a file without a name, so that the system can put them out of memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def room(self, length: int, kind: Any) -> NDArray[Any]:
+        """A column of zeros."""
+        dtype = np.dtype(kind)
+        size = length * dtype.itemsize
+        if size <= IN_MEMORY:
+            return np.zeros(length, dtype)
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            # A full disk is an error here, not a SIGBUS when a page is written.
+            os.posix_fallocate(file.fileno(), 0, size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
+
+
+def operations(trace: Trace, beside: Path) -> Operations:
+    """The run's operations with their messages paired, in columns that need no memory."""
+    return paired(trace, Shelf(beside.parent).room)

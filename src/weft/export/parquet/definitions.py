@@ -1,0 +1,84 @@
+"""The tables of what the names in calls and messages mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from weft.export.parquet.columns import valid
+from weft.trace import Trace
+from weft.trace.layout import Def
+
+RANKS: Final = pa.schema(
+    [
+        ("rank", pa.int32()), ("world", pa.int32()), ("world_rank", pa.int32()), ("host", pa.string()),
+        ("pid", pa.int64()), ("state", pa.string()), ("threads", pa.int32()), ("calls", pa.int64()),
+    ]
+)  # fmt: skip
+COMMUNICATORS: Final = pa.schema(
+    [
+        ("name", pa.string()), ("label", pa.string()), ("parent", pa.string()), ("made_by", pa.string()),
+        ("members", pa.list_(pa.int32())), ("remote_members", pa.list_(pa.int32())),
+    ]
+)  # fmt: skip
+DATATYPES: Final = pa.schema(
+    [
+        ("rank", pa.int32()), ("name", pa.string()), ("combiner", pa.string()), ("size", pa.int64()),
+        ("lower_bound", pa.int64()), ("extent", pa.int64()),
+    ]
+)  # fmt: skip
+
+
+def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    return {
+        field.name: pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)
+    }  # fmt: skip
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else valid(value)
+
+
+def _small(value: int | None) -> int | None:
+    """A number that the column can hold."""
+    return value if value is not None and abs(value) < 2**63 else None
+
+
+def ranks(trace: Trace) -> dict[str, Any]:
+    """The processes."""
+    rows = []
+    for rank in trace.ranks:
+        header = rank.header
+        host, pid = (_text(header.host), header.pid) if header else (None, None)
+        rows.append((rank.index, rank.world, rank.rank, host, pid, rank.state, len(rank.threads), len(rank.events)))
+    return _columns(RANKS, rows)
+
+
+def communicators(trace: Trace) -> dict[str, Any]:
+    """The communicators with their members, -1 for one that left no record."""
+    return _columns(
+        COMMUNICATORS,
+        [
+            (
+                _text(comm.name), _text(comm.label), _text(comm.parent.name) if comm.parent else None,
+                _text(comm.function) or None, comm.members, comm.remote_members if comm.inter else None,
+            )
+            for comm in trace.communicators
+        ],
+    )  # fmt: skip
+
+
+def datatypes(trace: Trace) -> Iterator[dict[str, Any]]:
+    """The datatypes that the ranks made."""
+    for rank in trace.ranks:
+        made = [rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE)]
+        yield _columns(
+            DATATYPES,
+            [
+                (rank.index, _text(d.name), d.combiner, _small(d.size), _small(d.lb), _small(d.extent))
+                for d in made
+                if d is not None
+            ],
+        )

@@ -1,0 +1,68 @@
+"""The packets that come once: clocks, and the tracks of ranks and threads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.export.perfetto.wire import message, number, text
+from weft.trace import Rank, Thread
+
+PACKET: Final = 1
+"""Of Trace."""
+
+# Of TracePacket.
+CLOCK_SNAPSHOT: Final = 6
+TIMESTAMP: Final = 8
+SEQUENCE: Final = 10
+TRACK_EVENT: Final = 11
+INTERNED: Final = 12
+SEQUENCE_FLAGS: Final = 13
+DEFAULTS: Final = 59
+TRACK_DESCRIPTOR: Final = 60
+
+CLEARED: Final = 1
+NEEDS_INTERNED: Final = 2
+
+_REALTIME: Final = 1
+_BOOTTIME: Final = 6
+
+
+def clocks(start_ns: int) -> bytes:
+    """That time 0 of the trace is this wall-clock time."""
+    pairs = ((_BOOTTIME, 0), (_REALTIME, max(start_ns, 0)))
+    snapshot = b"".join(message(1, number(1, clock) + number(2, ns)) for clock, ns in pairs)
+    return message(PACKET, message(CLOCK_SNAPSHOT, snapshot))
+
+
+def _pid(rank: Rank) -> int:
+    """Ranks stand in for processes, as process ids of several hosts may be equal. 0 would be the kernel."""
+    return rank.index + 1
+
+
+def process_uuid(rank: Rank) -> int:
+    """The track of a rank."""
+    return (rank.index + 1) << 20
+
+
+def thread_uuid(thread: Thread) -> int:
+    """The track of a thread."""
+    return process_uuid(thread.rank) + 1 + thread.slot
+
+
+def process(rank: Rank) -> bytes:
+    """The track of a rank."""
+    header = rank.header
+    where = f" ({header.host}, pid {header.pid})" if header else " (left no record)"
+    body = number(1, _pid(rank)) + text(6, f"rank {rank.index}{where}")
+    return message(PACKET, message(TRACK_DESCRIPTOR, number(1, process_uuid(rank)) + message(3, body)))
+
+
+def thread(of: Thread) -> bytes:
+    """The track of a thread, which the first thread's calls stand on too."""
+    rank = of.rank
+    names = {t.slot: t.name for t in rank.definitions.threads}
+    # Thread ids are of the whole trace; that of the first thread is its process's.
+    tid = _pid(rank) if of is rank.threads[0] else thread_uuid(of)
+    name = "calls of MPI" if len(rank.threads) == 1 else f"thread {of.slot} {names.get(of.slot, '')}".rstrip()
+    body = number(1, _pid(rank)) + number(2, tid) + text(5, name)
+    return message(TRACK_DESCRIPTOR, number(1, thread_uuid(of)) + message(4, body))

@@ -1,0 +1,98 @@
+"""Protocol buffers on the wire (protobuf.dev/programming-guides/encoding): single fields, and columns of them.
+
+A column is a list of pieces: bytes that are the same in each row, and numbers that differ. All rows of it get the same
+length, as a varint may be longer than it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_VARINT: Final = 0
+_FIXED64: Final = 1
+_BYTES: Final = 2
+
+
+def varint(value: int) -> bytes:
+    """A number; a negative one has ten bytes."""
+    value &= 2**64 - 1
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field of a number."""
+    return varint(field << 3 | _VARINT) + varint(value)
+
+
+def text(field: int, value: str) -> bytes:
+    """A field of text."""
+    return message(field, value.encode("utf-8", "backslashreplace"))
+
+
+def message(field: int, body: bytes) -> bytes:
+    """A field of bytes or of a message."""
+    return varint(field << 3 | _BYTES) + varint(len(body)) + body
+
+
+class Numbers(NamedTuple):
+    """Numbers of a column: `width` bytes a row, as varints or as they are."""
+
+    values: NDArray[np.uint64]
+    width: int
+    fixed: bool
+
+    def rows(self) -> NDArray[np.uint8]:
+        """The bytes, (rows, width)."""
+        if self.fixed:
+            return self.values.astype("<u8").view(np.uint8).reshape(-1, 8)
+        # The tenth part holds the one bit that is left; a shift by 64 would be undefined.
+        shifts = np.arange(0, 7 * self.width, 7, dtype=np.uint64)
+        rows = ((self.values[:, None] >> shifts) & np.uint64(127)).astype(np.uint8)
+        rows[:, :-1] |= 128
+        return rows
+
+
+Pieces = list[bytes | Numbers]
+
+
+def varints(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
+    """A field of a number in every row."""
+    unsigned = np.ascontiguousarray(values).view(np.uint64)
+    width = len(varint(int(unsigned.max(initial=0))))
+    return [varint(field << 3 | _VARINT), Numbers(unsigned, width, fixed=False)]
+
+
+def fixed(field: int, values: NDArray[np.uint64]) -> Pieces:
+    """A field of eight bytes in every row."""
+    return [varint(field << 3 | _FIXED64), Numbers(values, 8, fixed=True)]
+
+
+def nested(field: int, parts: Iterable[Pieces]) -> Pieces:
+    """A field of a message in every row."""
+    body = [piece for part in parts for piece in part]
+    return [varint(field << 3 | _BYTES) + varint(length(body)), *body]
+
+
+def length(pieces: Sequence[bytes | Numbers]) -> int:
+    """Bytes of a row."""
+    return sum(len(piece) if isinstance(piece, bytes) else piece.width for piece in pieces)
+
+
+def rows(pieces: Sequence[bytes | Numbers], count: int) -> NDArray[np.uint8]:
+    """The rows as bytes: (count, length)."""
+    made = np.empty((count, length(pieces)), np.uint8)
+    at = 0
+    for piece in pieces:
+        width = len(piece) if isinstance(piece, bytes) else piece.width
+        made[:, at : at + width] = np.frombuffer(piece, np.uint8) if isinstance(piece, bytes) else piece.rows()
+        at += width
+    return made

@@ -1,0 +1,75 @@
+"""Classes of calls: what a picture tells apart by colour. One table for the terminal, SVG and the web view."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Op, classify
+from weft.terms import calls
+from weft.trace import FunctionTable
+
+
+class CallClass(NamedTuple):
+    """A class of calls: its word, what a legend calls it, and its colour on a light and on a dark ground."""
+
+    word: str
+    title: str
+    light: str
+    dark: str
+
+
+# Hues after Okabe and Ito (Color Universal Design, 2008), told apart by every kind of colour vision; the warm one is
+# waiting, which is what a person looks for. Red is none of them: it belongs to trouble.
+CLASSES: Final = (
+    CallClass("send", "send", "#0072b2", "#3d9fdc"),
+    CallClass("receive", "receive", "#56b4e9", "#9bd5f7"),
+    CallClass("wait", "wait, test, start", "#e69f00", "#f0b429"),
+    CallClass("probe", "probe", "#8c6d31", "#bd9a57"),
+    CallClass("collective", "collective", "#009e73", "#2fbf94"),
+    CallClass("one-sided", "one-sided", "#cc79a7", "#e09cc2"),
+    CallClass("io", "file", "#6a51a3", "#a08fd8"),
+    CallClass("other", "other", "#8a8f98", "#7d838c"),
+)
+"""In the order of their numbers, which columns of classes hold."""
+
+OTHER: Final = len(CLASSES) - 1
+
+_NUMBERS: Final = {found.word: number for number, found in enumerate(CLASSES)}
+_OPS: Final = {
+    "send": (Op.SEND, Op.SEND_INIT),
+    # Of the two halves of a Sendrecv it is the receive that waits.
+    "receive": (Op.RECV, Op.RECV_INIT, Op.MRECV, Op.SENDRECV),
+    "probe": (Op.PROBE, Op.MPROBE),
+    "collective": (Op.COLL, Op.COLL_INIT, Op.COLL_OBJECT),
+    "wait": (Op.START, Op.STARTALL, Op.WAIT, Op.WAITALL, Op.WAITANY, Op.WAITSOME, Op.GET_STATUS, Op.REQUEST_FREE),
+}
+_BY_OP: Final = {op: _NUMBERS[word] for word, ops in _OPS.items() for op in ops}
+
+
+@cache
+def class_of(name: str) -> int:
+    """The number of the class of a function: `MPI_Isend_c` is a send."""
+    base = calls.base(name)
+    if base.startswith("File_"):
+        return _NUMBERS["io"]
+    if base.startswith("Win_") or base in calls.RMA | calls.REQUEST_RMA:
+        return _NUMBERS["one-sided"]
+    if base in calls.STATUS_CHECKS or base == "Parrived":
+        return _NUMBERS["wait"]
+    if base.startswith("Pready"):
+        return _NUMBERS["send"]
+    return _BY_OP.get(classify(name)[0], OTHER)
+
+
+@cache
+def class_table(functions: FunctionTable) -> NDArray[np.uint8]:
+    """A look-up table: `table[events["function"]]` are the classes' numbers; unknown functions are OTHER."""
+    table = np.full(1 << 16, OTHER, np.uint8)
+    for function in functions:
+        table[function.id] = class_of(function.name)
+    table.flags.writeable = False
+    return table

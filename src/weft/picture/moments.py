@@ -1,0 +1,181 @@
+"""The last moments of a run: what each rank did last, and which ranks did the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from weft.match import NONE, Match
+from weft.picture.classes import CLASSES, OTHER, class_of
+from weft.terms import calls
+from weft.terms.describe import where
+from weft.trace import Event, Flag, Rank, Trace
+from weft.trace.layout import ANY_SOURCE, PROC_NULL
+
+LOOKED_AT: Final = 300
+"""How many of a rank's last calls are looked at, to find those that are worth a place."""
+
+_ENDS: Final = calls.words("Init Init_thread Finalize Abort Session_init Session_finalize")
+
+
+@dataclass
+class Step:
+    """A call, or several equal ones in a row, of ranks that do the same. `event` is the last, of the first rank."""
+
+    event: Event
+    times: int = 1
+    peers: tuple[int | None, ...] = ()
+    """By rank of the group the other side, an index in trace.ranks; None for none or nobody known."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it never returned."""
+        return self.event.open
+
+    @property
+    def call_class(self) -> int:
+        """The number of its class."""
+        return class_of(self.event.function.name)
+
+
+@dataclass
+class Group:
+    """Ranks whose last calls are the same but for the other side."""
+
+    ranks: list[int]
+    steps: list[Step]
+    more: bool
+    state: str
+    """How it ended: what Rank.state says."""
+
+    columns: list[int] = field(default_factory=list)
+
+
+def groups(trace: Trace, depth: int) -> list[Group]:
+    """The ranks grouped by their last `depth` calls, in order of their first rank."""
+    found: dict[tuple[object, ...], list[tuple[Rank, list[Step]]]] = defaultdict(list)
+    for rank in trace.ranks:
+        steps = _steps(rank, depth + 1)
+        key = (rank.state, *(_key(step) for step in steps))
+        found[key].append((rank, steps))
+    return [_group(members, depth) for members in found.values()]
+
+
+def _group(members: Sequence[tuple[Rank, list[Step]]], depth: int) -> Group:
+    rank, first = members[0]
+    for place, step in enumerate(first):
+        step.peers = tuple(_peer(steps[place].event) for _, steps in members)
+    return Group([r.index for r, _ in members], first[-depth:], len(first) > depth, rank.state)
+
+
+def _steps(rank: Rank, depth: int) -> list[Step]:
+    """The last calls that say something of the rank, the oldest first."""
+    steps: list[Step] = []
+    for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
+        event = rank.event(index)
+        if not event.open and class_of(event.function.name) == OTHER and _base(event) not in _ENDS:
+            continue
+        if steps and _same(steps[-1].event, event):
+            steps[-1].times += 1
+        elif len(steps) == depth:
+            break
+        else:
+            steps.append(Step(event))
+    # Of several threads the open calls come last, whenever they began.
+    steps.reverse()
+    return sorted(steps, key=lambda step: step.open)
+
+
+def _same(later: Event, event: Event) -> bool:
+    return not later.open and _key(Step(later)) == _key(Step(event)) and _peer(later) == _peer(event)
+
+
+def _key(step: Step) -> tuple[object, ...]:
+    """What is equal for calls that do the same."""
+    event, comm = step.event, step.event.comm
+    wild = bool(event.flags & Flag.ANY_SOURCE)
+    return _base(event), where(event), event.tag, comm.key if comm else None, event.open, wild, step.times
+
+
+def _base(event: Event) -> str:
+    return calls.base(event.function.name)
+
+
+def _peer(event: Event) -> int | None:
+    """The other side as a rank of the run; None where the call has none or its argument is a wildcard."""
+    slot = event.function.slot
+    if "peer" not in slot or event.peer in (ANY_SOURCE, PROC_NULL):
+        return None
+    found = event.peer_index
+    return found if found >= 0 else None
+
+
+# Columns
+
+
+def place(trace: Trace, found: Sequence[Group], match: Match) -> int:
+    """Give every step a column: behind the step before it, and behind what sent it its message. How many there are.
+
+    The last column belongs to the calls that never returned.
+    """
+    of_rank = {rank: group for group in found for rank in group.ranks}
+    edges = list(_edges(found, of_rank, match))
+    for group in found:
+        group.columns = list(range(len(group.steps)))
+    # Ranks that are shown as one may wait for each other in a ring: then no order fits, and enough is enough.
+    for _ in range(2 + max((len(g.steps) for g in found), default=0) * 2):
+        moved = False
+        for group, step, sender, sent in edges:
+            least = sender.columns[sent] + 1
+            if group.columns[step] < least:
+                _push(group, step, least)
+                moved = True
+        if not moved:
+            break
+    last = max((c for g in found for s, c in zip(g.steps, g.columns, strict=True) if not s.open), default=-1)
+    for group in found:
+        _to_the_right(group, last)
+    return last + 2
+
+
+def _push(group: Group, step: int, column: int) -> None:
+    for later in range(step, len(group.columns)):
+        group.columns[later] = max(group.columns[later], column + later - step)
+
+
+def _to_the_right(group: Group, last: int) -> None:
+    """Open calls stand in the last column; a rank's last closed call keeps its place among the others'."""
+    for place_, step in enumerate(group.steps):
+        if step.open:
+            group.columns[place_] = last + 1
+
+
+def _edges(
+    found: Sequence[Group], of_rank: dict[int, Group], match: Match
+) -> Iterator[tuple[Group, int, Group, int]]:  # fmt: skip
+    """(group, step that got a message, group of the sender, step that sent it), for the first rank of each group."""
+    for group in found:
+        rank = group.ranks[0]
+        part = match.recvs.of_rank(rank)
+        places = {step.event.index: place_ for place_, step in enumerate(group.steps)}
+        rows = part.start + np.flatnonzero(np.isin(match.recvs.completion[part], list(places)))
+        for row in rows.tolist():
+            partner = int(match.recvs.partner[row])
+            if partner == NONE:
+                continue
+            sender, event = match.sends.id(partner)
+            other = of_rank[sender]
+            # Steps are the first rank's: those of another are as far from its end.
+            mine = [place_ for place_, step in enumerate(other.steps) if other.ranks[0] == sender and
+                    step.event.index == event]  # fmt: skip
+            if mine:
+                yield group, places[int(match.recvs.completion[row])], other, mine[0]
+
+
+def class_word(step: Step) -> str:
+    """The word of a step's class."""
+    return CLASSES[step.call_class].word

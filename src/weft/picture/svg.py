@@ -1,0 +1,354 @@
+"""A run as an SVG picture, for notebooks and documents: ranks in rows, calls as boxes, messages as arrows.
+
+Calls narrower than a pixel are shown by their exact share of the pixel's time. No text out of the record is markup.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.blocked import Standstill
+from weft.errors import UsageError
+from weft.match import NONE, Match
+from weft.match import match as match_of
+from weft.picture.classes import CLASSES, class_of
+from weft.picture.columns import Ints, Row, edges, rows, totals
+from weft.picture.text import seconds
+from weft.picture.window import Window, ranks_of, window_of
+from weft.terms import calls
+from weft.terms.describe import call, where
+from weft.terms.extent import Extent, extent
+from weft.terms.words import plural, printable
+from weft.trace import Event, Level, Rank, Trace
+
+MAX_ROWS: Final = 96
+"""Rows of one thread each; more are drawn as bands of several, with the mean of their shares."""
+
+MAX_MESSAGES: Final = 300
+MAX_TITLES: Final = 3000
+_LABEL: Final = 108
+_MARGIN: Final = 64
+_TOP: Final = 34
+_BOTTOM: Final = 56
+_TORN: Final = 7
+
+_STYLE: Final = (
+    ".weft-svg{--ground:#fff;--ink:#1d2126;--faint:#8a8f98;--line:#e3e5e8;--band:#f6f7f8;--trouble:#c0202a}"
+    + "".join(f".weft-svg .c{n}{{fill:{c.light}}}" for n, c in enumerate(CLASSES))
+    + "@media (prefers-color-scheme:dark){.weft-svg{--ground:#16181c;--ink:#e6e8eb;--faint:#8b9098;--line:#2c3036;"
+    "--band:#1c1f24;--trouble:#ff6b6b}"
+    + "".join(f".weft-svg .c{n}{{fill:{c.dark}}}" for n, c in enumerate(CLASSES))
+    + "}.weft-svg{background:var(--ground)}"
+    ".weft-svg text{font:11px system-ui,sans-serif;fill:var(--ink)}.weft-svg .faint{fill:var(--faint)}"
+    ".weft-svg .title{font-size:13px;font-weight:600}.weft-svg .line{stroke:var(--line);fill:none}"
+    ".weft-svg .band{fill:var(--band)}.weft-svg .torn{stroke:var(--trouble);stroke-width:1.5}"
+    ".weft-svg .message{stroke:var(--ink);stroke-opacity:.75;stroke-width:1;fill:none}"
+    ".weft-svg .head{fill:var(--ink)}.weft-svg .trouble{stroke:var(--trouble);fill:none;stroke-width:1.5}"
+    ".weft-svg .alarm{fill:var(--trouble)}.weft-svg .in{font-size:10px;fill:#fff}.weft-svg .in.pale{fill:#111}"
+    "@media (prefers-color-scheme:dark){.weft-svg .in{fill:#111}}"
+)
+
+_PALE: Final = frozenset(number for number, c in enumerate(CLASSES) if c.word in ("receive", "wait", "one-sided"))
+"""Classes whose colour needs dark letters on a light ground too."""
+
+
+class Picture(str):
+    """SVG text that a notebook shows as a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture to a new file. UsageError where there is one."""
+        try:
+            with Path(path).open("x", encoding="utf-8") as file:
+                file.write(self)
+        except FileExistsError:
+            raise UsageError(f"{path} exists: remove it, or name another place") from None
+
+
+def draw(
+    trace: Trace, *, window: Window = None, ranks: str | Iterable[int] | None = None, width: int = 960,
+    messages: bool = True,
+) -> Picture:  # fmt: skip
+    """Draw a part of a run: a window of time, some ranks, `width` pixels wide.
+
+    UsageError for a window or ranks that are none.
+    """
+    if trace.level == Level.ORDER or not trace.event_count:
+        return _empty(trace, width)
+    chosen = ranks_of(trace, ranks)
+    run = extent(trace)
+    return _Drawing(trace, chosen, run, window_of(trace, window, run), max(width, 320)).picture(messages)
+
+
+def _empty(trace: Trace, width: int) -> Picture:
+    text = escape(printable(f"{trace.path.name}: no calls were recorded"))
+    return Picture(f'{_head(width, 48)}<text x="12" y="28">{text}</text></svg>')
+
+
+def _head(width: int, height: int) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img"><style>{_STYLE}</style>'
+    )
+
+
+class _Drawing:
+    def __init__(
+        self, trace: Trace, ranks: list[Rank], run: Extent, window: tuple[int, int], width: int
+    ) -> None:  # fmt: skip
+        self.trace, self.run = trace, run
+        self.start, self.end = window
+        self.width, self.plot = width, width - _LABEL - _MARGIN
+        self.borders = edges(self.start, self.end, self.plot)
+        self.start, self.end = int(self.borders[0]), int(self.borders[-1])
+        self.rows = rows(ranks, self.borders, run.last)
+        self.each = max(1, -(-len(self.rows) // MAX_ROWS))
+        self.bands = [self.rows[i : i + self.each] for i in range(0, len(self.rows), self.each)]
+        self.step = 26 if len(self.bands) <= 24 else max(7, 620 // len(self.bands))
+        self.gap = 4 if self.step >= 14 else 1
+        self.height = _TOP + self.step * len(self.bands) + _BOTTOM
+        self.row_of = {(r.thread.rank.index, r.thread.slot): i // self.each for i, r in enumerate(self.rows)}
+
+    def picture(self, messages: bool) -> Picture:
+        """The whole SVG."""
+        parts = [_head(self.width, self.height), self._title()]
+        parts += [self._ground(number, band) for number, band in enumerate(self.bands)]
+        parts.append(self._axis())
+        parts += [self._band(number, band) for number, band in enumerate(self.bands)]
+        hidden = 0
+        if messages and self.each == 1:
+            drawn, hidden = self._messages(match_of(self.trace))
+            parts += drawn
+        if self.each == 1:
+            parts += self._wait_for()
+        parts.append(self._legend(hidden))
+        return Picture("".join(parts) + "</svg>")
+
+    def x(self, ns: float) -> float:
+        """Where a time lies."""
+        return _LABEL + (ns - self.start) * self.plot / (self.end - self.start)
+
+    def y(self, row: int) -> float:
+        """The top of a row."""
+        return _TOP + row * self.step
+
+    def _title(self) -> str:
+        trace = self.trace
+        open_ = sum(int(r.boxes.open.sum()) for r in self.rows)
+        said = f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {plural(trace.event_count, 'call')}"
+        alarm = f'<tspan class="alarm">  {plural(open_, "call")} never returned</tspan>' if open_ else ""
+        return f'<title>{_text(said)}</title><text x="12" y="20" class="title">{_text(said)}{alarm}</text>'
+
+    # Rows
+
+    def _ground(self, number: int, band: list[Row]) -> str:
+        ground = f'<rect class="band" x="{_LABEL}" y="{self.y(number) + self.gap / 2:g}" width="{self.plot}" '
+        return f'{ground}height="{self.step - self.gap:g}"/>{self._label(number, band)}'
+
+    def _band(self, number: int, band: list[Row]) -> str:
+        top = self.y(number)
+        if self.each == 1:
+            return self._shares(band[0].short, top) + self._boxes(band[0], top)
+        mean = np.mean([totals(r, self.borders) for r in band], axis=0)
+        return self._shares(mean, top)
+
+    def _label(self, number: int, band: list[Row]) -> str:
+        every = max(1, -(-14 // self.step))
+        if number % every:
+            return ""
+        first, last = band[0].thread, band[-1].thread
+        name = f"rank {first.rank.index}" if len(first.rank.threads) == 1 else f"rank {first.rank.index}.{first.slot}"
+        if self.each > 1:
+            name = f"ranks {first.rank.index}-{last.rank.index}"
+        return f'<text x="{_LABEL - 8}" y="{self.y(number) + self.step / 2 + 4:g}" text-anchor="end">{name}</text>'
+
+    def _shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
+        """Columns of short calls, stacked by class from below."""
+        inner = self.step - self.gap
+        share = np.round(ns / np.diff(self.borders)[:, None] * inner, 2)
+        under = top + self.gap / 2 + inner - np.cumsum(share, axis=1)
+        paths = []
+        for kind in range(len(CLASSES)):
+            # Neighbours that look the same are one rectangle.
+            looks = np.stack([share[:, kind], under[:, kind]], axis=1)
+            starts = np.flatnonzero(np.append(True, (looks[1:] != looks[:-1]).any(axis=1)))
+            bits = [
+                f"M{_LABEL + start} {looks[start, 1]:.2f}h{end - start}v{looks[start, 0]:.2f}h{start - end}z"
+                for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(looks)], strict=True)
+                if looks[start, 0] > 0
+            ]
+            if bits:
+                paths.append(f'<path class="c{kind}" d="{"".join(bits)}"/>')
+        return "".join(paths)
+
+    def _boxes(self, found: Row, top: float) -> str:
+        boxes, parts = found.boxes, []
+        titled = sum(len(r.boxes.enter) for r in self.rows) <= MAX_TITLES
+        for k in range(len(boxes.enter)):
+            enter, leave = max(int(boxes.enter[k]), self.start), min(int(boxes.leave[k]), self.end)
+            left, right = self.x(enter), self.x(leave)
+            torn = bool(boxes.open[k]) and int(boxes.leave[k]) >= min(self.end, self.run.last)
+            shape = self._torn(left, right, top) if torn else self._box(left, right, top)
+            kind = f"c{boxes.call_class[k]}" + (" torn" if torn else "")
+            event = self._event(found, int(boxes.position[k])) if titled or right - left > 40 or torn else None
+            tip = f"<title>{_text(self._tip(event))}</title>" if event and titled else ""
+            parts.append(f'<path class="{kind}" d="{shape}">{tip}</path>')
+            if event and right - left > 40 and self.step >= 14:
+                parts.append(self._name(event, left, right, top))
+        return "".join(parts)
+
+    def _event(self, found: Row, position: int) -> Event:
+        rank = found.thread.rank
+        if len(rank.threads) == 1:
+            return rank.event(position)
+        mine = np.flatnonzero(rank.event_threads == rank.threads.index(found.thread))
+        return rank.event(int(mine[position]))
+
+    def _box(self, left: float, right: float, top: float) -> str:
+        return f"M{left:.2f} {top + self.gap / 2:g}H{right:.2f}v{self.step - self.gap}H{left:.2f}z"
+
+    def _torn(self, left: float, right: float, top: float) -> str:
+        """A box whose right edge is torn."""
+        high = self.step - self.gap
+        teeth = max(2, high // 5)
+        each = high / teeth
+        edge = "".join(f"l{_TORN if n % 2 == 0 else -_TORN} {each:.2f}" for n in range(teeth))
+        y = top + self.gap / 2
+        return f"M{left:.2f} {y:g}H{right:.2f}{edge}L{left:.2f} {y + high:g}z"
+
+    def _tip(self, event: Event) -> str:
+        took = "never returned" if event.exit_ns is None else f"took {seconds(event.exit_ns - event.enter_ns)}"
+        return f"rank {event.rank.index}: {call(event)}{where(event)}, at {seconds(event.enter_ns)}, {took}"
+
+    def _name(self, event: Event, left: float, right: float, top: float) -> str:
+        room = int((right - left - 8) / 6)
+        name = calls.spoken(event.function.name)
+        text = call(event) if len(call(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
+        kind = "in pale" if class_of(event.function.name) in _PALE else "in"
+        return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{_text(text)}</text>'
+
+    # Messages
+
+    def _messages(self, match: Match) -> tuple[list[str], int]:
+        """Arrows, and how many messages have none."""
+        found = list(self._arrows(match))
+        if len(found) > MAX_MESSAGES:
+            return [], len(found)
+        head = '<defs><marker id="weft-head" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" '
+        head += 'orient="auto"><path class="head" d="M0 0L6 3L0 6z"/></marker></defs>'
+        return [head, *found], 0
+
+    def _arrows(self, match: Match) -> Iterable[str]:
+        shown = {r.thread.rank.index for r in self.rows}
+        for rank in (r for r in self.trace.ranks if r.index in shown):
+            part = match.sends.of_rank(rank.index)
+            posted = rank.enter_ns()[match.sends.event[part]]
+            inside = np.flatnonzero((posted >= self.start) & (posted < self.end))
+            if len(inside) > 20 * MAX_MESSAGES:
+                yield from [""] * len(inside)
+                continue
+            for row in inside.tolist():
+                send = rank.event(int(match.sends.event[part.start + row]))
+                partner = int(match.sends.partner[part.start + row])
+                receiver = match.recvs.rank_of(partner) if partner != NONE else -1
+                if partner == NONE:
+                    yield self._lost(send)
+                elif receiver in shown:
+                    yield self._arrow(send, self._arrival(match, receiver, partner))
+
+    def _arrival(self, match: Match, receiver: int, row: int) -> Event:
+        done = int(match.recvs.completion[row])
+        return self.trace.ranks[receiver].event(int(match.recvs.event[row]) if done == NONE else done)
+
+    def _middle(self, event: Event) -> float:
+        return self.y(self.row_of[event.rank.index, event.thread.slot]) + self.step / 2
+
+    def _arrow(self, send: Event, received: Event) -> str:
+        there = received.exit_ns if received.exit_ns is not None else received.enter_ns
+        x1, x2, y1, y2 = self.x(send.enter_ns), self.x(there), self._middle(send), self._middle(received)
+        right = _LABEL + self.plot
+        head = ' marker-end="url(#weft-head)"'
+        if x2 > right:
+            # It arrives beyond the window: the arrow leads out of it.
+            head, x2, y2 = "", right, y1 + (y2 - y1) * (right - x1) / (x2 - x1)
+        return f'<line class="message"{head} x1="{x1:.1f}" y1="{y1:g}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+    def _lost(self, send: Event) -> str:
+        x, y = self.x(send.enter_ns), self._middle(send)
+        tip = _text(f"nobody received {call(send)}{where(send)}")
+        return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
+
+    def _wait_for(self) -> Iterable[str]:
+        """In the right margin who waits for whom, where it is one."""
+        standstill = Standstill(self.trace)
+        if not standstill.open_calls:
+            return
+        right = _LABEL + self.plot + _TORN + 3
+        lanes = 0
+        for rank in sorted(standstill.stuck):
+            whom = standstill.needs[rank].all_ranks() - {rank}
+            event = standstill.open_calls[rank][0]
+            here = (rank, event.thread.slot)
+            if len(whom) != 1 or here not in self.row_of or lanes >= 12:
+                continue
+            other = min(whom)
+            row = next((number for (index, _), number in self.row_of.items() if index == other), None)
+            if row is None:
+                continue
+            y1, y2 = self._middle(event) - 3, self.y(row) + self.step / 2 + 3
+            bend = right + 12 + 3 * (lanes % 12)
+            lanes += 1
+            tip = f"<title>rank {rank} waits for rank {other}</title>"
+            curve = f"M{right} {y1:g}C{bend} {y1:g} {bend} {y2:g} {right + 2} {y2:g}"
+            yield f'<path class="trouble" d="{curve}">{tip}</path>'
+            yield f'<path class="alarm" d="M{right - 2} {y2:g}l6 -3v6z"/>'
+
+    # Around
+
+    def _axis(self) -> str:
+        bottom = self.y(len(self.bands))
+        parts = []
+        for ns in _ticks(self.start, self.end, max(2, self.plot // 110)):
+            x = self.x(ns)
+            parts.append(f'<path class="line" d="M{x:.1f} {_TOP}V{bottom + 4:g}"/>')
+            parts.append(
+                f'<text class="faint" x="{x:.1f}" y="{bottom + 16:g}" text-anchor="middle">{seconds(ns)}</text>'
+            )
+        return "".join(parts)
+
+    def _legend(self, hidden: int) -> str:
+        y, x, parts = self.height - 14, float(_LABEL), []
+        present = {int(kind) for r in self.rows for kind in np.unique(r.boxes.call_class)}
+        present |= {int(kind) for r in self.rows for kind in np.flatnonzero(r.short.sum(axis=0))}
+        for kind in sorted(present):
+            title = CLASSES[kind].title
+            parts.append(f'<rect class="c{kind}" x="{x:g}" y="{y - 9}" width="10" height="10" rx="2"/>')
+            parts.append(f'<text x="{x + 15:g}" y="{y}">{title}</text>')
+            x += 15 + 5.7 * len(title) + 18
+        if hidden:
+            parts.append(f'<text class="faint" x="{x:g}" y="{y}">{plural(hidden, "message")} not drawn</text>')
+        return "".join(parts)
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _ticks(start: int, end: int, most: int) -> Sequence[int]:
+    """Round times in a window."""
+    step = 1.0
+    while (end - start) / step > most:
+        step *= 2.5 if str(step)[0] == "2" else 2
+    first = int(-(-start // step))
+    return [int(k * step) for k in range(first, int(end // step) + 1)]

@@ -1,0 +1,64 @@
+"""Which part of a run a picture shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from weft.errors import UsageError
+from weft.terms.extent import Extent
+from weft.trace import Rank, Trace
+from weft.trace.conditions import duration_ns, ranges
+
+Window = str | tuple[float | None, float | None] | None
+"""`1.2s-3s`, or (start, end) in seconds, None for the run's own."""
+
+
+def ranks_of(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
+    """The ranks `0-3,7` or of an iterable. UsageError where the run has none of them."""
+    if wanted is None:
+        return trace.ranks
+    spans = ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
+    found = [rank for rank in trace.ranks if any(first <= rank.index <= last for first, last in spans)]
+    if not found:
+        raise UsageError(f"the run has no rank of {wanted!r}: it has ranks 0 to {len(trace.ranks) - 1}")
+    return found
+
+
+def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
+    """Start and end in ns. UsageError for a window that is none."""
+    if wanted is None:
+        return _calm_start(trace, run), _calm_end(trace, run)
+    if isinstance(wanted, str):
+        first, dash, last = wanted.partition("-")
+        start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
+        if not dash:
+            raise UsageError(f"{wanted!r} is no window of time; write 1.2s-3s")
+    else:
+        start = run.first if wanted[0] is None else wanted[0] * 1e9
+        end = run.last if wanted[1] is None else wanted[1] * 1e9
+    if not start < end:
+        raise UsageError(f"a window of time begins before it ends; {wanted!r} does not")
+    return int(start), int(end)
+
+
+def _calm_start(trace: Trace, run: Extent) -> int:
+    """Where a picture of the whole run begins: MPI's start, where it takes long, squeezes what is behind it too."""
+    firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
+    ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
+    end = _calm_end(trace, run)
+    if not ends or min(ends) - run.first < 0.3 * (end - run.first):
+        return run.first
+    return max(run.first, min(ends) - (end - min(ends)) // 20)
+
+
+def _calm_end(trace: Trace, run: Extent) -> int:
+    """Where a picture of the whole run ends: what hung for hours must not squeeze what was before it."""
+    last = run.first
+    for rank in trace.ranks:
+        for thread in rank.threads:
+            tail = slice(max(0, len(thread.events) - 2), None)
+            enter = rank.axis.ns_array(thread.events["enter"][tail])
+            last = max(last, int(enter.max(initial=last)))
+    calm = last + max((last - run.first) // 6, 1000)
+    # What hangs since the very last moment needs some room too.
+    return min(max(run.last, last + (last - run.first) // 50 + 1), calm)

@@ -1,0 +1,55 @@
+"""From when to when a run lasted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from weft.trace import Flag, Trace
+
+_PART: Final = 1 << 18
+_LONGEST_NS: Final = 10**17
+"""Three years: a clock that was set meanwhile, or a damaged run.json, says more."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The first and the last moment of a run, ns on its axis. What never returned lasts to the last one."""
+
+    first: int
+    last: int
+
+
+def extent(trace: Trace) -> Extent:
+    """The moments between which all calls lie. Where calls are open, the last one is that of the run's end."""
+    first = last = 0
+    waits = False
+    for rank in trace.ranks:
+        for start in range(0, len(rank.events), _PART):
+            part = slice(start, start + _PART)
+            enter, leave = rank.enter_ns(part), rank.exit_ns(part)
+            first = min(first, int(enter.min()))
+            last = max(last, int(enter.max()), int(leave.max()))
+            waits |= bool(((rank.events["flags"][part] & Flag.CLOSED) == 0).any())
+    return Extent(first, max(last, _finished(trace)) if waits else last)
+
+
+def start_realtime_ns(trace: Trace) -> int:
+    """The wall-clock time of the axis' 0, ns since 1970; 0 where no rank tells."""
+    for rank in trace.ranks:
+        if rank.header:
+            return rank.header.start.realtime_ns - rank.axis.ns(rank.header.start.ticks)
+    return 0
+
+
+def _finished(trace: Trace) -> int:
+    """When the launcher saw the run end, on the axis; 0 where that is not known."""
+    try:
+        finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9
+    except (ValueError, OverflowError):
+        return 0
+    ns = finished - start_realtime_ns(trace)
+    return int(ns) if 0 < ns < _LONGEST_NS and np.isfinite(ns) else 0

@@ -1,0 +1,323 @@
+"""What the terms of a filter ask of events, a block at a time: one function a key."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import UsageError
+from weft.trace.functions import MAX_ID
+from weft.trace.layout import ANY_SOURCE, COUNT_IN_TAIL, Events, Flag, decode_durations
+
+if TYPE_CHECKING:
+    from weft.trace.functions import Function
+    from weft.trace.run import Rank
+
+Mask = NDArray[np.bool_]
+
+_TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|min|h)?")
+_UNITS: Final = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "h": 3.6e12}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d*)?)([kKMGT]i?)?B?")
+_SIZES: Final = {None: 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "ki": 2**10, "Ki": 2**10, "Mi": 2**20,
+                 "Gi": 2**30, "Ti": 2**40}  # fmt: skip
+_FLAGGED: Final = {
+    "error": ("error", 0),
+    "wildcard": ("flags", Flag.ANY_SOURCE | Flag.ANY_TAG),
+    "cancelled": ("flags", Flag.CANCELLED),
+    "changed": ("flags", Flag.BUFFER_CHANGED),
+}
+STATES: Final = (*_FLAGGED, "open", "poll")
+"""What `is:` may ask for."""
+
+
+class Term(NamedTuple):
+    """One condition: `tag:7` is Term("tag", ":", "7")."""
+
+    key: str
+    operator: str
+    value: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{'-' * self.negated}{self.key}{self.operator}{self.value}"
+
+
+def duration_ns(text: str) -> float:
+    """`1.2s`, `3ms`, `500us`; seconds where no unit stands. UsageError where it is none."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no time; write 1.5s, 20ms, 300us or 40ns")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise UsageError(f"{text!r} is no whole number") from None
+
+
+def ranges(text: str) -> list[tuple[int, int]]:
+    """`0-3,7` as [(0, 3), (7, 7)]. UsageError where it is none."""
+    found = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(-?\w+)\s*(?:-\s*(-?\w+))?\s*", part)
+        if match is None:
+            raise UsageError(f"{part!r} is no number and no range such as 0-3")
+        first = _number(match[1])
+        found.append((first, _number(match[2]) if match[2] else first))
+    return found
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    "=": np.equal,
+    ":": np.equal,
+}
+
+
+def _in_ranges(column: NDArray[Any], spans: list[tuple[int, int]]) -> Mask:
+    mask = np.zeros(len(column), np.bool_)
+    wide = column.astype(np.int64)
+    for first, last in spans:
+        mask |= (wide >= min(max(first, -(2**62)), 2**62)) & (wide <= min(max(last, -(2**62)), 2**62))
+    return mask
+
+
+def _numeric(column: NDArray[Any], term: Term) -> Mask:
+    if term.operator in (":", "="):
+        return _in_ranges(column, ranges(term.value))
+    result: Mask = _COMPARE[term.operator](column.astype(np.int64), min(max(_number(term.value), -(2**62)), 2**62))
+    return result
+
+
+def _fits_name(name: str, patterns: list[str]) -> bool:
+    """Whether a function's name fits: MPI_ and _c may be left out, letters of either case."""
+    low = name.lower()
+    forms = {low, low.removesuffix("_c"), low.removeprefix("mpi_"), low.removeprefix("mpi_").removesuffix("_c")}
+    return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in patterns)
+
+
+def _functions(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
+    column = np.ascontiguousarray(events["function"])
+    table = np.zeros(MAX_ID + 1, np.bool_)
+    for id in np.flatnonzero(np.bincount(column, minlength=MAX_ID + 1)):
+        table[id] = fits(rank.trace.functions[int(id)])
+    fitting: Mask = table[column]
+    return fitting
+
+
+def _fn(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    patterns = term.value.lower().split(",")
+    return _functions(rank, events, lambda f: _fits_name(f.name, patterns))
+
+
+def _rank(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    return np.full(len(events), bool(_numeric(np.array([rank.index]), term)[0]))
+
+
+def _peer(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    if term.value == "any":
+        wild: Mask = (events["flags"] & Flag.ANY_SOURCE) != 0
+        return wild
+    return _numeric(events["peer"], term) & _functions(rank, events, lambda f: "peer" in f.slot or "status" in f.slot)
+
+
+def _tag(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    if term.value == "any":
+        wild: Mask = (events["flags"] & Flag.ANY_TAG) != 0
+        return wild
+
+    def has_tag(f: Function) -> bool:
+        return "status" in f.slot or ("tag" in f.slot and f.slot["tag"].handle is None)
+
+    return _numeric(events["tag"], term) & _functions(rank, events, has_tag)
+
+
+def _comm(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    # Names such as world.split#1[0,2] hold commas inside their brackets.
+    patterns = [_literal(p) for p in re.split(r",(?![^\[]*\])", term.value)]
+
+    def fits(comm: int) -> bool:
+        found = rank.comm(comm)
+        names = [found.name, found.label or found.name] if found else []
+        return any(p.fullmatch(name) for p in patterns for name in names)
+
+    column = comm_ids(rank, events)
+    return np.isin(column, [int(i) for i in np.unique(column) if fits(int(i))])
+
+
+def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
+    """The `comm` column, with the communicator of the window or file where a call has one of these instead."""
+    column: NDArray[np.uint32] = np.array(events["comm"])
+    for cls, look in (("WINDOW", rank.definitions.window), ("FILE", rank.definitions.file)):
+        mine = (column == 0) & _functions(
+            rank,
+            events,
+            lambda f, cls=cls: "object" in f.slot and f.slot["object"].handle == cls,  # type: ignore[misc]
+        )
+        for id in np.unique(events["object"][mine]):
+            found = look(int(id))
+            if found is not None:
+                column[mine & (events["object"] == id)] = found.comm
+    return column
+
+
+def _literal(pattern: str) -> re.Pattern[str]:
+    """A pattern in which only * and ? are special: names of communicators hold brackets."""
+    return re.compile("".join({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL)
+
+
+def _site(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    def fits(id: int) -> bool:  # noqa: A002
+        own = rank.site(id)
+        names: set[str | None] = set()
+        for site in (own, *own.callers):
+            names |= {site.function, site.file, site.module}
+            if site.file:
+                base = site.file.rsplit("/", 1)[-1]
+                names |= {base, f"{base}:{site.line}", f"{site.file}:{site.line}"}
+        return any(p.fullmatch(name) for p in patterns for name in names if name)
+
+    patterns = [_literal(p) for p in term.value.split(",")]
+    return np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
+
+
+def _waits(rank: Rank, events: Events) -> NDArray[np.float64]:
+    ns = decode_durations(events["duration"]) * rank.axis.length
+    return np.where(events["flags"] & Flag.CLOSED, ns, math.inf)
+
+
+def _wait(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    result: Mask = _COMPARE[term.operator](_waits(rank, events), duration_ns(term.value))
+    return result
+
+
+def _span(term: Term) -> tuple[float, float]:
+    if term.operator in (">", ">="):
+        return duration_ns(term.value), math.inf
+    if term.operator in ("<", "<="):
+        return 0, duration_ns(term.value)
+    value = term.value
+    if value[:1] in "<>":
+        return _span(Term(term.key, value[0], value[1:]))
+    first, dash, last = value.partition("-")
+    start = duration_ns(first) if first else 0
+    return start, (duration_ns(last) if last else math.inf) if dash else start
+
+
+def _time(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    first, last = _span(term)
+    enter = rank.enter_ns(part)
+    return (enter <= last) & (enter + _waits(rank, events) >= first)
+
+
+def _count(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    return _numeric(events["count"], term) & _functions(rank, events, lambda f: "count" in f.slot)
+
+
+def size_of_text(text: str) -> float:
+    """`4096`, `64k`, `1.5MiB` in bytes. UsageError where it is none."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no number of bytes; write 4096, 64k or 2MiB")
+    return float(match[1]) * _SIZES[match[2]]
+
+
+def _bytes(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    """Bytes that a status told of, else those that count and datatype describe."""
+    ids, codes = np.unique(events["datatype"], return_inverse=True)
+    types = [rank.datatype(int(id)) for id in ids]
+    units = np.array([math.nan if d is None or d.size is None else float(d.size) for d in types])
+    size = events["count"] * units[codes.reshape(-1)]
+    counted = _functions(rank, events, lambda f: "count" in f.slot and "datatype" in f.slot)
+    size = np.where(counted & (events["count"] >= 0) & (events["count"] != COUNT_IN_TAIL), size, math.nan)
+    told = _functions(rank, events, lambda f: "status" in f.slot) & ((events["flags"] & Flag.CLOSED) != 0)
+    told &= events["peer"] != ANY_SOURCE
+    tailed = np.flatnonzero(told & ((events["flags"] & Flag.HAS_TAIL) != 0))
+    size = np.where(told, events["result"].astype(np.float64), size)
+    for index in tailed.tolist():
+        size[index] = rank.event((part.start or 0) + index).received or 0
+    result: Mask = _COMPARE[term.operator](size, size_of_text(term.value))
+    return result
+
+
+def _thread(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    slots = np.array([t.slot for t in rank.threads], np.int64)
+    return _numeric(slots[rank.event_threads[part]], term)
+
+
+def _object(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    return _numeric(events["object"], term)
+
+
+def _error(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    return _numeric(events["error"], term)
+
+
+def _is(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    mask = np.zeros(len(events), np.bool_)
+    for state in term.value.split(","):
+        if state == "open":
+            mask |= (events["flags"] & Flag.CLOSED) == 0
+        elif state == "poll":
+            polls = _functions(rank, events, lambda f: f.is_poll)
+            mask |= polls & (events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (events["count"] > 0)
+        else:
+            column, bits = _FLAGGED[state]
+            mask |= (events[column] & bits) != 0 if bits else events[column] != 0
+    return mask
+
+
+KEYS: Final[dict[str, Callable[[Rank, Events, slice, Term], Mask]]] = {
+    "fn": _fn,
+    "function": _fn,
+    "rank": _rank,
+    "peer": _peer,
+    "tag": _tag,
+    "comm": _comm,
+    "site": _site,
+    "wait": _wait,
+    "time": _time,
+    "count": _count,
+    "bytes": _bytes,
+    "thread": _thread,
+    "object": _object,
+    "error": _error,
+    "is": _is,
+}
+"""By key the condition."""
+
+_NUMERIC: Final = (_rank, _thread, _count, _object, _error)
+
+
+def check(term: Term) -> None:
+    """Complain of a value before anything is read."""
+    condition, words = KEYS[term.key], term.value.split(",")
+    if condition in _NUMERIC or (condition in (_peer, _tag) and words != ["any"]):
+        ranges(term.value)
+    elif condition is _wait:
+        duration_ns(term.value)
+    elif condition is _bytes:
+        size_of_text(term.value)
+    elif condition is _time:
+        _span(term)
+
+
+def of_ranks(term: Term) -> bool:
+    """Whether a term is about ranks as wholes."""
+    return KEYS[term.key] is _rank
+
+
+def ranks_that_fit(term: Term, count: int) -> Mask:
+    """Which of the ranks a term about ranks means."""
+    return _numeric(np.arange(count), term) ^ term.negated
