@@ -206,3 +206,11 @@ def test_a_run_of_level_order_is_refused_with_a_reason(tmp_path: Path) -> None:
     b.ranks[0].outcomes([1, 2])
     with pytest.raises(UsageError, match="level order"):
         Picture(weft.open(b.write()))
+
+
+def test_text_draws_in_the_terminal_and_serves_nothing(tmp_path: Path) -> None:
+    path = runs.deadlock(tmp_path / "run")
+    done = subprocess.run([*WEFT, "view", path, "--text"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert "recv←1 #17" in done.stdout
+    assert "http://" not in done.stdout

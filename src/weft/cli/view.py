@@ -3,6 +3,7 @@
 weft view RUN                     open the page; Ctrl-C ends it
 weft view RUN --no-browser        print the address only
 weft view RUN --port 8765         a port of your choice, to be forwarded
+weft view RUN --text              the last moments of each rank, here in the terminal
 weft view RUN --export FILE.html  one file with the picture, to pass on; it needs neither Weft nor the run
 
 RUN is the newest run where it is left out. The page is served on this machine only and to nobody without the token in
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import threading
 import webbrowser
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
+    from weft.trace import Trace
     from weft.view.picture import Picture
     from weft.view.server import Server
 
@@ -35,6 +38,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
     parser.add_argument("--port", type=int, default=0, metavar="P", help="port on this machine (any that is free)")
+    from weft.picture.text import add_options
+
+    add_options(parser)
     parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
 
 
@@ -46,10 +52,21 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is no port: choose one of 1024 to 65535")
+    if args.text:
+        return _draw(weft.open(args.run or newest()), args.last)
     picture = Picture(weft.open(args.run or newest()), _progress())
     if args.export is not None:
         return _export(picture, args.export)
     return _serve(picture, args)
+
+
+def _draw(trace: Trace, depth: int) -> int:
+    """Print the last moments of each rank."""
+    from weft.picture.text import draw
+
+    width = shutil.get_terminal_size().columns
+    print(draw(trace, width, depth=depth, colour=sys.stdout.isatty()))
+    return 0
 
 
 def _progress() -> Any:
