@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the tests use, when some are missing and we may.
 set -euo pipefail
-packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools)
+packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
+          chromium-driver)
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()

@@ -168,7 +168,7 @@ def seconds(ns: float) -> str:
 def waiting(clock: Clockwork, match: Match) -> Ints:
     """By event of the run the ns that it waited for somebody late."""
     total = np.zeros(len(clock.enter), np.int64)
-    for waits in (_late_sends(clock, match), _late_receives(clock, match), _late_members(clock, match)):
+    for waits in (late_sends(clock, match), late_receives(clock, match), late_members(clock, match)):
         place, cost, _ = waits
         np.maximum.at(total, place, cost)
     return total
@@ -178,11 +178,11 @@ def _late_senders(clock: Clockwork, match: Match) -> Iterator[Finding]:
     yield from _told(
         clock, "late-sender",
         "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for messages that {late} sent late{there}",
-        _late_sends(clock, match),
+        late_sends(clock, match),
     )  # fmt: skip
 
 
-def _late_sends(clock: Clockwork, match: Match) -> Waits:
+def late_sends(clock: Clockwork, match: Match) -> Waits:
     return _late(clock, match.recvs, match.sends, 0, sends=False)
 
 
@@ -209,11 +209,11 @@ def _late_receivers(clock: Clockwork, match: Match) -> Iterator[Finding]:
     yield from _told(
         clock, "late-receiver",
         "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} until {late} posted the receives{there}",
-        _late_receives(clock, match),
+        late_receives(clock, match),
     )  # fmt: skip
 
 
-def _late_receives(clock: Clockwork, match: Match) -> Waits:
+def late_receives(clock: Clockwork, match: Match) -> Waits:
     return _late(clock, match.sends, match.recvs, Post.BUFFERED | Post.READY, sends=True)
 
 
@@ -221,11 +221,11 @@ def _collectives(clock: Clockwork, match: Match) -> Iterator[Finding]:
     yield from _told(
         clock, "wait-at-collective",
         "{waiters} wait{verb} {cost} ({share} of all time) in {call}{here} for {late}, last to come",
-        _late_members(clock, match),
+        late_members(clock, match),
     )  # fmt: skip
 
 
-def _late_members(clock: Clockwork, match: Match) -> Waits:
+def late_members(clock: Clockwork, match: Match) -> Waits:
     parts, of, trace = match.collectives, match.instances, clock.trace
     if not len(of):
         return _together([])

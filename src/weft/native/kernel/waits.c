@@ -1,42 +1,13 @@
 /* What calls lost by waiting for others that were late (the wait states: src/weft/waits).
  *
  * Places are events of the run in one row, those of rank r from event_first[r] on. An open call has the exit -1. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops.h"
+#include "times.h"
 
 /* ---- times ---- */
-
-/* A rank's clock (src/weft/trace/clock.py): ns = origin + (ticks - start) * length, the product within +-most. */
-struct weft_axis {
-    uint64_t start;
-    int64_t origin;
-    double length, most;
-};
-
-/* rint() is a call where no newer instruction set is asked for: adding 1.5 * 2^52 rounds likewise, to even. */
-static double rounded(double ns) {
-    const double big = 0x1.8p52;
-    return ns < 0x1p51 && ns > -0x1p51 ? (ns + big) - big : rint(ns);
-}
-
-static int64_t ns_of(const struct weft_axis *axis, uint64_t ticks) {
-    int64_t delta = (int64_t)(ticks - axis->start);
-    if (axis->length != 1.0) {
-        double ns = rounded((double)delta * axis->length);
-        delta = (int64_t)(ns < -axis->most ? -axis->most : ns > axis->most ? axis->most : ns);
-    }
-    return (int64_t)((uint64_t)delta + (uint64_t)axis->origin);
-}
-
-static int64_t enter_of(const struct weft_axis *axis, const struct weft_event *e) { return ns_of(axis, e->enter); }
-
-static int64_t exit_of(const struct weft_axis *axis, const struct weft_event *e) {
-    uint64_t ticks = (uint64_t)(e->duration & 0x3fffffffu) << (8 * (e->duration >> 30));
-    return e->flags & WEFT_FLAG_CLOSED ? ns_of(axis, e->enter + ticks) : -1;
-}
 
 EXPORT void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
                        int64_t *leave);

@@ -1,0 +1,137 @@
+"""See a recorded run in the browser: ranks as rows, time as columns, calls as boxes, messages as arrows.
+
+weft view RUN                     open the page; Ctrl-C ends it
+weft view RUN --no-browser        print the address only
+weft view RUN --port 8765         a port of your choice, to be forwarded
+weft view RUN --text              the last moments of each rank, here in the terminal
+weft view RUN --export FILE.html  one file with the picture, to pass on; it needs neither Weft nor the run
+
+RUN is the newest run where it is left out. The page is served on this machine only and to nobody without the token in
+its address. Through ssh the line that forwards it is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.trace import Trace
+    from weft.view.picture import Picture
+    from weft.view.server import Server
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "view", help="see a run in the browser", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
+    parser.add_argument("--port", type=int, default=0, metavar="P", help="port on this machine (any that is free)")
+    from weft.picture.text import add_options
+
+    add_options(parser)
+    parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the picture of a run, or write it."""
+    import weft
+    from weft.launch.rundir import newest
+    from weft.view.picture import Picture
+
+    if not 0 <= args.port < 65536:
+        raise UsageError(f"--port {args.port} is no port: choose one of 1024 to 65535")
+    if args.text:
+        return _draw(weft.open(args.run or newest()), args.last)
+    picture = Picture(weft.open(args.run or newest()), _progress())
+    if args.export is not None:
+        return _export(picture, args.export)
+    return _serve(picture, args)
+
+
+def _draw(trace: Trace, depth: int) -> int:
+    """Print the last moments of each rank."""
+    from weft.picture.text import draw
+
+    width = shutil.get_terminal_size().columns
+    print(draw(trace, width, depth=depth, colour=sys.stdout.isatty()))
+    return 0
+
+
+def _progress() -> Any:
+    """Says how far the index is, on a terminal, where it takes long enough to be seen."""
+    if not sys.stderr.isatty():
+        return None
+
+    def say(done: int, total: int) -> None:
+        if total > 5_000_000:
+            end = "\n" if done == total else ""
+            print(f"\rweft: indexing {done / total:4.0%} of {total:,} calls", end=end, file=sys.stderr, flush=True)
+
+    return say
+
+
+def _export(picture: Picture, file: Path) -> int:
+    from weft.view.export import to_html
+
+    picture.analyse()
+    try:
+        size = file.write_bytes(to_html(picture))
+    except OSError as error:
+        raise WeftError(f"{file} cannot be written: {error.strerror}") from error
+    print(f"weft: wrote {file} ({size / 1e6:.1f} MB): open it in any browser", file=sys.stderr)
+    return 0
+
+
+def _serve(picture: Picture, args: argparse.Namespace) -> int:
+    from weft.view.server import Server
+
+    try:
+        server = Server(picture, args.port)
+    except OSError as error:
+        raise UsageError(
+            f"port {args.port} cannot be had: {error.strerror}; leave --port out for a free one"
+        ) from error
+    threading.Thread(target=picture.analyse, name="analysis", daemon=True).start()
+    remote = "SSH_CONNECTION" in os.environ
+    for line in told(server, remote=remote):
+        print(line, flush=True)
+    if not remote and not args.no_browser and _has_screen():
+        threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print("weft: the view is closed", file=sys.stderr)
+    finally:
+        server.server_close()
+    return 0
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window: without one a text browser would take the terminal."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
+
+
+def told(server: Server, *, remote: bool) -> list[str]:
+    """What the terminal says: the address, and how to reach it from elsewhere."""
+    port = server.server_address[1]
+    lines = [f"weft: the view of {server.picture.trace.path} is at {server.url}"]
+    if remote:
+        host = os.environ.get("SSH_CONNECTION", "").split(" ")
+        there = host[2] if len(host) == 4 else "this-machine"
+        lines.append(
+            f"weft: on your own machine:  ssh -L {port}:127.0.0.1:{port} {there}   then open the address there"
+        )
+    return [*lines, "weft: Ctrl-C ends it"]

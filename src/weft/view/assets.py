@@ -1,0 +1,30 @@
+"""The files of the page: the only ones that are ever served, by name."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
+
+@cache
+def assets() -> dict[str, bytes]:
+    """Every module and style of the page by its name, read once."""
+    return {
+        entry.name: entry.read_bytes()
+        for entry in files("weft.view").joinpath("web").iterdir()
+        if entry.is_file() and entry.name.endswith(tuple(TYPES))
+    }
+
+
+@cache
+def page() -> str:
+    """The page, in which {{head}} stands for what loads its modules and styles."""
+    return files("weft.view").joinpath("web", "index.html").read_text("utf-8")
+
+
+def modules() -> list[str]:
+    """Names of the page's modules."""
+    return sorted(name for name in assets() if name.endswith(".js"))

@@ -1,0 +1,137 @@
+"""Everything about one call, for the panel that a click opens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from weft.findings import Finding
+from weft.match import NONE, Match
+from weft.terms.shown import call_text, value_json, value_text
+from weft.trace import Event, Flag, Site
+from weft.trace.communicators import members_text
+
+MAX_SOURCE: Final = 4 << 20
+"""Bytes of a source file that are read; a longer one is not shown."""
+
+AROUND: Final = 6
+"""Lines of source shown before and after the call's."""
+
+MAX_LINE: Final = 400
+MAX_VALUES: Final = 256
+MAX_CALLERS: Final = 20
+
+_SOURCES: Final = re.compile(r"\.(py|pyx|pyi|c|h|cc|cpp|cxx|hh|hpp|hxx|f|for|f77|f90|f95|f03|f08|inc|cu|jl|rs)", re.I)
+
+
+def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, Any]:
+    """The facts of a call: what it was given and gave back, whom it dealt with, where it stands, what is wrong."""
+    comm, status = event.comm, event.status
+    exit_ns = event.exit_ns
+    facts: dict[str, Any] = {
+        "rank": event.rank.index, "event": event.index, "thread": event.thread.slot,
+        "function": event.function.name, "text": call_text(event), "open": event.open, "error": event.error,
+        "enter_ns": event.enter_ns, "exit_ns": exit_ns,
+        "duration_ns": None if exit_ns is None else exit_ns - event.enter_ns,
+        "args": _arguments(event), "polls": event.polls, "state": event.rank.state,
+        "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
+        "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
+        "damage": event.damage, "site": _site(event.site), "source": source(event.site),
+        "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
+        "partners": partners(event, match) if match else None,
+        "findings": [n for n, f in enumerate(findings) if event.id in f.events],
+        "count": len(event.rank.events),
+    }  # fmt: skip
+    if comm is not None:
+        facts["comm"] = {
+            "name": comm.name, "label": comm.label, "size": len(comm.members),
+            "my_rank": comm.rank_of(event.rank.index), "members": members_text(comm.members, 400),
+            "made_by": comm.function or None,
+        }  # fmt: skip
+        if comm.inter:
+            facts["comm"]["remote_members"] = members_text(comm.remote_members, 400)
+    if event.datatype_id and event.datatype is not None:
+        made = event.datatype
+        signature = made.signature()
+        facts["datatype"] = {"name": made.name, "size": made.size, "extent": made.extent, "combiner": made.combiner,
+                             "signature": signature and [list(run) for run in signature[:32]]}  # fmt: skip
+    return facts
+
+
+def _arguments(event: Event) -> list[dict[str, Any]]:
+    """Arguments by name, for people and as values."""
+    found = []
+    for name, value in event.args.items():
+        parameter = event.function.by_name[name.removesuffix(":out")]
+        shown = value[:MAX_VALUES] if isinstance(value, list) else value
+        found.append({
+            "name": name, "text": value_text(event, name, value), "value": value_json(event, name, shown),
+            "out": parameter.direction == "out" or name.endswith(":out"),
+            "values": len(value) if isinstance(value, list) else None,
+        })  # fmt: skip
+    return found
+
+
+def _site(site: Site) -> dict[str, Any]:
+    return {
+        "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
+        "offset": site.offset,
+        "callers": [{"text": c.text, "file": c.file, "line": c.line, "function": c.function}
+                    for c in site.callers[:MAX_CALLERS]],
+    }  # fmt: skip
+
+
+def source(site: Site) -> dict[str, Any] | None:
+    """The lines around a call, None where the file is not here.
+
+    The record names the file, and a record comes from other people: only regular files with the ending of a program's
+    source are read, and of those only these few lines.
+    """
+    if not site.file or not site.line or not _SOURCES.fullmatch(Path(site.file).suffix):
+        return None
+    path = Path(site.file)
+    try:
+        status = path.stat()
+        if not path.is_absolute() or not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE:
+            return None
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return None
+    if site.line > len(lines):
+        return None
+    first = max(1, site.line - AROUND)
+    return {"first": first, "line": site.line,
+            "lines": [text[:MAX_LINE] for text in lines[first - 1 : site.line + AROUND]]}  # fmt: skip
+
+
+def partners(event: Event, match: Match) -> list[dict[str, Any]]:
+    """The other sides of the messages of a call: of those that it posts, and of those that it waits for."""
+    found: list[dict[str, Any]] = []
+    found += [_side(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)]
+    found += [_side(match, "receives from", int(match.recvs.partner[i]), sends=True)
+              for i in match.receives_of(event.id)]  # fmt: skip
+    found += _completed(event, match)
+    return found[:64]
+
+
+def _side(match: Match, what: str, row: int, *, sends: bool) -> dict[str, Any]:
+    if row == NONE:
+        return {"what": what, "event": None}
+    other = match.trace.event(*(match.sends if sends else match.recvs).id(row))
+    return {"what": what, "event": list(other.id), "text": call_text(other), "site": other.site.text}
+
+
+def _completed(event: Event, match: Match) -> list[dict[str, Any]]:
+    """Messages that another call posted and at whose completion this one returned."""
+    found = []
+    for what, mine, sends in (("got the message of", match.recvs, True), ("completed the send to", match.sends, False)):
+        part = mine.of_rank(event.rank.index)
+        rows = part.start + np.flatnonzero((mine.completion[part] == event.index) & (mine.event[part] != event.index))
+        found += [_side(match, what, int(mine.partner[row]), sends=sends) for row in rows[:32]]
+    return found

@@ -1,0 +1,225 @@
+"""The picture as one file: the page's own modules, and as much of the run as a mail can hold.
+
+Of a small run all calls are in it. Of a large one there are the columns of the whole run at one level of detail, and
+all calls of the stretches that matter: around each finding, and at the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+from weft.view.assets import assets, modules, page
+from weft.view.classes import CLASSES
+from weft.view.links import Links
+from weft.view.picture import Picture
+from weft.view.window import pack
+
+MAX_CALLS: Final = 60_000
+MAX_DETAILS: Final = 3_000
+MAX_DETAIL_BYTES: Final = 12_000_000
+MAX_LINKS: Final = 4_000
+MAX_SHADES: Final = 64
+SHARES: Final = 4_000_000
+"""Bytes of the columns of the whole run."""
+
+LAST_CALLS: Final = 6
+"""Calls at the end of each rank whose details are in the file."""
+
+Window = tuple[int, int]
+
+
+def to_html(picture: Picture) -> bytes:
+    """The file. The picture must have been analysed."""
+    if picture.links is None:
+        raise WeftError(picture.failure or "the run could not be matched")
+    data = base64.b64encode(gzip.compress(_Data(picture, picture.links).packed(), 9, mtime=0)).decode()
+    imports = {f"weft/{name}": _as_url(assets()[name]) for name in modules()}
+    text = json.dumps({"imports": imports})
+    start = 'import "weft/main.js";'
+    policy = (
+        f"default-src 'none'; script-src '{_hash(text)}' '{_hash(start)}' data:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<style>{assets()["style.css"].decode()}</style>\n<script type="importmap">{text}</script>\n'
+        f'<script type="application/octet-stream" id="weft-data">{data}</script>\n'
+        f'<script type="module">{start}</script>'
+    )
+    return page().replace("{{head}}", head).encode()
+
+
+def _as_url(module: bytes) -> str:
+    return "data:text/javascript;base64," + base64.b64encode(module).decode()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+class _Data:
+    """What goes into the file, in forms that hold for every axis: calls by rank and index, not by places."""
+
+    def __init__(self, picture: Picture, links: Links) -> None:
+        self.picture, self.links = picture, links
+        self.timeline = picture.scale("time").timeline
+        self.whole = picture.trace.event_count <= MAX_CALLS
+        self.windows = [] if self.whole else self._windows()
+        self.ranges = self._ranges()
+
+    def packed(self) -> bytes:
+        names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
+        messages, bands = self._links()
+        head = {
+            "run": self.picture.facts(), "axes": {name: self.picture.axis(name) for name in names},
+            "findings": {name: self.picture.findings(name) for name in names}, "tables": self.picture.tables(),
+            "whole": self.whole, "windows": self.windows, "row_first": self._firsts(), "messages": messages,
+            "bands": bands, "details": self._details(), "shades": self._shades(),
+        }  # fmt: skip
+        return pack(head, {**self._calls(), **self._columns()})
+
+    # Calls
+
+    def _windows(self) -> list[Window]:
+        """Stretches of the clock whose calls are all in the file: the findings' ones, worst first, and the end."""
+        found: list[Window] = []
+        left = MAX_CALLS
+        for start, end in [*self._wanted(), *self._ends()]:
+            first, last = self.timeline.range(start, end)
+            count = int((last - first).sum())
+            if count <= left:
+                found.append((start, end))
+                left -= count
+        return found
+
+    def _wanted(self) -> Iterable[Window]:
+        for finding in self.picture.findings("time")["findings"][:12]:
+            if finding["window"]:
+                start, end = finding["window"]
+                wide = (end - start) * 0.5
+                yield int(start - wide), int(end + wide)
+
+    def _ends(self) -> Iterable[Window]:
+        """The end of the run, as much of it as may fit."""
+        last = self.timeline.last
+        for part in range(1, 24):
+            yield last - (last >> part), last
+
+    def _ranges(self) -> list[list[tuple[int, int]]]:
+        """By row the calls that are in the file, as [first, end) of its events."""
+        if self.whole:
+            return [[(0, len(row.events))] for row in self.picture.rows]
+        ranges: list[list[tuple[int, int]]] = [[] for _ in self.picture.rows]
+        for start, end in self.windows:
+            first, last = self.timeline.range(start, end)
+            for row, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+                ranges[row].append((int(a), int(b)))
+        return [_merged(found) for found in ranges]
+
+    def _firsts(self) -> list[int]:
+        counts = [sum(b - a for a, b in found) for found in self.ranges]
+        return [0, *np.cumsum(counts).tolist()]
+
+    def _calls(self) -> dict[str, NDArray[Any]]:
+        rows = self.picture.rows
+        boxes, logical, slots, events = [], [], [], []
+        steps = self.picture.scale("logical") if self.whole else None
+        for row, found in enumerate(self.ranges):
+            for a, b in found:
+                boxes.append(self.timeline.boxes(row, a, b))
+                slots.append(rows[row].events[a:b])
+                events.append(rows[row].events_of(np.arange(a, b)))
+                if steps:
+                    logical.append(steps.timeline.boxes(row, a, b))
+        box, slot = np.concatenate(boxes), np.concatenate(slots)
+        arrays: dict[str, NDArray[Any]] = {
+            "start": box["start"].astype(np.float64), "end": box["end"].astype(np.float64),
+            "event": np.concatenate(events).astype(np.uint32), "function": box["function"], "class": box["class"],
+            "flags": box["flags"], "peer": slot["peer"], "tag": slot["tag"],
+        }  # fmt: skip
+        if steps:
+            step = np.concatenate(logical)
+            arrays |= {"step_start": steps.place(step["start"]), "step_end": steps.place(step["end"])}
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        """The whole run, each row at one level of detail, on every axis that the file has."""
+        if self.whole:
+            return {}
+        rows = len(self.picture.rows)
+        columns = max(64, min(4096, SHARES // (rows * len(CLASSES))))
+        found = {}
+        for name in ("time", "folded"):
+            scale = self.picture.scale(name)
+            lanes = [[row] for row in range(rows)]
+            found[f"shares_{name}"] = self.timeline.columns(lanes, scale.edges(0, scale.end, columns))
+        return found
+
+    # Links and details
+
+    def _links(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Messages and collectives as events: their places follow from these."""
+        scale = self.picture.scale("time")
+        spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
+        messages: dict[str, dict[str, Any]] = {}
+        bands: dict[int, dict[str, Any]] = {}
+        for start, end in spans:
+            found = self.links.in_window(scale, start, end, many=MAX_LINKS)
+            for message in found["messages"]:
+                kept = {key: value for key, value in message.items() if key not in ("from", "to", "end")}
+                messages.setdefault(json.dumps([kept.get("send"), kept.get("receive"), kept.get("event")]), kept)
+            bands.update({band["instance"]: band for band in found["bands"]})
+        kept_bands = [{**band, "parts": [[row, event, *ended] for row, _, _, event, *ended in band["parts"]]}
+                      for band in list(bands.values())[:MAX_LINKS]]  # fmt: skip
+        return list(messages.values())[:MAX_LINKS], kept_bands
+
+    def _details(self) -> dict[str, Any]:
+        """The facts of the calls that matter most, without what differs from axis to axis."""
+        found: dict[str, Any] = {}
+        size = 0
+        for rank, event in self._matter():
+            if f"{rank}:{event}" in found:
+                continue
+            facts = self.picture.event("time", rank, event)
+            facts.pop("links")
+            facts.pop("place")
+            size += len(json.dumps(facts, default=str))
+            if len(found) >= MAX_DETAILS or size > MAX_DETAIL_BYTES:
+                break
+            found[f"{rank}:{event}"] = facts
+        return found
+
+    def _matter(self) -> Iterable[tuple[int, int]]:
+        findings = self.picture.report.findings if self.picture.report else ()
+        for finding in findings:
+            yield from finding.events[:MAX_SHADES]
+        for rank in self.picture.trace.ranks:
+            yield from ((rank.index, k) for k in range(max(0, len(rank.events) - LAST_CALLS), len(rank.events)))
+        for row, found in zip(self.picture.rows, self.ranges, strict=True):
+            for a, b in reversed(found):
+                yield from ((row.rank.index, row.event_of(k)) for k in range(b - 1, a - 1, -1))
+
+    def _shades(self) -> dict[str, Any]:
+        """Past and future of the findings' calls: by row [event, is its end] or None."""
+        findings = self.picture.report.findings if self.picture.report else ()
+        events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
+        return {f"{rank}:{event}": self.picture.frontiers((rank, event)) for rank, event in dict.fromkeys(events)}
+
+
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for a, b in sorted(r for r in ranges if r[1] > r[0]):
+        if found and a <= found[-1][1]:
+            found[-1] = found[-1][0], max(b, found[-1][1])
+        else:
+            found.append((a, b))
+    return found

@@ -1,0 +1,253 @@
+"""The index of a run: built once, kept in the user's cache, so that any stretch of time is summed up at once.
+
+It is not kept in the run: a run is evidence, which looking at it does not change, and an index that came with somebody
+else's run could not be believed. It is built anew when a file of the run is another one than it was built from.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match.native import address
+from weft.mpi.shim import cache_folder
+from weft.trace import Trace
+from weft.trace.layout import decode_durations
+from weft.view import native
+from weft.view.classes import CLASSES, classes
+from weft.view.rows import Rows
+from weft.waits.native import Axis, axis_of
+
+VERSION: Final = 1
+"""Rises when an older index cannot be used any more."""
+
+MARKS: Final = 1 << 16
+"""Parts of the run's time of which it is known whether a call begins or ends in them."""
+
+KEPT: Final = 20
+"""Indices that are kept, the latest ones."""
+
+Ints = NDArray[np.int64]
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many events are done."""
+
+
+class Timeline:
+    """What each row spent in which class by which time: on the clock, or with `ends` in logical steps."""
+
+    def __init__(self, rows: Rows, last: int, ends: Sequence[NDArray[np.uint32]] | None = None) -> None:
+        self.rows = rows
+        self.last = last
+        """The end of the picture, where calls that are open end."""
+        self.block = _block(rows.trace.event_count)
+        self.classes = classes(rows.trace.functions)
+        counts = [len(row.events) for row in rows]
+        self._counts = np.array([*counts, 0], np.int64)
+        blocks = np.concatenate([[0], np.cumsum([-(-n // self.block) for n in counts])]).astype(np.int64)
+        self.first_block = blocks
+        self.starts = np.zeros(int(blocks[-1]) + 1, np.int64)
+        self.sums = np.zeros((int(blocks[-1]) + 1, len(CLASSES)), np.int64)
+        self.marks = np.zeros(MARKS, np.uint8)
+        self._ends = ends
+        self._events = [np.ascontiguousarray(row.events) for row in rows]
+        self._axes = (Axis * max(1, len(rows)))(*(axis_of(row.rank) for row in rows))
+        self._point()
+
+    def _point(self) -> None:
+        """Fill what C reads."""
+        size = ctypes.sizeof(Axis)
+        self.c_rows = (native.Row * max(1, len(self.rows)))()
+        for r, events in enumerate(self._events):
+            first = int(self.first_block[r])
+            self.c_rows[r] = native.Row(
+                address(events), len(events), ctypes.addressof(self._axes) + r * size,
+                address(self._ends[r]) if self._ends is not None else None, self.last, self.block,
+                address(self.starts[first:]), address(self.sums[first:]),
+            )  # fmt: skip
+
+    def build(self, progress: Progress | None = None) -> None:
+        """Sum up all rows, side by side on the machine's cores."""
+        total, done = sum(map(len, self._events)), 0
+        workers = max(1, min(os.cpu_count() or 1, 8))
+
+        def one(r: int) -> int:
+            native.kernel().weft_view_index(
+                self.c_rows[r], address(self.classes), address(self.marks), MARKS, self.last
+            )
+            return len(self._events[r])
+
+        with ThreadPoolExecutor(workers) as pool:
+            for count in pool.map(one, range(len(self.rows))):
+                done += count
+                if progress:
+                    progress(done, total)
+
+    # Questions
+
+    def range(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """By row the events [first, end) that are under way somewhere in [t0, t1)."""
+        first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
+        native.kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, address(first), address(end))
+        return first, end
+
+    def columns(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Shares of the classes, 255 for all: (lanes, classes, columns). A lane is the rows that it stands for."""
+        columns = len(edges) - 1
+        of = np.array([row for lane in lanes for row in lane], np.uint32)
+        first = np.concatenate([[0], np.cumsum([len(lane) for lane in lanes])]).astype(np.uint32)
+        edges = np.ascontiguousarray(edges, np.int64)
+        out = np.zeros((len(lanes), len(CLASSES), columns), np.uint8)
+        given = native.Lanes(
+            ctypes.addressof(self.c_rows), len(lanes), address(first), address(of), address(edges), columns
+        )
+        workers = max(1, min(os.cpu_count() or 1, 8, len(lanes)))
+        cuts = [len(lanes) * k // workers for k in range(workers + 1)]
+
+        def some(k: int) -> None:
+            sums = np.empty((len(CLASSES), columns))
+            native.kernel().weft_view_columns(
+                given, address(self.classes), cuts[k], cuts[k + 1], address(sums), address(out)
+            )
+
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(some, range(workers)))
+        return out
+
+    def boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
+        """Events of a row as boxes (dtype native.BOX); `index` is the place in the row."""
+        end = min(end, len(self._events[row]))
+        out = np.zeros(max(0, end - first), native.BOX)
+        native.kernel().weft_view_boxes(self.c_rows[row], address(self.classes), first, end, address(out))
+        return out
+
+    def times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
+        """Starts and ends of the events at some positions of some rows. IndexError where a row has none there."""
+        of, which = np.ascontiguousarray(rows, np.uint32), np.ascontiguousarray(positions, np.int64)
+        if len(which) and ((which < 0) | (which >= self._counts[of])).any():
+            raise IndexError("a row has no event there")
+        starts, ends = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
+        native.kernel().weft_view_times(
+            self.c_rows, address(of), address(which), len(which), address(starts), address(ends)
+        )
+        return starts, ends
+
+    def times_of(self, ranks: NDArray[Any], events: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+        """Rows, starts and ends of some events of some ranks."""
+        rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
+        return rows, *self.times(rows, positions)
+
+
+def _block(events: int) -> int:
+    """Events between two sums: about 10 bytes an event where there are few, one where there are many."""
+    return 8 if events <= 20_000_000 else 64
+
+
+def last_time(rows: Rows) -> int:
+    """The time at which the last event of any row begins or ends."""
+    found = 0
+    for row in rows:
+        if len(row.events):
+            event = row.events[-1:]
+            ticks = event["enter"] + decode_durations(event["duration"])
+            found = max(found, int(row.rank.axis.ns_array(ticks)[0]))
+    return min(found, 1 << 60)
+
+
+def margin(last: float) -> int:
+    """How far the picture goes on behind the last event, so that an open call is seen to be open."""
+    return max(int(last) // 16, 1000)
+
+
+def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
+    """The timeline on the clock: out of the cache, or built and kept there."""
+    timeline = Timeline(rows, last)
+    place = _place(rows.trace, last)
+    if not _load(timeline, place):
+        timeline.build(progress)
+        _keep(timeline, place)
+    return timeline
+
+
+def remembered(trace: Trace, last: int, name: str, make: Callable[[], Any]) -> Any:
+    """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
+    file = _place(trace, last) / f"{name}.json"
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        made = make()
+    with suppress(OSError):
+        if file.parent.is_dir():
+            _write(file, json.dumps(made))
+    return made
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
+    with os.fdopen(handle, "w") as to:
+        to.write(text)
+    Path(name).replace(file)
+
+
+def _place(trace: Trace, last: int) -> Path:
+    """The folder of this state of the run in the cache."""
+    known: list[object] = [VERSION, last, _block(trace.event_count), str(trace.path.resolve())]
+    for rank in trace.ranks:
+        if rank.file:
+            status = rank.file.path.stat()
+            known.append((rank.file.path.name, rank.file.size, status.st_mtime_ns, status.st_ino))
+    return cache_folder() / "view" / hashlib.sha256(repr(known).encode()).hexdigest()[:32]
+
+
+def _load(timeline: Timeline, place: Path) -> bool:
+    """Take starts, sums and marks from the cache; whether they are there and fit."""
+    found = []
+    try:
+        for name, like in (("starts", timeline.starts), ("sums", timeline.sums), ("marks", timeline.marks)):
+            array = np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            if array.shape != like.shape or array.dtype != like.dtype:
+                return False
+            found.append(array)
+    except (OSError, ValueError):
+        return False
+    timeline.starts, timeline.sums, timeline.marks = found
+    timeline._point()
+    with suppress(OSError):
+        os.utime(place)
+    return True
+
+
+def _keep(timeline: Timeline, place: Path) -> None:
+    """Whole or not at all; a cache that cannot be written is no error."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        for name in ("starts", "sums", "marks"):
+            np.save(folder / f"{name}.npy", getattr(timeline, name))
+        (folder / "run.json").write_text(json.dumps({"path": str(timeline.rows.trace.path), "version": VERSION}))
+        if place.exists():
+            shutil.rmtree(place, ignore_errors=True)
+        folder.replace(place)
+        _forget(place.parent)
+    except OSError:
+        return
+
+
+def _forget(folder: Path) -> None:
+    """Keep the latest indices only."""
+    kept = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+    for old in kept[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)

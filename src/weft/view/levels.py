@@ -1,0 +1,87 @@
+"""Logical time: the step at which each call ends, one step a causal level (native/kernel/levels.c)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match
+from weft.match.native import address
+from weft.trace import Flag
+from weft.view import native
+from weft.view.index import Timeline
+from weft.view.rows import Rows
+from weft.view.scale import Scale
+
+U64 = NDArray[np.uint64]
+U32 = NDArray[np.uint32]
+
+
+class Places:
+    """The events of all rows in one line."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        counts = [len(row.events) for row in rows]
+        self.first: U64 = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
+
+    def of(self, rank: int, events: NDArray[Any]) -> U64:
+        """The places of some events of a rank."""
+        found, row = self.rows.trace.ranks[rank], self.rows.first[rank]
+        if len(found.threads) < 2:
+            one: U64 = events.astype(np.uint64) + self.first[row]
+            return one
+        threads, positions = found.event_threads[events], found.event_positions[events]
+        places: U64 = self.first[row + threads] + positions.astype(np.uint64)
+        return places
+
+    def of_rows(self, posts: Any, column: NDArray[Any]) -> U64:
+        """The places of a column of events of the rows of a match; of NONE it is meaningless."""
+        out = np.zeros(len(column), np.uint64)
+        for rank in self.rows.trace.ranks:
+            part = posts.of_rank(rank.index)
+            known = column[part] < len(rank.events)
+            out[part][known] = self.of(rank.index, column[part][known])
+        return out
+
+
+def steps(rows: Rows, match: Match) -> list[U32]:
+    """By row the step at which each of its events ends."""
+    places, recvs, colls = Places(rows), match.recvs, match.collectives
+    had = (recvs.partner != NONE) & (recvs.completion != NONE)
+    sent = places.of_rows(match.sends, match.sends.event)
+    message = _sorted(places.of_rows(recvs, recvs.completion)[had], sent[recvs.partner[had]])
+    # What makes no collective of itself (an incomplete one, or one half of a mistake) still has its parts as members.
+    arrival = _sorted(places.of_rows(colls, colls.event), colls.instance)
+    done = colls.completion != NONE
+    departure = _sorted(places.of_rows(colls, colls.completion)[done], colls.instance[done])
+    parts = np.bincount(colls.instance, minlength=len(match.instances)).astype(np.uint32)
+    ends = np.zeros(int(places.first[-1]), np.uint32)
+    given = native.Steps(
+        len(rows), address(places.first), len(message[0]), *map(address, message), len(arrival[0]),
+        *map(address, arrival), len(departure[0]), *map(address, departure), len(parts), address(parts),
+    )  # fmt: skip
+    if native.kernel().weft_levels(given, address(ends)):
+        raise MemoryError("no memory for logical time")
+    return [ends[int(a) : int(b)] for a, b in zip(places.first[:-1], places.first[1:], strict=True)]
+
+
+def _sorted(keys: U64, values: NDArray[Any]) -> tuple[U64, NDArray[Any]]:
+    by = np.argsort(keys, kind="stable")
+    return np.ascontiguousarray(keys[by]), np.ascontiguousarray(values[by])
+
+
+def logical(rows: Rows, match: Match) -> Scale:
+    """The axis of logical time. Calls that are open go on to its end."""
+    ends = steps(rows, match)
+    most = max((int(e[-1]) for e in ends if len(e)), default=0)
+    last = most + max(1, most // 16)
+    for row, end in zip(rows, ends, strict=True):
+        # Only the last call of a row goes on: what an open call before it lasted is not known.
+        if len(end) and not row.events["flags"][-1] & Flag.CLOSED:
+            end[-1] = last
+    timeline = Timeline(rows, last * native.STEP, ends)
+    timeline.build()
+    return Scale("logical", timeline, most * native.STEP, unit=native.STEP)

@@ -1,0 +1,287 @@
+"""What goes from row to row in a stretch of the axis: messages, collectives, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.findings import Finding
+from weft.match import NONE, Collectives, Match, Posts
+from weft.trace import Flag, Trace
+from weft.view.index import Timeline
+from weft.view.rows import Rows
+from weft.view.scale import Scale
+from weft.waits.costs import Clockwork, late_sends
+
+MAX_MESSAGES: Final = 500
+"""Where a window has more messages, only the worst ones are drawn ..."""
+
+WORST: Final = 60
+"""... and no more than these."""
+
+MAX_LOST: Final = 40
+"""Messages that end in the air, drawn of each kind where messages are many."""
+
+MAX_BANDS: Final = 120
+MAX_PARTS: Final = 6_000
+MAX_ARROWS: Final = 6
+"""Ranks of one waiting call that each get an arrow."""
+
+MAX_WAITED_FOR: Final = 3
+
+Ints = NDArray[np.int64]
+Id = tuple[int, int]
+"""(rank, event)."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Rows of sends or receives whose event lies in the window: by rank the rows [first, end)."""
+
+    first: Ints
+    end: Ints
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return int((self.end - self.first).sum())
+
+    def within(self, some: Ints) -> Ints:
+        """Those of some sorted rows that are in the window."""
+        parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
+        found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+        return found
+
+    def rows(self) -> Ints:
+        """All of them."""
+        parts = [np.arange(a, b) for a, b in zip(self.first.tolist(), self.end.tolist(), strict=True) if b > a]
+        return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+
+
+class Links:
+    """The messages and collectives of a matched run, by stretches of an axis."""
+
+    def __init__(self, rows: Rows, match: Match) -> None:
+        self.rows = rows
+        self.trace: Trace = rows.trace
+        self.match = match
+
+    @cached_property
+    def _late(self) -> tuple[Ints, Ints, Ints]:
+        """The receives that waited for their message, as (places, ns, places of the sends), and sorted by place."""
+        waiter, cost, culprit = late_sends(Clockwork(self.trace), self.match)
+        by = np.argsort(waiter, kind="stable")
+        return waiter[by], cost[by], culprit[by]
+
+    @cached_property
+    def _first(self) -> Ints:
+        """By rank where its events begin among those of the run."""
+        found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
+        return found
+
+    def in_window(self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES) -> dict[str, Any]:
+        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`."""
+        t0, t1 = (int(t) for t in scale.time([start, end]))
+        events = self._events(scale.timeline, t0, t1)
+        return {**self._messages(scale, events, many), **self._bands(scale, events, max(many // 4, MAX_BANDS))}
+
+    def _events(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
+        """By rank the events of the window, as indices [first, end)."""
+        first, end = (a.astype(np.int64) for a in timeline.range(t0, t1))
+        if len(self.rows) == len(self.trace.ranks):
+            return first, end
+        lows, highs = [], []
+        for rank in self.trace.ranks:
+            rows = [self.rows[self.rows.first[rank.index] + t] for t in range(max(1, len(rank.threads)))]
+            seen = [(int(first[r.index]), int(end[r.index]), r) for r in rows if end[r.index] > first[r.index]]
+            lows.append(min((r.event_of(a) for a, _, r in seen), default=0))
+            highs.append(max((r.event_of(b - 1) + 1 for _, b, r in seen), default=0))
+        return np.array(lows, np.int64), np.array(highs, np.int64)
+
+    # Messages
+
+    def _slots(self, posts: Posts, events: tuple[Ints, Ints]) -> Slots:
+        lows, highs = [], []
+        for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
+            part = posts.of_rank(rank)
+            # Posts are in posting order; those of several threads lie by and large so.
+            low, high = np.searchsorted(posts.event[part], [a, b])
+            lows.append(part.start + int(low))
+            highs.append(part.start + int(high))
+        return Slots(np.array(lows, np.int64), np.array(highs, np.int64))
+
+    def _messages(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+        sends, recvs = self._slots(self.match.sends, events), self._slots(self.match.recvs, events)
+        if max(sends.count, recvs.count) <= many:
+            rows = np.union1d(sends.rows(), self._partners(recvs.rows()))
+            lonely = recvs.rows()[self.match.recvs.partner[recvs.rows()] == NONE]
+            shown = self.messages(scale, rows.astype(np.int64)) + self.lonely(scale, lonely)
+            return {"messages": shown, "hidden": 0}
+        worst = self._worst(scale, events)
+        lost = self.messages(scale, sends.within(self._lost[0])[:MAX_LOST])
+        lost += self.lonely(scale, recvs.within(self._lost[1])[:MAX_LOST])
+        return {"messages": worst + lost, "hidden": max(sends.count, recvs.count) - len(worst) - len(lost)}
+
+    @cached_property
+    def _lost(self) -> tuple[Ints, Ints]:
+        """Rows of sends, and of receives, without a partner."""
+        return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
+
+    def _partners(self, recvs: Ints) -> Ints:
+        found = self.match.recvs.partner[recvs]
+        sends: Ints = found[found != NONE].astype(np.int64)
+        return sends
+
+    def _worst(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
+        """The messages of the window that made somebody wait longest."""
+        waiter, cost, culprit = self._late
+        edges = np.searchsorted(waiter, np.stack([events[0] + self._first[:-1], events[1] + self._first[:-1]]))
+        parts = []
+        for a, b in edges.T.tolist():
+            if b - a > WORST:
+                parts.append(a + np.argpartition(cost[a:b], -WORST)[-WORST:])
+            elif b > a:
+                parts.append(np.arange(a, b))
+        some = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+        some = some[np.argsort(-cost[some], kind="stable")[:WORST]]
+        given, had = ([self._id(place) for place in side[some].tolist()] for side in (culprit, waiter))
+        return self._arrows(scale, given, had, [{"ns": ns} for ns in cost[some].tolist()])
+
+    def _id(self, place: int) -> Id:
+        rank = int(np.searchsorted(self._first, place, side="right")) - 1
+        return rank, place - int(self._first[rank])
+
+    def messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
+        """The messages of some rows of match.sends, from the send's beginning to the end of the call that had them."""
+        sends, recvs = self.match.sends, self.match.recvs
+        taken = rows[sends.partner[rows] != NONE]
+        to = sends.partner[taken].astype(np.int64)
+        done = np.where(recvs.completion[to] != NONE, recvs.completion[to], recvs.event[to]).astype(np.int64)
+        given, posts = _ids(sends, taken, sends.event), _ids(recvs, to, recvs.event)
+        had = [(rank, int(event)) for (rank, _), event in zip(posts, done, strict=True)]
+        facts = [{"tag": int(sends.tag[row]), "comm": self._comm(int(sends.comm[row])), "post": list(post)}
+                 for row, post in zip(taken.tolist(), posts, strict=True)]  # fmt: skip
+        lost = rows[sends.partner[rows] == NONE]
+        return self._arrows(scale, given, had, facts) + self._stubs(scale, sends, lost, "unmatched-send")
+
+    def lonely(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
+        """The receives of some rows of match.recvs, which took no message."""
+        return self._stubs(scale, self.match.recvs, rows, "unmatched-receive")
+
+    def _comm(self, index: int) -> str:
+        return self.trace.communicators[index].name if index >= 0 else "unknown"
+
+    def _arrows(
+        self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        return [
+            {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
+            for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
+        ]
+
+    def _stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, Any]]:
+        """Messages that end in the air, on the way to the row of their peer."""
+        events = _ids(posts, rows, posts.event)
+        found = []
+        for row, event, spot in zip(rows.tolist(), events, scale.spots(events), strict=True):
+            peer = int(posts.peer[row])
+            toward = self.rows.first[peer] if 0 <= peer < len(self.trace.ranks) else None
+            found.append({
+                "from": [spot[0], spot[1]], "toward": toward, "end": spot[2], "event": list(event), "peer": peer,
+                "tag": int(posts.tag[row]), "comm": self._comm(int(posts.comm[row])), "kind": kind,
+            })  # fmt: skip
+        return found
+
+    # Collectives
+
+    def _bands(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+        colls, of = self.match.collectives, self.match.instances
+        parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
+        for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
+            part = colls.of_rank(rank)
+            low, high = np.searchsorted(colls.event[part], [a, b])
+            if high - low > MAX_PARTS:
+                return {"bands": [], "bands_hidden": True}
+            parts.append(colls.instance[part.start + int(low) : part.start + int(high)])
+        instances = np.unique(np.concatenate(parts))
+        sizes = (of.first[instances.astype(np.int64) + 1] - of.first[instances.astype(np.int64)]).astype(np.int64)
+        if len(instances) > many or int(sizes.sum()) > MAX_PARTS:
+            return {"bands": [], "bands_hidden": True}
+        return {"bands": [self.band(scale, int(i)) for i in instances], "bands_hidden": False}
+
+    def band(self, scale: Scale, instance: int) -> dict[str, Any]:
+        """One collective: its parts in order of row, each with start, end, and the events that begin and end it."""
+        colls, of = self.match.collectives, self.match.instances
+        places = of.parts(instance).astype(np.int64)
+        done = np.where(colls.completion[places] != NONE, colls.completion[places], colls.event[places])
+        begun = _ids(colls, places, colls.event)
+        ended = [(rank, int(event)) for (rank, _), event in zip(begun, done, strict=True)]
+        parts = [
+            [a[0], a[1], b[2], first[1], last[1]]
+            for first, last, a, b in zip(begun, ended, scale.spots(begun), scale.spots(ended), strict=True)
+        ]
+        comm = int(of.comm[instance])
+        members = len(self.trace.communicators[comm].members) if comm >= 0 else 0
+        names = {self.trace.functions[int(id)].name for id in np.unique(colls.function[places])}
+        return {
+            "instance": instance, "comm": self._comm(comm), "comm_index": comm, "name": " / ".join(sorted(names)),
+            "missing": max(0, members - len(parts)), "parts": sorted(parts),
+        }  # fmt: skip
+
+
+def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[Any]) -> list[Id]:
+    """(rank, event) of some rows of a match, by one of its columns of events."""
+    ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
+    return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
+
+
+def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, Any]]:
+    """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
+    if finding.kind in ("deadlock", "potential-deadlock"):
+        return list(_waits(finding))
+    if finding.kind == "message-race" and finding.events:
+        return list(_race(finding, scale))
+    return []
+
+
+def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
+    """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
+    cycle = [int(rank) for rank in finding.evidence.get("cycle", ())]
+    following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    yield from ({"kind": "waits", "rank": a, "for": b, "cycle": True, "ranks": 1} for a, b in following.items())
+    for wait in finding.evidence.get("waits", ()):
+        ranks = [rank for rank in wait["ranks"] if rank not in following]
+        for other in wait["for"][:MAX_WAITED_FOR]:
+            some = [rank for rank in ranks if rank != other]
+            if len(some) > MAX_ARROWS:
+                middle = some[len(some) // 2]
+                yield {"kind": "waits", "rank": middle, "for": other, "cycle": False, "ranks": len(some)}
+            else:
+                yield from ({"kind": "waits", "rank": r, "for": other, "cycle": False, "ranks": 1} for r in some)
+
+
+def _race(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
+    receive = finding.events[0]
+    took = finding.evidence.get("took")
+    sends = [(took["rank"], took["event"], "took")] if took else []
+    sends += [(other["rank"], other["event"], "could") for other in finding.evidence.get("others", ())[:8]]
+    to_row, to_start, to_end = scale.spots([receive])[0]
+    spots = scale.spots([(int(rank), int(event)) for rank, event, _ in sends])
+    for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
+        yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
+               "receive": list(receive)}  # fmt: skip
+
+
+def open_events(trace: Trace) -> list[tuple[int, int]]:
+    """The calls that never returned."""
+    found = []
+    for rank in trace.ranks:
+        tail = max(0, len(rank.events) - 64)
+        closed = rank.events["flags"][tail:] & Flag.CLOSED
+        found += [(rank.index, tail + int(i)) for i in np.flatnonzero(closed == 0)]
+    return found

@@ -1,0 +1,338 @@
+"""One run as the page sees it: the graph at once, matches and findings as soon as they are there."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import UsageError, WeftError
+from weft.findings import Finding
+from weft.report import Ground, Report, examine
+from weft.report.tables import tables
+from weft.report.tables import to_json as tables_json
+from weft.report.text import failure_line, heading, replays
+from weft.terms.words import plural
+from weft.trace import Level, Trace
+from weft.trace.filter import Filter
+from weft.view.classes import CLASSES, classes
+from weft.view.details import details
+from weft.view.index import Progress, indexed, last_time, margin, remembered
+from weft.view.levels import logical
+from weft.view.links import Links, arrows_of, open_events
+from weft.view.rows import Rows
+from weft.view.scale import Scale, folded, on_the_clock
+from weft.view.waiting import culprits
+from weft.view.window import Hits, parse_lanes, window
+
+AXES: Final = ("time", "folded", "logical")
+KEPT_FILTERS: Final = 6
+MAX_EVENTS: Final = 64
+"""Events of a finding that are marked in the graph."""
+
+BEFORE: Final = 6
+"""Calls of a row that are shown before those of a finding ..."""
+
+CONTEXT: Final = 3
+OPEN_CONTEXT: Final = 6
+"""... where they take no more than so many times the time of the finding's own (that of a hang is hardly recorded)."""
+
+
+class Picture:
+    """A run, its rows, its axes, and what the analyses say of it. Questions may come from several threads."""
+
+    def __init__(self, trace: Trace, progress: Progress | None = None) -> None:
+        if trace.level == Level.ORDER and not trace.event_count:
+            raise UsageError(
+                f"{trace.path} was recorded with --level order: it holds outcomes for a replay, and no calls to draw"
+            )
+        self.trace = trace
+        self.rows = Rows(trace)
+        last = last_time(self.rows)
+        self.measured = last
+        timeline = indexed(self.rows, last + margin(last), progress)
+        self._scales: dict[str, Scale] = {"time": on_the_clock(timeline, last), "folded": folded(timeline, last)}
+        self._lock = threading.Lock()
+        self._filters: OrderedDict[str, Hits] = OrderedDict()
+        self.ground = Ground(trace)
+        self.report: Report | None = None
+        self.failure: str | None = None
+        self._links: Links | None = None
+        self.matched, self.reported = threading.Event(), threading.Event()
+
+    def analyse(self) -> None:
+        """Match the run and look for findings: what a thread of its own does while the page is drawn."""
+        try:
+            self._links = Links(self.rows, self.ground.match)
+            self.matched.set()
+            self.report = examine(self.trace, ground=self.ground)
+        except Exception as error:  # the graph is worth looking at without
+            self.failure = f"the analysis failed: {type(error).__name__}: {error}"
+        self.matched.set()
+        self.reported.set()
+
+    @property
+    def links(self) -> Links | None:
+        """Messages and collectives, None until the run is matched."""
+        return self._links
+
+    def scale(self, name: str) -> Scale:
+        """An axis by its name. Logical time needs the match, and is made when it is first asked for."""
+        if name not in AXES:
+            raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
+        if name == "logical":
+            self.matched.wait()
+        with self._lock:
+            if name not in self._scales:
+                if self._links is None:
+                    raise WeftError(self.failure or "the run could not be matched")
+                self._scales[name] = logical(self.rows, self._links.match)
+            return self._scales[name]
+
+    # What the page asks for
+
+    def facts(self) -> dict[str, Any]:
+        """The run, its rows and what colours mean."""
+        trace = self.trace
+        table = classes(trace.functions)
+        command = trace.run.get("command")
+        return {
+            "path": str(trace.path), "name": trace.path.resolve().name, "ranks": len(trace.ranks),
+            "command": [str(word) for word in command] if isinstance(command, list) else [],
+            "ended": str(trace.run.get("ended") or "unknown"), "started": str(trace.run.get("started") or ""),
+            "events": trace.event_count, "last_ns": self.measured, "classes": list(CLASSES),
+            "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
+            "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
+            "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
+            "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
+        }  # fmt: skip
+
+    def axis(self, name: str) -> dict[str, Any]:
+        """Where the axis ends, and what is folded."""
+        scale = self.scale(name)
+        folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
+        return {
+            "name": name,
+            "end": scale.end,
+            "measured": scale.measured,
+            "folds": folds,
+        }
+
+    def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
+        """A stretch of the axis."""
+        start, end = span
+        if not start < end:
+            raise UsageError("a window ends after it begins")
+        hits = self.hits(query) if query else None
+        return window(self.rows, self.scale(axis), parse_lanes(lanes, len(self.rows)), span, columns=columns, hits=hits)
+
+    def between(self, axis: str, start: float, end: float) -> dict[str, Any]:
+        """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
+        if self._links is None:
+            return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
+        return {"ready": True, **self._links.in_window(self.scale(axis), start, end)}
+
+    def findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
+        """The findings, worst first, with where they are on the axis."""
+        if not self.reported.wait(patience) or self.report is None:
+            return {"ready": self.reported.is_set(), "findings": [], "failures": [self.failure] if self.failure else []}
+        scale = self.scale(axis)
+        return {
+            "ready": True,
+            "heading": heading(self.trace, self.report.findings),
+            "findings": [self._finding(scale, f) for f in self.report.findings],
+            "failures": [failure_line(failure) for failure in self.report.failures],
+            "problems": list(self.trace.problems),
+        }
+
+    def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:
+        of = finding.events[:MAX_EVENTS]
+        events = [[*event, *spot] for event, spot in zip(of, scale.spots(of), strict=True)]
+        marks = arrows_of(finding, scale)
+        first = _of_the_first(finding)
+        return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
+                "replays": replays(self.trace, finding),
+                "window": self._around_of(scale, finding, events[:first], marks)}  # fmt: skip
+
+    def _around_of(
+        self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
+    ) -> list[float] | None:
+        """The stretch of the axis that shows a finding: its calls, and some that came before them."""
+        starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
+        if not starts:
+            return None
+        last = max(min(e[4], scale.measured) for e in events)
+        before = [self.place(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
+        is_open = any(self.trace.event(e[0], e[1]).open for e in events)
+        reach = (last - min(starts)) * (OPEN_CONTEXT if is_open else CONTEXT)
+        first = min(*starts, max(float(np.median(before)), min(starts) - reach))
+        wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
+        return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
+
+    def place(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
+        """Row, start and end of an event on an axis."""
+        return scale.spots([event])[0]
+
+    def event(self, axis: str, rank: int, index: int) -> dict[str, Any]:
+        """One call, with its messages and its collective as the graph draws them."""
+        event = self._known(rank, index)
+        scale = self.scale(axis)
+        findings = self.report.findings if self.report else ()
+        facts = details(event, self._links.match if self._links else None, findings)
+        facts["place"] = self.place(scale, event.id)
+        facts["links"] = self._links_of(scale, event.id) if self._links else None
+        return facts
+
+    def _known(self, rank: int, index: int) -> Any:
+        if not 0 <= rank < len(self.trace.ranks):
+            raise UsageError(f"the run has no rank {rank}")
+        if not 0 <= index < len(self.trace.ranks[rank].events):
+            raise UsageError(f"rank {rank} has no event {index}")
+        return self.trace.event(rank, index)
+
+    def _links_of(self, scale: Scale, event: tuple[int, int]) -> dict[str, Any]:
+        links = self._links
+        if links is None:
+            return {}
+        match = links.match
+        recvs = match.recvs.of_rank(event[0])
+        done = recvs.start + np.flatnonzero(match.recvs.completion[recvs] == event[1])
+        mine = np.unique(np.concatenate([match.receives_of(event), done]).astype(np.int64))
+        taken = match.recvs.partner[mine]
+        sends = np.concatenate([match.sends_of(event), taken[taken != 0xFFFFFFFF]]).astype(np.int64)
+        instance = match.collective_of(event)
+        return {
+            "messages": links.messages(scale, np.unique(sends)[:256])
+            + links.lonely(scale, mine[taken == 0xFFFFFFFF][:64]),
+            "band": None if instance is None else links.band(scale, instance),
+        }
+
+    def around(self, axis: str, rank: int, index: int) -> dict[str, Any]:
+        """How far the past of a call reaches in each row, and where its future begins; None for nowhere."""
+        scale = self.scale(axis)
+        found = self.frontiers(self._known(rank, index).id)
+        return {key: [self._frontier(scale, row, point) for row, point in enumerate(points)]
+                for key, points in found.items()}  # fmt: skip
+
+    def frontiers(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
+        """By row the last event before a call and the first one after it, and whether their ends are meant."""
+        self.matched.wait()
+        if self._links is None:
+            raise WeftError(self.failure or "the run could not be matched")
+        order = self.ground.order
+        past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
+        return {"past": [_point(p, 0) for p in past], "future": [_point(p, 0xFFFFFFFF) for p in future]}
+
+    def _frontier(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
+        if point is None or not len(self.rows[row].events):
+            return None
+        _, start, end = self.place(scale, (self.rows[row].rank.index, point[0]))
+        return end if point[1] else start
+
+    def at(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
+        """The longest call of a row in a stretch of the axis: what a click there means."""
+        if not 0 <= row < len(self.rows):
+            raise UsageError(f"there is no row {row}")
+        scale = self.scale(axis)
+        t0, t1 = (int(t) for t in scale.time([start, end]))
+        first, last = scale.timeline.range(t0, max(t1, t0 + 1))
+        low, high = int(first[row]), int(last[row])
+        if low >= high:
+            return {"event": None}
+        boxes = scale.timeline.boxes(row, low, min(high, low + 100_000))
+        inside = np.minimum(boxes["end"], t1) - np.maximum(boxes["start"], t0)
+        best = low + int(np.argmax(inside))
+        found = self.rows[row]
+        return {"event": [found.rank.index, found.event_of(best)], "calls": high - low}
+
+    # The filter
+
+    def hits(self, query: str) -> Hits:
+        """By row the places of the calls that fit a filter."""
+        with self._lock:
+            found = self._filters.get(query)
+            if found is not None:
+                self._filters.move_to_end(query)
+                return found
+        wanted = Filter(query)
+        made: dict[int, NDArray[np.int64]] = {}
+        for rank in wanted.ranks(self.trace):
+            indices = np.concatenate([np.zeros(0, np.int64), *wanted.indices(rank)]).astype(np.int64)
+            if not len(indices):
+                continue
+            threads = rank.event_threads[indices] if len(rank.threads) > 1 else np.zeros(len(indices), np.int32)
+            for thread in np.unique(threads).tolist():
+                mine = indices[threads == thread]
+                places = rank.event_positions[mine] if len(rank.threads) > 1 else mine
+                made[self.rows.first[rank.index] + thread] = places
+        with self._lock:
+            self._filters[query] = made
+            while len(self._filters) > KEPT_FILTERS:
+                self._filters.popitem(last=False)
+        return made
+
+    def search(self, axis: str, query: str, near: float, row: int, back: bool) -> dict[str, Any]:
+        """How many calls fit a filter, and the next one after a place in a row (with `back`: before it).
+
+        Of calls that begin at one time those of lower rows come first.
+        """
+        hits = self.hits(query)
+        scale = self.scale(axis)
+        count = sum(map(len, hits.values()))
+        best: tuple[float, int, int] | None = None
+        for other, places in hits.items():
+            too = other < row if back else other > row
+            found = _next(scale, other, places, near, back=back, too=too)
+            if found and (best is None or (found > best if back else found < best)):
+                best = found
+        event = None
+        if best is not None:
+            of = self.rows[best[1]]
+            event = [of.rank.index, of.event_of(best[2])]
+        return {"count": count, "event": event, "text": plural(count, "call")}
+
+    # Tables
+
+    def tables(self) -> dict[str, Any]:
+        """Time by function, rank and call site; messages and bytes from rank to rank; waiting by who caused it."""
+        self.matched.wait()
+        if self._links is None:
+            raise WeftError(self.failure or "the run could not be matched")
+        made = tables_json(tables(self.trace, self._links.match))
+        return {**made, "culprits": culprits(self.trace, self._links.match)}
+
+
+def _point(point: int, nothing: int) -> tuple[int, bool] | None:
+    """Rows are what the order calls processes: point 2e + 1 is the start of event e, 2e + 2 its end."""
+    return None if point == nothing else ((point - 1) // 2, point % 2 == 0)
+
+
+def _of_the_first(finding: Finding) -> int:
+    """How many of a finding's events belong to the first of the places that it stands for."""
+    if finding.kind == "message-race":
+        return 2 + len(finding.evidence.get("others", ()))
+    return 2 if "count" in finding.evidence else MAX_EVENTS
+
+
+def _next(
+    scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
+) -> tuple[float, int, int] | None:
+    """The hit of a row that begins next after a place of the axis (`back`: before), or at it where `too` is said."""
+
+    def start(at: int) -> float:
+        return float(scale.place(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])
+
+    # What begins at the place itself lies before the cut: going back it is next, going on it is not.
+    at_cut = too if back else not too
+    low, high = 0, len(places)
+    while low < high:
+        middle = (low + high) // 2
+        if start(middle) < near or (start(middle) == near and at_cut):
+            low = middle + 1
+        else:
+            high = middle
+    at = low - 1 if back else low
+    return (start(at), row, int(places[at])) if 0 <= at < len(places) else None

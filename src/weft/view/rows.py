@@ -1,0 +1,156 @@
+"""The rows of the picture: one for each thread of each rank, and ways to put them in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.terms.calls import catalogue
+from weft.trace import Rank, Trace
+from weft.trace.layout import Events
+
+MAX_COMMUNICATORS: Final = 64
+"""Communicators by which the page offers to group."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thread of a rank: its events are drawn in one line."""
+
+    index: int
+    rank: Rank
+    thread: int
+    """Which of rank.threads."""
+
+    @property
+    def label(self) -> str:
+        """`3`, or `3.1` for a thread that is not the rank's only one."""
+        several = len(self.rank.threads) > 1
+        return f"{self.rank.index}.{self.rank.threads[self.thread].slot}" if several else str(self.rank.index)
+
+    @cached_property
+    def events(self) -> Events:
+        """The thread's events."""
+        threads = self.rank.threads
+        return threads[self.thread].events if threads else self.rank.events
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64] | None:
+        """For each of its events the index among the rank's; None where they are the same."""
+        if len(self.rank.threads) < 2:
+            return None
+        return np.flatnonzero(self.rank.event_threads == self.thread)
+
+    def event_of(self, position: int) -> int:
+        """The index among the rank's events of one of the row's."""
+        return position if self._places is None else int(self._places[position])
+
+    def events_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same for many."""
+        return positions if self._places is None else self._places[positions]
+
+    def position_of(self, event: int) -> int:
+        """The place among the row's events of the rank's event, or of the first one after it."""
+        return event if self._places is None else int(np.searchsorted(self._places, event))
+
+
+class Rows:
+    """All rows of a run."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.all: list[Row] = []
+        self.first: list[int] = []
+        """By rank the index of its first row."""
+        for rank in trace.ranks:
+            self.first.append(len(self.all))
+            for thread in range(max(1, len(rank.threads))):
+                self.all.append(Row(len(self.all), rank, thread))
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.all)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.all[index]
+
+    def of_event(self, rank: int, event: int) -> tuple[int, int]:
+        """The row of an event, and its place among the row's events."""
+        found = self.trace.ranks[rank]
+        if len(found.threads) < 2:
+            return self.first[rank], event
+        return self.first[rank] + int(found.event_threads[event]), int(found.event_positions[event])
+
+    def places_of(
+        self, ranks: NDArray[np.int64], events: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of some events, and their places among the row's events."""
+        rows, positions = np.array(self.first, np.int64)[ranks], events.copy()
+        if len(self.all) == len(self.trace.ranks):
+            return rows, positions
+        for rank in np.unique(ranks).tolist():
+            found = self.trace.ranks[rank]
+            if len(found.threads) > 1:
+                mine = ranks == rank
+                rows[mine] += found.event_threads[events[mine]]
+                positions[mine] = found.event_positions[events[mine]]
+        return rows, positions
+
+    def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
+        """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
+        found = {"behaviour": self._by_behaviour(), "host": self._by_host(), "world": self._by_world()}
+        return {name: of for name, of in {**found, **self._by_communicator()}.items() if len(of) > 1}
+
+    def _grouped(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+        groups: dict[str, list[int]] = {}
+        for row in self.all:
+            groups.setdefault(name_of[row.rank.index], []).append(row.index)
+        return list(groups.items())
+
+    def _by_behaviour(self) -> list[tuple[str, list[int]]]:
+        """Ranks that call the same functions about equally often, and end in the same call, behave alike."""
+        shapes: dict[tuple[object, ...], str] = {}
+        names: dict[int, str] = {}
+        for rank in self.trace.ranks:
+            key, last = _behaviour(rank)
+            if key not in shapes:
+                shapes[key] = f"{chr(65 + len(shapes) % 26)}{len(shapes) // 26 or ''} {last}".strip()
+            names[rank.index] = shapes[key]
+        return self._grouped(names)
+
+    def _by_host(self) -> list[tuple[str, list[int]]]:
+        hosts = {r.index: r.header.host if r.header else "no record" for r in self.trace.ranks}
+        return self._grouped({i: host or "unknown" for i, host in hosts.items()})
+
+    def _by_world(self) -> list[tuple[str, list[int]]]:
+        return self._grouped({r.index: f"world {r.world}" for r in self.trace.ranks})
+
+    def _by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
+        """By sets of communicators that one call made of one parent: a split puts each rank into one of them."""
+        families: dict[tuple[str, str], dict[int, str]] = {}
+        for comm in self.trace.communicators:
+            if comm.parent is None or comm.inter or len(comm.members) == len(self.trace.ranks):
+                continue
+            family = families.setdefault((comm.parent.name, f"{comm.function}#{comm.ordinal}"), {})
+            family.update({m: comm.label or comm.name for m in comm.members if m >= 0})
+        found: dict[str, list[tuple[str, list[int]]]] = {}
+        for (parent, made), family in list(families.items())[:MAX_COMMUNICATORS]:
+            names = {r.index: family.get(r.index, "no member") for r in self.trace.ranks}
+            found[f"{parent} {made.removeprefix('MPI_')}"] = self._grouped(names)
+        return found
+
+
+def _behaviour(rank: Rank) -> tuple[tuple[object, ...], str]:
+    if not len(rank):
+        return ("nothing",), "nothing recorded"
+    seen = catalogue(rank)
+    counts = tuple((id, int(seen.counts[id]).bit_length()) for id in seen.present)
+    last = rank.event(len(rank) - 1)
+    return (counts, last.function.id, last.open), f"{'still in' if last.open else 'ended with'} {last.function.name}"

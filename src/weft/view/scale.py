@@ -1,0 +1,118 @@
+"""The axes of the picture: time, time with its idle stretches folded away, and logical time.
+
+The page knows one axis only, that of the screen; here it is turned into the times of a Timeline and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.view.index import MARKS, Timeline, margin
+
+LEAST_FOLD: Final = 0.02
+"""Idle time is folded where it is this share of the run ..."""
+
+FOLDED: Final = 0.01
+"""... and then takes this share of what is left of it."""
+
+Numbers = NDArray[np.float64]
+
+Spot = tuple[int, float, float]
+"""Row, start and end of an event on an axis."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A stretch of time in which no call begins or ends, and where on the screen's axis it is drawn."""
+
+    start: int
+    end: int
+    at: float
+    width: float
+
+
+class Scale:
+    """One axis: `end` is where it ends on the screen's axis, which begins at 0."""
+
+    def __init__(
+        self, name: str, timeline: Timeline, measured: int, folds: tuple[Fold, ...] = (), unit: int = 1
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.unit = unit
+        self.timeline = timeline
+        self.folds = folds
+        times, places = [0.0], [0.0]
+        for fold in folds:
+            times += [float(fold.start), float(fold.end)]
+            places += [fold.at, fold.at + fold.width]
+        self.measured = (places[-1] + measured - times[-1]) / unit
+        """Where the last event is; behind it open calls go on to the end."""
+        times += [float(measured), float(timeline.last)]
+        places += [
+            self.measured,
+            self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit),
+        ]
+        self._times, self._places = np.array(times), np.array(places)
+        self.end = places[-1]
+
+    def place(self, times: Any) -> Numbers:
+        """Where times are drawn."""
+        wide = np.asarray(times, np.float64)
+        if not self.folds:
+            return wide / self.unit
+        inside: Numbers = np.interp(wide, self._times, self._places)
+        return inside
+
+    def spots(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
+        """Rows, starts and ends of events, named (rank, event), on the axis."""
+        named = np.array(events, np.int64).reshape(-1, 2)
+        rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
+        return list(zip(rows.tolist(), self.place(starts).tolist(), self.place(ends).tolist(), strict=True))
+
+    def time(self, places: Any) -> Numbers:
+        """Which times are drawn at places."""
+        wide = np.asarray(places, np.float64)
+        if not self.folds:
+            return wide * self.unit
+        inside: Numbers = np.interp(wide, self._places, self._times)
+        return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
+
+    def edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
+        """The times at the edges of equal columns of a stretch of the screen's axis."""
+        found: NDArray[np.int64] = np.rint(self.time(np.linspace(start, end, columns + 1))).astype(np.int64)
+        return found
+
+
+def on_the_clock(timeline: Timeline, measured: int) -> Scale:
+    """Time as it was."""
+    return Scale("time", timeline, measured)
+
+
+def folded(timeline: Timeline, measured: int) -> Scale:
+    """Time without the stretches in which nothing begins or ends."""
+    gaps = idle(timeline.marks, timeline.last)
+    left = measured - sum(end - start for start, end in gaps)
+    width = max(1.0, left * FOLDED)
+    folds, at, before = [], 0.0, 0
+    for start, end in gaps:
+        at += start - before
+        folds.append(Fold(start, end, at, width))
+        at, before = at + width, end
+    return Scale("folded", timeline, measured, tuple(folds))
+
+
+def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
+    """The stretches without a mark that are long enough to be folded, as times."""
+    marked = np.flatnonzero(marks)
+    if not len(marked):
+        return []
+    # What lies behind the last mark is the open end of the run: it stays.
+    starts, ends = marked[:-1] + 1, marked[1:]
+    long = np.flatnonzero(ends - starts >= MARKS * LEAST_FOLD)
+    part = last / MARKS
+    return [(int(np.ceil(starts[i] * part)) + 1, int(ends[i] * part) - 1) for i in long]

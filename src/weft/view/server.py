@@ -1,0 +1,219 @@
+"""The local server behind the page: loopback only, nothing without the token, no path of a request is ever a file's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from weft.errors import WeftError
+from weft.view.assets import TYPES, assets, modules, page
+from weft.view.picture import Picture
+
+LOOPBACK: Final = "127.0.0.1"
+MOST_PATIENCE: Final = 20.0
+_NAMES: Final = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.I)
+
+_SAFE: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+Given = Mapping[str, str]
+
+
+class Refused(Exception):
+    """A request that is not answered: `status` says why."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one picture."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, picture: Picture, port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), Handler)
+        self.picture = picture
+        self.token = secrets.token_urlsafe(32)
+        self.cookie = f"weft-{self.server_address[1]}"
+
+    @property
+    def url(self) -> str:
+        """Where the page is, with the token."""
+        return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that closes a connection is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: Server
+    server_version = "weft"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: the terminal is the user's."""
+
+    def do_GET(self) -> None:
+        """Answer, or say why not."""
+        try:
+            self._answer()
+        except Refused as refused:
+            self._send(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
+        except (WeftError, ValueError, IndexError) as error:
+            self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
+        except ConnectionError:
+            self.close_connection = True
+        except Exception as error:
+            text = json.dumps({"error": f"Weft failed: {type(error).__name__}: {error}"})
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
+            raise
+
+    def _answer(self) -> None:
+        self._check_origin()
+        where = urlsplit(self.path)
+        given = {key: values[-1] for key, values in parse_qs(where.query, keep_blank_values=True).items()}
+        if where.path == "/" and "token" in given:
+            self._exchange(given["token"])
+            return
+        self._check_token()
+        if where.path == "/":
+            self._page()
+        elif where.path.startswith("/web/"):
+            self._asset(where.path.removeprefix("/web/"))
+        elif where.path.startswith("/api/"):
+            self._api(where.path.removeprefix("/api/"), given)
+        else:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    # Who asks
+
+    def _check_origin(self) -> None:
+        """Only pages of this server: a name that somebody else's DNS leads here, or another origin, is refused."""
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or not _NAMES.fullmatch(hosts[0]):
+            raise Refused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._arrives():
+            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{hosts[0]}":
+            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+
+    def _arrives(self) -> bool:
+        """Whether somebody follows a link to the page itself; its token is checked all the same."""
+        return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
+
+    def _right(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.server.token.encode())
+
+    def _check_token(self) -> None:
+        # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
+        kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
+        if not any(name == self.server.cookie and self._right(value) for name, _, value in kept):
+            raise Refused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
+
+    def _exchange(self, token: str) -> None:
+        """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
+        if not self._right(token):
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
+            )
+        kept = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
+        # A redirect would not carry a strict cookie when the link was followed from elsewhere: the page goes on itself.
+        onward = (
+            b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Weft</title>'
+        )
+        self._send(HTTPStatus.OK, onward, "text/html; charset=utf-8", {"Set-Cookie": kept})
+
+    # Answers
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+        headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _page(self) -> None:
+        imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in modules()}})
+        head = (
+            f'<script type="importmap">{imports}</script>\n'
+            '<link rel="stylesheet" href="/web/style.css">\n<script type="module" src="/web/main.js"></script>'
+        )
+        hashed = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
+        policy = (
+            f"default-src 'none'; script-src 'self' 'sha256-{hashed}'; style-src 'self'; connect-src 'self'; "
+            "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        body = page().replace("{{head}}", head).encode()
+        self._send(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+
+    def _asset(self, name: str) -> None:
+        body = assets().get(name)
+        if body is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+        self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
+
+    def _api(self, name: str, given: Given) -> None:
+        answer = ANSWERS.get(name)
+        if answer is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+        try:
+            found = answer(self.server.picture, given)
+        except KeyError as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
+        if isinstance(found, bytes):
+            self._send(HTTPStatus.OK, found, "application/octet-stream")
+        else:
+            self._send(HTTPStatus.OK, json.dumps(found, default=str).encode(), "application/json")
+
+
+def _span(given: Given) -> tuple[float, float]:
+    start, end = float(given["from"]), float(given["to"])
+    if not (abs(start) < 1e18 and abs(end) < 1e18):
+        raise ValueError("from and to are times in ns")
+    return start, end
+
+
+ANSWERS: Final[Mapping[str, Callable[[Picture, Given], Any]]] = {
+    "run": lambda p, g: p.facts(),
+    "axis": lambda p, g: p.axis(g["axis"]),
+    "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),
+    "links": lambda p, g: p.between(g["axis"], *_span(g)),
+    "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
+    "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),
+    "around": lambda p, g: p.around(g["axis"], int(g["rank"]), int(g["event"])),
+    "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
+    "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
+    "tables": lambda p, g: p.tables(),
+}
+"""What the page can ask, and how it is answered."""

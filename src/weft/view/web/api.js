@@ -1,0 +1,36 @@
+// What the page asks for: of the server it came from, or of the data in its own file (an exported page).
+
+import { unpack } from "weft/packed.js";
+
+async function asked(name, given, signal) {
+  const answer = await fetch(`/api/${name}?${new URLSearchParams(given)}`, { signal, credentials: "same-origin" });
+  if (answer.ok) return answer;
+  const text = await answer.text();
+  let said = text;
+  try { said = JSON.parse(text).error ?? text; } catch { /* a refusal is plain text */ }
+  throw new Error(said);
+}
+
+const json = async (name, given = {}, signal = undefined) => (await asked(name, given, signal)).json();
+
+const remote = {
+  exported: false,
+  run: () => json("run"),
+  axis: (axis) => json("axis", { axis }),
+  window: async (given, signal) => unpack(await (await asked("window", given, signal)).arrayBuffer()),
+  links: (given, signal) => json("links", given, signal),
+  findings: (axis, patience) => json("findings", { axis, patience }),
+  event: (axis, rank, event) => json("event", { axis, rank, event }),
+  around: (axis, rank, event) => json("around", { axis, rank, event }),
+  at: (given) => json("at", given),
+  search: (given) => json("search", given),
+  tables: () => json("tables"),
+};
+
+/** The backend of this page. */
+export async function connect() {
+  const data = document.getElementById("weft-data");
+  if (!data) return remote;
+  const { offline } = await import("weft/offline.js");
+  return offline(data.textContent.trim());
+}

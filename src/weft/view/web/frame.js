@@ -1,0 +1,164 @@
+// What stands around and behind the calls: ruler, labels of rows, folds, marks.
+
+import { thin } from "weft/theme.js";
+import { duration, plural, tickLabel, ticks } from "weft/units.js";
+
+export const RULER = 26;
+export const GUTTER = 92;
+
+/** The part of the graph that is no call; the graph itself has the rows, the axis and the window. */
+export class Frame {
+  paintFolds(palette) {
+    const { context } = this;
+    for (const [at, width, start, end] of this.axis.folds) {
+      const x = this.x(at);
+      const wide = Math.max(3, this.x(at + width) - x);
+      if (x + wide < 0 || x > this.width) continue;
+      context.fillStyle = palette.paper;
+      context.fillRect(x, 0, wide, this.lanes.bottom);
+      context.strokeStyle = palette.quiet;
+      context.lineWidth = 1;
+      for (const side of [x, x + wide]) {
+        context.beginPath();
+        for (let y = 0; y < this.lanes.bottom; y += 6) context.lineTo(side + ((y / 6) % 2 ? 1.5 : -1.5), y);
+        context.stroke();
+      }
+      context.save();
+      context.translate(x + wide / 2, Math.min(this.height / 2 + this.scroll, this.lanes.bottom / 2));
+      context.rotate(-Math.PI / 2);
+      context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      const text = `${duration(end - start)} folded`;
+      context.fillStyle = palette.paper;
+      const room = context.measureText(text).width + 8;
+      context.fillRect(-room / 2, -7, room, 14);
+      context.fillStyle = palette.quiet;
+      context.fillText(text, 0, 0);
+      context.restore();
+    }
+  }
+
+  paintLine(x, colour, text) {
+    if (x < 0 || x > this.width) return;
+    this.context.fillStyle = colour;
+    this.context.fillRect(x - 0.5, 0, 1.5, Math.max(this.lanes.bottom, this.height));
+    if (text) this.context.fillText(text, x + 4, 8 + this.scroll);
+  }
+
+  paintMeasure(palette) {
+    const [a, b] = this.measure.map((at) => this.x(at)).sort((p, q) => p - q);
+    this.context.fillStyle = thin(palette.accent, 0.16);
+    this.context.fillRect(a, this.scroll, b - a, this.height);
+    this.paintLine(a, palette.accent, "");
+    this.paintLine(b, palette.accent, "");
+    this.context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
+    const text = this.state.axis === "logical" ? `${Math.round(Math.abs(this.measure[1] - this.measure[0]))} steps` : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
+    this.context.fillStyle = palette.accent;
+    this.context.textAlign = "center";
+    this.context.textBaseline = "middle";
+    this.context.fillText(text, (a + b) / 2, 12 + this.scroll);
+    this.context.textAlign = "start";
+  }
+
+  /** The time that is drawn at a place of the axis. */
+  realTime(at) {
+    let shift = 0;
+    for (const [place, width, start, end] of this.axis.folds) {
+      if (at >= place + width) shift = end - (place + width);
+      else if (at > place) return start + ((at - place) / width) * (end - start);
+    }
+    return at + shift;
+  }
+
+  paintRuler(palette) {
+    const { context } = this;
+    context.fillStyle = palette.paper;
+    context.fillRect(0, 0, this.canvas.clientWidth, RULER);
+    context.fillStyle = palette.line;
+    context.fillRect(0, RULER - 1, this.canvas.clientWidth, 1);
+    context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+    context.textBaseline = "middle";
+    const logical = this.state.axis === "logical";
+    context.fillStyle = palette.quiet;
+    context.fillText(logical ? "step" : "time", 10, RULER / 2);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, 0, this.width, RULER);
+    context.clip();
+    const { step, places } = ticks(this.state.from, this.state.to, Math.max(2, this.width / 110));
+    let free = -Infinity;
+    for (const at of places) {
+      const x = GUTTER + this.x(at);
+      context.fillStyle = palette.line;
+      context.fillRect(x, RULER - 8, 1, 8);
+      const text = logical ? String(Math.round(at)) : tickLabel(this.realTime(at), step);
+      if (at < 0 || (logical && step < 1) || x < free) continue;
+      context.fillStyle = palette.quiet;
+      context.fillText(text, x + 4, RULER / 2);
+      free = x + context.measureText(text).width + 12;
+    }
+    if (this.hover !== null) {
+      context.fillStyle = palette.accent;
+      context.fillRect(GUTTER + this.hover, 0, 1, RULER);
+    }
+    context.restore();
+  }
+
+  paintLabels(palette) {
+    const { context } = this;
+    context.save();
+    context.beginPath();
+    context.rect(0, RULER, this.canvas.clientWidth, this.height);
+    context.clip();
+    context.fillStyle = palette.paper;
+    context.fillRect(0, RULER, GUTTER - 4, this.height);
+    context.translate(0, RULER - this.scroll);
+    context.textBaseline = "middle";
+    let free = -Infinity;
+    for (const item of this.lanes.items) {
+      const y = item.y + item.height / 2;
+      if (item.kind === "head") {
+        context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+        context.fillStyle = palette.ink;
+        const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${plural(item.rows.length, "row")}`;
+        const wide = context.measureText(text).width + 16;
+        context.fillStyle = thin(palette.paper, 0.85);
+        context.fillRect(0, item.y + 2, wide, item.height - 2);
+        context.fillStyle = palette.ink;
+        context.fillText(text, 8, y + 1);
+        free = item.y + item.height;
+      } else if (y - 7 >= free) {
+        this.paintLabel(item, y, palette);
+        free = y + 6;
+      }
+    }
+    context.restore();
+    this.paintScrollbar(palette);
+  }
+
+  paintLabel(item, y, palette) {
+    const { context } = this;
+    const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
+    const bad = ["missing", "damaged", "aborted", "stopped"].includes(state);
+    const trouble = item.rows.length === 1 && this.troubled.has(this.run.rows[item.rows[0]][1]);
+    context.font = `${trouble ? "600 " : ""}11px system-ui, 'DejaVu Sans', sans-serif`;
+    context.fillStyle = bad || trouble ? palette.error : palette.ink;
+    context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${bad ? ` ${state}` : ""}`, 10, y, GUTTER - 16);
+  }
+
+  paintScrollbar(palette) {
+    if (this.lanes.bottom <= this.height) return;
+    const size = Math.max(24, (this.height * this.height) / this.lanes.bottom);
+    const y = RULER + (this.scroll / (this.lanes.bottom - this.height)) * (this.height - size);
+    this.context.fillStyle = thin(palette.quiet, 0.5);
+    this.context.fillRect(this.canvas.clientWidth - 7, y, 5, size);
+  }
+
+  /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle. */
+  get troubled() {
+    if (!this.finding) return new Set();
+    const { ranks, evidence } = this.finding;
+    return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
+  }
+}

@@ -1,0 +1,254 @@
+// Answers the page out of its own file, as the server would (src/weft/view/export.py says what is in it).
+
+import { unpack } from "weft/packed.js";
+
+const ROOM = 3;
+
+export async function offline(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new File(unpack(await new Response(stream).arrayBuffer()));
+}
+
+class File {
+  constructor(data) {
+    this.data = data;
+    this.exported = true;
+    this.rowsOf = new Map();
+    data.run.rows.forEach(([, rank], row) => this.rowsOf.set(rank, [...(this.rowsOf.get(rank) ?? []), row]));
+    this.placed = {};
+  }
+
+  async run() { return this.data.run; }
+
+  async axis(axis) {
+    if (!this.data.axes[axis]) throw new Error("logical time is not in this file: the run is too large for it. Use weft view");
+    return this.data.axes[axis];
+  }
+
+  async findings(axis) { return this.data.findings[axis]; }
+  async tables() { return this.data.tables; }
+  async search() { throw new Error("this file cannot be filtered: use weft view"); }
+
+  // Places
+
+  /** Starts and ends of all calls on an axis. */
+  places(axis) {
+    const { data } = this;
+    if (axis === "time") return [data.start, data.end];
+    if (axis === "logical") return [data.step_start, data.step_end];
+    this.placed[axis] ??= [data.start, data.end].map((times) => times.map((t) => this.folded(t)));
+    return this.placed[axis];
+  }
+
+  folded(time) {
+    const { folds, measured, end } = this.data.axes.folded;
+    const clock = this.data.axes.time;
+    if (!folds.length) return time;
+    if (time > clock.measured) return measured + ((time - clock.measured) / (clock.end - clock.measured)) * (end - measured);
+    let place = time;
+    for (const [at, width, start, stop] of folds) {
+      if (time >= stop) place = at + width + (time - stop);
+      else if (time > start) return at + ((time - start) / (stop - start)) * width;
+    }
+    return place;
+  }
+
+  /** The place of a call among those in the file, -1 for none. */
+  index(rank, event) {
+    for (const row of this.rowsOf.get(rank) ?? []) {
+      let [low, high] = [this.data.row_first[row], this.data.row_first[row + 1]];
+      const end = high;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (this.data.event[middle] < event) low = middle + 1; else high = middle;
+      }
+      if (low < end && this.data.event[low] === event) return low;
+    }
+    return -1;
+  }
+
+  rowOf(i) {
+    const first = this.data.row_first;
+    let [low, high] = [0, first.length - 1];
+    while (low + 1 < high) { const middle = (low + high) >> 1; if (first[middle] <= i) low = middle; else high = middle; }
+    return low;
+  }
+
+  /** Row, start and end of a call; null for one that is not in the file. */
+  at3(axis, [rank, event]) {
+    const i = this.index(rank, event);
+    if (i < 0) return null;
+    const [starts, ends] = this.places(axis);
+    return [this.rowOf(i), starts[i], ends[i]];
+  }
+
+  // Windows
+
+  async window({ axis, lanes, from, to, columns }) {
+    const parsed = lanes.split("|").map((lane) => lane.split(",").flatMap((part) => {
+      const [first, last] = part.split("-").map(Number);
+      return Array.from({ length: (last ?? first) - first + 1 }, (_, k) => first + k);
+    }));
+    const exact = this.data.whole || this.detailed(axis, from, to);
+    const classes = this.data.run.classes.length;
+    const shares = new Float64Array(parsed.length * classes * columns);
+    const events = parsed.map((rows, lane) => rows.reduce((sum, row) =>
+      sum + (exact ? this.add(shares, lane, row, rows.length, axis, from, to, columns) : this.resample(shares, lane, row, rows.length, axis, from, to, columns)), 0));
+    const used = [...Array(classes).keys()].filter((c) => parsed.some((_, lane) => some(shares, (lane * classes + c) * columns, columns)));
+    const packed = new Uint8Array(parsed.length * used.length * columns);
+    parsed.forEach((_, lane) => used.forEach((c, k) => {
+      for (let x = 0; x < columns; x += 1) packed[(lane * used.length + k) * columns + x] = level(shares[(lane * classes + c) * columns + x]);
+    }));
+    const boxed = exact ? parsed.flatMap((rows, lane) => (rows.length === 1 && events[lane] * ROOM <= columns ? [lane] : [])) : [];
+    return { columns, lanes: parsed.length, from, to, events, outline: !exact, boxed, classes: used.map((c) => this.data.run.classes[c]), shares: packed, ...this.boxes(axis, from, to, boxed, parsed) };
+  }
+
+  detailed(axis, from, to) {
+    const place = axis === "folded" ? (t) => this.folded(t) : (t) => t;
+    return this.data.windows.some(([a, b]) => place(a) <= from && to <= Math.max(place(b), from) + 1);
+  }
+
+  /** The calls of a row that are under way in [from, to), as [first, end). */
+  range(axis, row, from, to) {
+    const [starts, ends] = this.places(axis);
+    let first = this.data.row_first[row];
+    let [low, high] = [first, this.data.row_first[row + 1]];
+    while (low < high) { const middle = (low + high) >> 1; if (starts[middle] < to) low = middle + 1; else high = middle; }
+    const end = low;
+    high = end;
+    low = first;
+    while (low < high) { const middle = (low + high) >> 1; if (ends[middle] <= from) low = middle + 1; else high = middle; }
+    return [low, end];
+  }
+
+  add(shares, lane, row, rows, axis, from, to, columns) {
+    const [starts, ends] = this.places(axis);
+    const classes = this.data.run.classes.length;
+    const [first, end] = this.range(axis, row, from, to);
+    const scale = columns / (to - from);
+    for (let i = first; i < end; i += 1) {
+      const a = Math.max(0, (starts[i] - from) * scale);
+      const b = Math.min(columns, (ends[i] - from) * scale);
+      const base = (lane * classes + this.data.class[i]) * columns;
+      for (let x = Math.floor(a); x < b; x += 1) shares[base + x] += (Math.min(b, x + 1) - Math.max(a, x)) / rows;
+    }
+    return end - first;
+  }
+
+  /** Columns out of those of the whole run, where no single calls are in the file. */
+  resample(shares, lane, row, rows, axis, from, to, columns) {
+    const all = this.data[`shares_${axis}`];
+    const classes = this.data.run.classes.length;
+    const wide = all.length / (this.data.run.rows.length * classes);
+    const { end } = this.data.axes[axis];
+    for (let x = 0; x < columns; x += 1) {
+      const at = Math.floor(((from + ((x + 0.5) / columns) * (to - from)) / end) * wide);
+      if (at < 0 || at >= wide) continue;
+      for (let c = 0; c < classes; c += 1) shares[(lane * classes + c) * columns + x] += all[(row * classes + c) * wide + at] / 255 / rows;
+    }
+    return 0;
+  }
+
+  boxes(axis, from, to, boxed, lanes) {
+    if (!boxed.length) return {};
+    const [starts, ends] = this.places(axis);
+    const indices = [];
+    const lane = [];
+    for (const b of boxed) {
+      const [first, end] = this.range(axis, lanes[b][0], from, to);
+      for (let i = first; i < end; i += 1) { indices.push(i); lane.push(b); }
+    }
+    const taken = (array) => indices.map((i) => array[i]);
+    const { data } = this;
+    return { lane, start: taken(starts), end: taken(ends), event: taken(data.event), function: taken(data.function), class: taken(data.class), flags: taken(data.flags), peer: taken(data.peer), tag: taken(data.tag), fits: indices };
+  }
+
+  // Links
+
+  async links({ axis, from, to }) {
+    const seen = ([, start, end]) => start <= to && end >= from;
+    const messages = this.data.messages.map((m) => this.message(axis, m)).filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
+    const bands = this.data.bands.map((b) => this.band(axis, b)).filter((b) => b && b.parts.some(seen));
+    const few = messages.length <= 500;
+    return { ready: true, messages: few ? messages : messages.filter((m) => m.ns !== undefined || !m.to).slice(0, 60), bands: bands.length <= 120 ? bands : [], hidden: few ? 0 : messages.length, bands_hidden: bands.length > 120 };
+  }
+
+  message(axis, m) {
+    if (m.send) {
+      const [a, b] = [this.at3(axis, m.send), this.at3(axis, m.receive)];
+      return a && b ? { ...m, from: [a[0], a[1]], to: [b[0], b[2]] } : null;
+    }
+    const place = this.at3(axis, m.event);
+    return place ? { ...m, from: [place[0], place[1]], end: place[2] } : null;
+  }
+
+  band(axis, b) {
+    const parts = b.parts.map(([row, begin, done]) => {
+      const rank = this.data.run.rows[row][1];
+      const [a, z] = [this.at3(axis, [rank, begin]), this.at3(axis, [rank, done])];
+      return a && z ? [row, a[1], z[2], begin] : null;
+    }).filter(Boolean);
+    return parts.length ? { ...b, parts } : null;
+  }
+
+  // Calls
+
+  async at({ axis, row, from, to }) {
+    const [starts, ends] = this.places(axis);
+    const [first, end] = this.range(axis, row, from, to);
+    let best = -1;
+    let most = -1;
+    for (let i = first; i < end; i += 1) {
+      const inside = Math.min(ends[i], to) - Math.max(starts[i], from);
+      if (inside > most) { most = inside; best = i; }
+    }
+    return { event: best < 0 ? null : [this.data.run.rows[row][1], this.data.event[best]], calls: end - first };
+  }
+
+  async event(axis, rank, event) {
+    const i = this.index(rank, event);
+    const known = this.data.details[`${rank}:${event}`];
+    if (i < 0) throw new Error(`call ${event} of rank ${rank} is not in this file: use weft view`);
+    const mine = ([r, e]) => r === rank && e === event;
+    const messages = this.data.messages.filter((m) => (m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event)));
+    const band = this.data.bands.find((b) => b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event));
+    return {
+      ...(known ?? this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
+      links: { messages: messages.map((m) => this.message(axis, m)).filter(Boolean), band: band ? this.band(axis, band) : null },
+    };
+  }
+
+  /** What is known of a call whose arguments are not in the file. */
+  bare(i, rank, event) {
+    const { data } = this;
+    const open = !(data.flags[i] & 1);
+    const name = data.run.functions[data.function[i]]?.[0] ?? "?";
+    return {
+      rank, event, thread: 0, function: name, text: name, open, error: 0, enter_ns: data.start[i], exit_ns: open ? null : data.end[i],
+      duration_ns: open ? null : data.end[i] - data.start[i], args: [], polls: 0, state: "", status: null, cancelled: false,
+      buffer_changed: false, damage: "only its times are in this file", site: { text: "?", callers: [] }, source: null, replay: "",
+      partners: [], findings: [], count: data.row_first[this.rowOf(i) + 1] - data.row_first[this.rowOf(i)],
+    };
+  }
+
+  async around(axis, rank, event) {
+    const shade = this.data.shades[`${rank}:${event}`];
+    const none = this.data.run.rows.map(() => null);
+    if (!shade) return { past: none, future: none };
+    const place = (point, row) => {
+      const at = point && this.at3(axis, [this.data.run.rows[row][1], point[0]]);
+      return at ? at[point[1] ? 2 : 1] : null;
+    };
+    return { past: shade.past.map(place), future: shade.future.map(place) };
+  }
+}
+
+function some(values, from, count) {
+  for (let i = from; i < from + count; i += 1) if (values[i] > 0) return true;
+  return false;
+}
+
+function level(share) {
+  return share <= 0 ? 0 : Math.max(1, Math.min(255, Math.round(share * 255)));
+}

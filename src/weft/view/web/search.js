@@ -1,0 +1,55 @@
+// The filter: dims what does not fit, counts, and steps from call to call.
+
+import { announce, byId } from "weft/dom.js";
+
+export class Search {
+  constructor(api, state, actions) {
+    Object.assign(this, { api, state, actions });
+    this.input = byId("filter");
+    this.output = byId("found");
+    this.input.value = state.filter;
+    byId("search").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
+    this.input.addEventListener("search", () => { if (!this.input.value) this.submit(); });
+    if (state.filter) this.count();
+  }
+
+  async submit() {
+    const filter = this.input.value.trim();
+    if (filter === this.state.filter && filter) { await this.next(false); return; }
+    if (await this.count(filter)) {
+      this.state.set({ filter });
+      this.actions.filtered();
+    }
+  }
+
+  /** Shows how many calls fit; false where the words are no filter. */
+  async count(filter = this.state.filter) {
+    this.output.className = "";
+    if (!filter) { this.output.textContent = ""; return true; }
+    try {
+      const found = await this.ask(filter, this.state.from, -1, false);
+      this.output.textContent = found.text;
+      announce(`${found.text} fit the filter`);
+      return true;
+    } catch (error) {
+      this.output.className = "bad";
+      this.output.textContent = error.message;
+      announce(error.message);
+      return false;
+    }
+  }
+
+  ask(filter, near, row, back) {
+    return this.api.search({ axis: this.state.axis, filter, near, row, back: back ? 1 : 0 });
+  }
+
+  async next(back) {
+    if (!this.state.filter) { this.input.focus(); return; }
+    const here = this.actions.chosenPlace();
+    const near = here ? here[1] : back ? this.state.to : this.state.from;
+    let found = await this.ask(this.state.filter, near, here ? here[0] : -1, back);
+    if (!found.event && found.count) found = await this.ask(this.state.filter, back ? 1e17 : -1, -1, back); // round again
+    if (found.event) this.actions.jump(found.event);
+    else announce("no call fits the filter");
+  }
+}

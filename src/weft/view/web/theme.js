@@ -1,0 +1,59 @@
+// Light and dark, and the colours that the canvases draw with.
+
+const NAMES = ["paper", "panel", "ink", "quiet", "line", "track", "hover", "accent", "error", "warning", "note", "good", "shade",
+  "send", "receive", "wait", "collective", "one-sided", "file", "poll", "other", "past", "future", "message"];
+
+let known = null;
+
+export function colours() {
+  if (!known) {
+    const style = getComputedStyle(document.documentElement);
+    known = Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  }
+  return known;
+}
+
+/** A colour as [r, g, b]. */
+export function rgb(text) {
+  const hex = text.replace("#", "");
+  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+}
+
+/** A colour with an opacity. */
+export function thin(text, opacity) {
+  const [r, g, b] = rgb(text);
+  return `rgba(${r}, ${g}, ${b}, ${opacity})`;
+}
+
+/** The colour for text on a colour. */
+export function textOn(text) {
+  const [r, g, b] = rgb(text);
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14181d" : "#ffffff";
+}
+
+function stored() {
+  try { return localStorage.getItem("weft-theme"); } catch { return null; }
+}
+
+function apply(theme) {
+  document.documentElement.dataset.theme = theme;
+  known = null;
+}
+
+/** Follows the system until the person chooses; `changed` is called after every change. */
+export function startTheme(changed) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  apply(stored() ?? (system.matches ? "dark" : "light"));
+  system.addEventListener("change", () => {
+    if (stored()) return;
+    apply(system.matches ? "dark" : "light");
+    changed();
+  });
+}
+
+export function switchTheme(changed) {
+  const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem("weft-theme", next); } catch { /* it lasts as long as the page then */ }
+  apply(next);
+  changed();
+}

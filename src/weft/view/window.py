@@ -1,0 +1,141 @@
+"""A stretch of the axis as bytes for the page: columns of all lanes, and boxes where there is room for them.
+
+Layout, little-endian: u32 length of a JSON head, the head, zeros up to a multiple of 8, then the arrays that the head
+lists as [name, type, count], one behind the other, each beginning at a multiple of 8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import UsageError
+from weft.view.classes import CLASSES
+from weft.view.rows import Rows
+from weft.view.scale import Scale
+
+Hits = Mapping[int, NDArray[np.int64]]
+"""By row the places of the calls that fit a filter."""
+
+MAX_COLUMNS: Final = 8192
+MAX_LANES: Final = 4096
+MAX_BOXES: Final = 30_000
+ROOM: Final = 3
+"""Pixels that a call must have on average to be drawn as a box."""
+
+
+def parse_lanes(text: str, rows: int) -> list[list[int]]:
+    """`0|1|4-7,9`: lanes, each with the rows that it stands for. UsageError where it is none."""
+    lanes: list[list[int]] = []
+    total = 0
+    for word in text.split("|") if text else []:
+        lane: list[int] = []
+        for part in word.split(","):
+            found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part)
+            if found is None or int(found[2] or found[1]) >= rows:
+                raise UsageError(f"{part!r} names no rows of 0 to {rows - 1}")
+            lane += range(int(found[1]), int(found[2] or found[1]) + 1)
+            if len(lane) > rows:
+                raise UsageError("a lane names a row twice")
+        lanes.append(lane)
+        total += len(lane)
+        if len(lanes) > MAX_LANES or total > 4 * rows + MAX_LANES:
+            raise UsageError("too many lanes")
+    return lanes
+
+
+def window(
+    rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
+    hits: Hits | None = None,
+) -> bytes:  # fmt: skip
+    """Columns of the lanes over [start, end) of the screen's axis, boxes, and where the filter's `hits` lie."""
+    columns = max(1, min(columns, MAX_COLUMNS))
+    start, end = span
+    edges = scale.edges(start, end, columns)
+    shares = scale.timeline.columns(lanes, edges)
+    used = np.flatnonzero(shares.any(axis=(0, 2)))
+    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    counts = (last - first).astype(np.int64)
+    boxed = _boxed(lanes, counts, columns)
+    parts = [_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
+             for lane in boxed for r in [lanes[lane][0]]]  # fmt: skip
+    arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_joined(parts)}
+    if hits is not None:
+        arrays["hits"] = _hits(scale, lanes, hits, edges)
+    counted = [int(sum(counts[r] for r in lane)) for lane in lanes]
+    head = {"columns": columns, "classes": [CLASSES[c] for c in used], "lanes": len(lanes), "events": counted,
+            "boxed": [int(lane) for lane in boxed], "from": start, "to": end}  # fmt: skip
+    return pack(head, arrays)
+
+
+def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
+    """The lanes whose calls are drawn one by one."""
+    found, left = [], MAX_BOXES
+    for lane, rows in enumerate(lanes):
+        if len(rows) == 1 and counts[rows[0]] * ROOM <= columns and counts[rows[0]] <= left:
+            found.append(lane)
+            left -= int(counts[rows[0]])
+    return found
+
+
+def _boxes(
+    rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
+) -> dict[str, NDArray[Any]]:
+    found = scale.timeline.boxes(row, *part)
+    fits = np.ones(len(found), np.uint8)
+    if hits is not None:
+        fits = np.isin(found["index"], hits.get(row, ())).astype(np.uint8)
+    slots = rows[row].events[found["index"]]
+    events = rows[row].events_of(found["index"].astype(np.int64))
+    return {
+        "lane": np.full(len(found), lane, np.uint32), "start": scale.place(found["start"]),
+        "end": scale.place(found["end"]), "event": events.astype(np.uint32),
+        "function": found["function"], "class": found["class"], "flags": found["flags"], "fits": fits,
+        "peer": slots["peer"], "tag": slots["tag"],
+    }  # fmt: skip
+
+
+def _joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+def _hits(
+    scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
+) -> NDArray[np.uint8]:  # fmt: skip
+    """By lane and column 1 where a call begins that fits the filter."""
+    columns = len(edges) - 1
+    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    out = np.zeros((len(lanes), columns), np.uint8)
+    for lane, rows in enumerate(lanes):
+        for row in rows:
+            of_row = hits.get(row)
+            if of_row is None:
+                continue
+            begin, stop = np.searchsorted(of_row, [int(first[row]), int(last[row])])
+            seen = of_row[begin:stop]
+            starts, _ = scale.timeline.times(np.full(len(seen), row), seen)
+            at = np.clip(np.searchsorted(edges, starts, side="right") - 1, 0, columns - 1)
+            out[lane, at] = 1
+    return out
+
+
+_TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": "u8"}
+
+
+def pack(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Head and arrays as bytes."""
+    listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
+    text = json.dumps({**head, "arrays": listed}).encode()
+    parts = [len(text).to_bytes(4, "little"), text]
+    size = sum(map(len, parts))
+    for array in arrays.values():
+        padding = -size % 8
+        data = array.tobytes()
+        parts += [b"\0" * padding, data]
+        size += padding + len(data)
+    return b"".join(parts)

@@ -1,0 +1,78 @@
+"""Fixtures of the view: served runs, and a real Chromium."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from view.page import Page
+from weft.view.picture import Picture
+from weft.view.server import Server
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Indices of tests go into a folder of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[Path], Server]]:
+    """Serve runs until the tests of a file are over."""
+    servers: list[Server] = []
+
+    def start(path: Path) -> Server:
+        server = Server(Picture(weft.open(path)))
+        servers.append(server)
+        threading.Thread(target=server.picture.analyse, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("Chromium and its driver are not installed (tools/debian.sh)")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    browser.set_page_load_timeout(30)
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def page(chromium: Any, serve: Callable[[Path], Server]) -> Iterator[Callable[..., Page]]:
+    """Open a run, or an exported file, in the browser. No error may stand in its console afterwards."""
+
+    def show(path: Path, **how: Any) -> Page:
+        address = path.as_uri() if path.suffix == ".html" else serve(path).url
+        return Page(chromium, address, **how)
+
+    chromium.get_log("browser")
+    yield show
+    # The browser logs the server's answer to words that are no filter; the page tells it to the person.
+    log = chromium.get_log("browser")
+    said = [line for line in log if line["level"] == "SEVERE" and "/api/search" not in line["message"]]
+    chromium.get("about:blank")
+    assert not said
