@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import weft
 from weft.picture.classes import CLASSES, OTHER, class_of, class_table
 from weft.trace.builder import Builder
 
@@ -53,3 +57,9 @@ def test_the_table_agrees_with_the_names_and_unknown_ids_are_other() -> None:
 def test_no_two_classes_share_a_colour() -> None:
     for ground in ("light", "dark"):
         assert len({getattr(c, ground) for c in CLASSES}) == len(CLASSES)
+
+
+def test_the_page_has_the_same_colours() -> None:
+    style = (Path(weft.__file__).parent / "view" / "web" / "style.css").read_text()
+    for found in CLASSES:
+        assert re.findall(rf"--{found.word}: (#\w+);", style) == [found.light, found.dark]

@@ -25,14 +25,14 @@ class CallClass(NamedTuple):
 # Hues after Okabe and Ito (Color Universal Design, 2008), told apart by every kind of colour vision; the warm one is
 # waiting, which is what a person looks for. Red is none of them: it belongs to trouble.
 CLASSES: Final = (
-    CallClass("send", "send", "#0072b2", "#3d9fdc"),
-    CallClass("receive", "receive", "#56b4e9", "#9bd5f7"),
+    CallClass("send", "send", "#0072b2", "#3d9fdb"),
+    CallClass("receive", "receive", "#009e73", "#2fbf95"),
     CallClass("wait", "wait, test, start", "#e69f00", "#f0b429"),
-    CallClass("probe", "probe", "#8c6d31", "#bd9a57"),
-    CallClass("collective", "collective", "#009e73", "#2fbf94"),
-    CallClass("one-sided", "one-sided", "#cc79a7", "#e09cc2"),
-    CallClass("io", "file", "#6a51a3", "#a08fd8"),
-    CallClass("other", "other", "#8a8f98", "#7d838c"),
+    CallClass("probe", "probe", "#b8a53c", "#d2c15a"),
+    CallClass("collective", "collective", "#8d5bb8", "#b48ae0"),
+    CallClass("one-sided", "one-sided", "#56b4e9", "#7cc9f5"),
+    CallClass("io", "file", "#9c6b3f", "#c08f63"),
+    CallClass("other", "other", "#8b95a1", "#7a8592"),
 )
 """In the order of their numbers, which columns of classes hold."""
 

@@ -55,7 +55,7 @@ _STYLE: Final = (
     "@media (prefers-color-scheme:dark){.weft-svg .in{fill:#111}}"
 )
 
-_PALE: Final = frozenset(number for number, c in enumerate(CLASSES) if c.word in ("receive", "wait", "one-sided"))
+_PALE: Final = frozenset(number for number, c in enumerate(CLASSES) if c.word in ("wait", "probe", "one-sided"))
 """Classes whose colour needs dark letters on a light ground too."""
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+from weft.picture.classes import CLASSES
 from weft.view.assets import assets, modules, page
-from weft.view.classes import CLASSES
 from weft.view.links import Links
 from weft.view.picture import Picture
 from weft.view.window import pack

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from weft.match.native import address
 from weft.mpi.shim import cache_folder
+from weft.picture.classes import CLASSES, class_table
 from weft.trace import Trace
 from weft.trace.layout import decode_durations
 from weft.view import native
-from weft.view.classes import CLASSES, classes
 from weft.view.rows import Rows
 from weft.waits.native import Axis, axis_of
 
@@ -53,7 +53,7 @@ class Timeline:
         self.last = last
         """The end of the picture, where calls that are open end."""
         self.block = _block(rows.trace.event_count)
-        self.classes = classes(rows.trace.functions)
+        self.classes = class_table(rows.trace.functions)
         counts = [len(row.events) for row in rows]
         self._counts = np.array([*counts, 0], np.int64)
         blocks = np.concatenate([[0], np.cumsum([-(-n // self.block) for n in counts])]).astype(np.int64)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding
+from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
 from weft.report.tables import tables
 from weft.report.tables import to_json as tables_json
@@ -18,7 +19,6 @@ from weft.report.text import failure_line, heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
-from weft.view.classes import CLASSES, classes
 from weft.view.details import details
 from weft.view.index import Progress, indexed, last_time, margin, remembered
 from weft.view.levels import logical
@@ -97,13 +97,13 @@ class Picture:
     def facts(self) -> dict[str, Any]:
         """The run, its rows and what colours mean."""
         trace = self.trace
-        table = classes(trace.functions)
+        table = class_table(trace.functions)
         command = trace.run.get("command")
         return {
             "path": str(trace.path), "name": trace.path.resolve().name, "ranks": len(trace.ranks),
             "command": [str(word) for word in command] if isinstance(command, list) else [],
             "ended": str(trace.run.get("ended") or "unknown"), "started": str(trace.run.get("started") or ""),
-            "events": trace.event_count, "last_ns": self.measured, "classes": list(CLASSES),
+            "events": trace.event_count, "last_ns": self.measured, "classes": [c.word for c in CLASSES],
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError
-from weft.view.classes import CLASSES
+from weft.picture.classes import CLASSES
 from weft.view.rows import Rows
 from weft.view.scale import Scale
 
@@ -68,7 +68,7 @@ def window(
     if hits is not None:
         arrays["hits"] = _hits(scale, lanes, hits, edges)
     counted = [int(sum(counts[r] for r in lane)) for lane in lanes]
-    head = {"columns": columns, "classes": [CLASSES[c] for c in used], "lanes": len(lanes), "events": counted,
+    head = {"columns": columns, "classes": [CLASSES[c].word for c in used], "lanes": len(lanes), "events": counted,
             "boxed": [int(lane) for lane in boxed], "from": start, "to": end}  # fmt: skip
     return pack(head, arrays)
 

@@ -2,7 +2,7 @@
 
 import { colours, thin } from "weft/theme.js";
 
-const HUES = ["collective", "one-sided", "file", "note", "receive", "poll"];
+const HUES = ["collective", "one-sided", "io", "note", "receive", "probe"];
 
 /** Collectives as bands over their members, a colour a communicator. */
 export function drawBands(context, view, bands, strong) {

@@ -1,7 +1,7 @@
 // Light and dark, and the colours that the canvases draw with.
 
 const NAMES = ["paper", "panel", "ink", "quiet", "line", "track", "hover", "accent", "error", "warning", "note", "good", "shade",
-  "send", "receive", "wait", "collective", "one-sided", "file", "poll", "other", "past", "future", "message"];
+  "send", "receive", "wait", "collective", "one-sided", "io", "probe", "other", "past", "future", "message"];
 
 let known = null;
 
