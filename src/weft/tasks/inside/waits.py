@@ -75,7 +75,7 @@ def wait_of(task: Task, frames: list[FrameType], timers: Timers) -> dict[str, An
         return None
     kind, targets, one, what = _found(waiter, frames)
     free = not targets or id(waiter) in timers.futures or id(task) in timers.tasks or waiter.done()
-    tasks = [birth(t).id for t in targets if not t.done()]
+    tasks = sorted(birth(t).id for t in targets if not t.done())
     if any(t.done() for t in targets) and one:
         free = True
     at = innermost(frames)
