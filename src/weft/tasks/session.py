@@ -62,4 +62,9 @@ def backend_for(command: list[str], runtime: str = "") -> Backend:
         if not Path(program).is_file():
             raise UsageError(f"{program}: there is no such file")
         return PythonBackend([sys.executable, *command])
-    raise UsageError(f"{program}: neither a Python program nor a native one")
+    from weft.tasks.native import NativeBackend
+
+    found = program if "/" in program else shutil.which(program) or program
+    if not Path(found).is_file():
+        raise UsageError(f"{program}: there is no such file")
+    return NativeBackend([found, *command[1:]], runtime)

@@ -1,0 +1,401 @@
+"""The backend for OpenMP: gdb as it is, and Weft's OMPT tool in the program, whose table it reads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft.tasks import layout
+from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
+from weft.tasks.gdb import Frame, Gdb, Terminal, cropped, is_own, outlined, site_of
+from weft.tasks.model import Site, Task, deadlocks
+from weft.tasks.runtime import check, place, runtime, tool
+
+Event = tuple[str, int, int, int]
+"""What a traced task did, the address of its record, that of the other one, and gdb's thread."""
+LOOK = (1.0, 2.0, 4.0, 8.0)
+"""Seconds after which a program that does not stop is looked at for a deadlock, again and again by the last."""
+
+
+class NativeBackend:
+    """One OpenMP program under gdb."""
+
+    runtime = "OpenMP"
+
+    def __init__(self, command: Sequence[str], library: str = "") -> None:
+        self._program = str(Path(command[0]).resolve())
+        self._arguments = list(command[1:])
+        self._library = library
+        self._names: dict[int, str] = {}
+        self._points: dict[str, Point] = {}
+        self._signal = ""
+        self._base = 0
+        self._child = False
+        self._suspended = 0
+        self._bodies: list[str] | None = None
+        self._terminal: Terminal | None = None
+        self._looks = 0
+        self._join = 0
+
+    def start(self) -> Stop:
+        """Start the program; it stands at its main."""
+        check(Path(self._program))
+        folder = place(runtime(self._library))
+        self._terminal = Terminal()
+        self._gdb = Gdb()
+        paths = os.environ.get("LD_LIBRARY_PATH", "")
+        settings = {"LD_LIBRARY_PATH": f"{folder}:{paths}" if paths else str(folder), "OMP_TOOL_LIBRARIES": str(tool()),
+                    "OMP_TOOL": "enabled"}  # fmt: skip
+        self._gdb.begin(self._program, self._arguments, settings, self._terminal.name)
+        self._took()
+        return self._here("start", self._thread())
+
+    def _took(self) -> None:
+        """gdb has the program now."""
+        groups = self._gdb.ask("-list-thread-groups").get("groups", [])
+        self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
+        made = self._gdb.ask("-break-insert -f weft_tasks_signal")
+        self._signal = str(made["bkpt"]["number"])
+
+    def _thread(self) -> int:
+        return int(self._gdb.ask("-thread-info").get("current-thread-id", 1))
+
+    # The table
+
+    def _records(self) -> tuple[Any, dict[int, int]]:
+        if not self._base:
+            self._base = self._gdb.address("weft_tasks")
+        if not self._base:
+            return layout.np.zeros(0, layout.RECORD), {}
+        return layout.records(self._gdb.read, self._base)
+
+    def tasks(self) -> list[Task]:
+        """The table, read in bulk."""
+        rows, owners = self._records()
+        tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
+        return layout.Rows(rows, owners, self._gdb.site, tops, self._names).tasks()
+
+    def _top(self, worker: int) -> Site | None:
+        thread = self._gdb.threads.get(worker)
+        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)] if thread else []
+        return site_of(own[0]) if own else None
+
+    def _record(self, task: int) -> Any:
+        """A task's record; None where it is done."""
+        rows, _ = self._records()
+        found = rows[rows["id"] == task]
+        return found[0] if len(found) else None
+
+    def _at(self, address: int) -> Any:
+        """The record at an address, whatever its state."""
+        raw = self._gdb.read(address, layout.SIZE)
+        return layout.np.frombuffer(raw + address.to_bytes(8, "little"), layout.RECORD)[0]
+
+    def _on(self, worker: int) -> int | None:
+        """The task on top of a worker."""
+        rows, _ = self._records()
+        found = rows[(rows["state"] == 2) & (rows["worker"] == worker)]
+        return int(found[-1]["id"]) if len(found) else None
+
+    def _trace(self, record: Any, *, on: bool) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, int(on))
+
+    # Running
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        self._child, self._looks = child, 0
+        record = self._record(task) if task is not None else None
+        self._watch(task is None and how in ("step", "next"))
+        rows, _ = self._records()
+        for row in rows[rows["traced"] != 0]:
+            self._trace(row, on=False)
+        if record is None or how == "continue":
+            if not self._base and how != "continue":
+                return self._to_first(how)
+            return self._run("-exec-continue", how, None)
+        self._trace(record, on=True)
+        return self._onward(how, int(record["address"]))
+
+    def _to_first(self, how: How) -> Stop:
+        """The tool is not there before the runtime starts: run up to its first implicit task, then watch."""
+        made = self._gdb.ask("-break-insert -f on_implicit")
+        self._gdb.run("-exec-continue")
+        self._gdb.wait(None)
+        if self._gdb.exited is not None:
+            return self._ended()
+        self._gdb.ask(f"-break-delete {made['bkpt']['number']}")
+        self._watch(True)
+        return self._run("-exec-continue", how, None)
+
+    def _watch(self, on: bool) -> None:
+        base = self._base = self._base or self._gdb.address("weft_tasks")
+        if base:
+            self._gdb.write(base + 12, int(on))
+
+    def _onward(self, how: How, address: int) -> Stop:
+        """Let the traced task come on from where it is."""
+        record = self._at(address)
+        thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) == 2 else None
+        if thread is None:
+            return self._run("-exec-continue", how, address)
+        stack = self._gdb.stack(thread)
+        own = cropped(stack, 0)
+        if not own:
+            return self._run("-exec-continue", how, address)
+        if own[0]["level"] != stack[0]["level"]:  # inside the runtime, called from a line that is not done yet
+            self._suspended = int(own[0]["line"])
+            if (stop := self._return(thread, address, how)) is not None:
+                return stop
+            if int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
+                return self._here("line", thread)
+        self._suspended = int(own[0]["line"])
+        if how == "finish" and len(own) == 1:
+            return self._run("-exec-continue", how, address)
+        return self._run(f"-exec-{how} --thread {thread}", how, address)
+
+    def _return(self, thread: int, address: int, how: How) -> Stop | None:
+        """Run a thread out of the runtime to the program's line that called it; a stop if another one came first."""
+        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
+        if not own:
+            return None
+        with self._gdb.breakpoints([f"*{own[0]['addr']}"], thread) as made:
+            self._gdb.run("-exec-continue")
+            stop = self._gdb.wait(None) or {}
+            if stop.get("bkptno") in made or self._gdb.exited is not None:
+                return None if self._gdb.exited is None else self._ended()
+        return self._happened(stop, how, address)
+
+    def _run(self, command: str, how: How, address: int | None) -> Stop:
+        """Run, and take up what happens."""
+        self._gdb.run(command)
+        return self._happened(self._await(), how, address)
+
+    def _await(self) -> dict[str, Any]:
+        """The next stop. A program that does not stop is looked at now and then: it may be in a deadlock."""
+        stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
+        if stop is None:
+            self._looks += 1
+            stop = self._gdb.halt()
+            if stop.get("signal-name") in ("SIGINT", "0") and (found := deadlocks(self.tasks())):
+                return {"deadlock": found[0]}
+        return stop
+
+    def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """What a stop means for the traced task."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        if "deadlock" in stop:
+            found = stop["deadlock"]
+            return Stop("deadlock", found.tasks[0].id, found.tasks[0].at, text=found.message)
+        reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
+        if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
+            return self._signalled(self._event(thread), how)
+        if reason == "breakpoint-hit":
+            point = self._points.get(str(stop.get("bkptno")))
+            if point is not None and self._meant(point, thread):
+                return self._here("breakpoint", thread, point=point.id)
+            return self._resume(how, address)
+        if reason == "signal-received" and stop.get("signal-name") != "SIGINT":
+            return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
+        if reason in ("end-stepping-range", "function-finished"):
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame) and int(frame["line"]) != 0:
+                return self._here("line", thread)
+        return self._resume(how, address)
+
+    def _resume(self, how: How, address: int | None) -> Stop:
+        """Go on where something else than the traced task stopped the program."""
+        if address is None or how == "continue":
+            return self._run("-exec-continue", how, address)
+        return self._onward(how, address)
+
+    def _event(self, thread: int) -> Event:
+        event, of, other = (int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other"))
+        return layout.EVENTS[event], of, other, thread
+
+    def _signalled(self, event: Event, how: How) -> Stop:
+        """A hook of the traced task."""
+        name, of, other, thread = event
+        if name == "create":
+            if self._child or of == 0 or not int(self._at(of)["traced"]):
+                return self._to_child(of, other)
+        elif name in ("begin", "resume"):
+            return self._into(thread, of, new=name == "begin")
+        elif name == "done":
+            return self._to_join(of)
+        elif name == "joined" and self._join == of:
+            self._join = 0
+            record = self._at(of)
+            self._trace(record, on=False)
+            stop = self._return(thread, of, "next")
+            self._trace(record, on=True)
+            return stop or self._here("joined", thread)
+        if name == "suspend" or int(self._at(of)["state"]) != 2:
+            return self._run("-exec-continue", how, of)
+        return self._onward(how, of)
+
+    def _to_child(self, parent: int, child: int) -> Stop:
+        self._watch(False)
+        if parent:
+            self._trace(self._at(parent), on=False)
+        self._trace(self._at(child), on=True)
+        self._child = False
+        return self._run("-exec-continue", "step", child)
+
+    def _to_join(self, done: int) -> Stop:
+        """The traced task is done: on to the task that waits for it, when that goes on."""
+        record = self._at(done)
+        rows, _ = self._records()
+        onward = self._joiner(record, rows)
+        if onward is None:
+            return Stop("done", int(record["id"]))
+        self._trace(onward, on=True)
+        self._join = int(onward["address"])
+        return self._run("-exec-continue", "next", self._join)
+
+    def _joiner(self, record: Any, rows: Any) -> Any:
+        parent = rows[rows["id"] == record["parent"]]
+        if len(parent):
+            return parent[0]
+        group = rows[(rows["group"] == record["in_group"]) & (record["in_group"] != 0)]
+        team = rows[(rows["team"] == record["team"]) & (rows["wait"] != 0)]
+        return group[0] if len(group) else team[0] if len(team) else None
+
+    def _into(self, thread: int, address: int, *, new: bool) -> Stop:
+        """A worker is about to begin or resume the traced task: on to the line of its body."""
+        if self._bodies is None:
+            self._bodies = outlined(self._program)
+        with self._gdb.breakpoints([f"'{name}'" for name in self._bodies], thread) as made:
+            self._gdb.run("-exec-continue")
+            while True:
+                stop = self._gdb.wait(None) or {}
+                if self._gdb.exited is not None:
+                    return self._ended()
+                if stop.get("bkptno") in made:
+                    break
+                if stop.get("bkptno") == self._signal:
+                    return self._signalled(self._event(int(stop["thread-id"])), "next")
+                self._gdb.run("-exec-continue")
+        begun = self._gdb.stack(thread)[0]
+        skipped = {self._first(begun)} | (set() if new else {self._suspended})
+        for _ in range(20):
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame) and int(frame["line"]) not in skipped:
+                return self._here("line", thread)
+            self._gdb.run(f"-exec-step --thread {thread}")
+            stop = self._gdb.wait(None) or {}
+            if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
+                return self._happened(stop, "step", address)
+        return self._here("line", thread)
+
+    def _first(self, frame: Frame) -> int:
+        """The line of the directive, where the compiler's own part of a body begins."""
+        site = self._gdb._line(int(self._gdb.evaluate("(unsigned long)$pc", int(self._thread())), 0))
+        with suppress(BackendError, ValueError):
+            text = self._gdb.evaluate(f"(unsigned long)&'{frame['func']}'", self._thread())
+            site = self._gdb._line(int(text, 0)) or site
+        return site.line if site else 0
+
+    def _meant(self, point: Point, thread: int) -> bool:
+        """Whether a breakpoint is for the task that hit it."""
+        if point.task is None:
+            return True
+        at = self._on(self._gdb.lwp(thread))
+        rows = {int(row["id"]): int(row["parent"]) for row in self._records()[0]}
+        while at is not None and at != point.task:
+            at = rows.get(at) if point.descendants else None
+        return at is not None
+
+    def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
+        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
+        worker = self._gdb.lwp(thread)
+        task = self._on(worker) if self._base or why != "start" else None
+        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
+
+    def _ended(self) -> Stop:
+        time.sleep(0.05)  # what the terminal still holds
+        return Stop("ended", code=self._gdb.exited)
+
+    # Looking
+
+    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+        """A task's own frames, innermost first, and the chain of spawns."""
+        rows = {row.id: row for row in self.tasks()}
+        return [site_of(frame) for frame in self._frames(task, rows)[1]], spawns(task, rows)
+
+    def _frames(self, task: int | None, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+        row = rows.get(task or 0)
+        if row is None:
+            thread = self._thread()
+            return thread, [frame for frame in self._gdb.stack(thread) if is_own(frame)]
+        if row.worker is None or row.worker not in self._gdb.threads:
+            return 0, []
+        skip, at = 0, row
+        while at.above is not None and at.above in rows:
+            skip, at = skip + 1, rows[at.above]
+        thread = self._gdb.threads[row.worker]
+        return thread, cropped(self._gdb.stack(thread), skip)
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame."""
+        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        if not frames:
+            raise BackendError("the task is in no frame: it has not begun, or lies on the heap")
+        return self._gdb.evaluate(text, thread, int(frames[min(level, len(frames) - 1)]["level"]))
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints."""
+        wanted = {point.id for point in points}
+        for number, point in list(self._points.items()):
+            if point.id not in wanted:
+                self._gdb.ask(f"-break-delete {number}")
+                del self._points[number]
+        have = {point.id for point in self._points.values()}
+        for point in points:
+            if point.id not in have:
+                place = f"{point.file}:{point.line}" if point.line else point.function
+                self._points[str(self._gdb.ask(f"-break-insert {place}")["bkpt"]["number"])] = point
+
+    def name(self, task: int, name: str) -> None:
+        """Give a task a name."""
+        self._names[task] = name
+
+    def output(self) -> str:
+        """What the program has written."""
+        return self._terminal.output.more() if self._terminal else ""
+
+    def interrupt(self) -> Stop:
+        """Stop the program where it is."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        if self._gdb._running:
+            self._gdb.halt()
+        return self._here("interrupted", self._thread())
+
+    def close(self) -> None:
+        """End the program."""
+        if hasattr(self, "_gdb"):
+            with suppress(BackendError):
+                if self._gdb._running:
+                    self._gdb.halt()
+                if self._gdb.exited is None:
+                    self._gdb.console("kill")
+            self._gdb.close()
+        if self._terminal:
+            self._terminal.close()
+
+
+def spawns(task: int | None, rows: dict[int, Task]) -> list[Spawn]:
+    """Who made a task, and who made that one."""
+    found, at = [], rows.get(task or 0)
+    while at is not None and at.parent is not None:
+        found.append(Spawn(at.parent, rows[at.parent].name if at.parent in rows else "", at.created))
+        at = rows.get(at.parent)
+    return found
