@@ -29,7 +29,8 @@ class Mi:
         self._running = False
         self._stops: list[dict[str, Any]] = []
         self._token = 0
-        self._gdb: Any = GdbController(command=["gdb", "--nx", "--quiet", "--interpreter=mi3"])
+        # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
+        self._gdb: Any = GdbController(["gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
             with suppress(HandError):
                 self._ask(f"-interpreter-exec console {quoted(setting)}")

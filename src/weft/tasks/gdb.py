@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import linecache
 import os
 import pty
 import re
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,10 @@ from weft.tasks.output import Output
 ENTRY = re.compile(r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$")
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
-TOOL = "/tool.c"
+COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
+"""clang's own functions, which carry the line of a directive."""
+NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
+"""Files that are Weft's tool, or the C library where its debug information is there."""
 
 Frame = dict[str, Any]
 
@@ -182,6 +188,15 @@ class Gdb(Mi):
             return Site(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
         return None
 
+    def lines(self, start: int, end: int) -> list[int]:
+        """The lines of a stretch of code, in the order of addresses."""
+        with suppress(BackendError, KeyError, TypeError):
+            rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
+            parts = rows if isinstance(rows, list) else [rows["src_and_asm_line"]]
+            placed = [(int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", [])]
+            return [line for _, line in sorted(placed)]
+        return []
+
     @contextmanager
     def breakpoints(self, places: list[str], thread: int) -> Iterator[set[str]]:
         """Breakpoints of one thread that are gone again afterwards."""
@@ -203,10 +218,53 @@ class Gdb(Mi):
             self._gdb.exit()
 
 
-def outlined(program: str) -> list[str]:
-    """The addresses' names of all bodies of tasks, from the symbol table: gdb's own list misses them."""
-    done = subprocess.run(["nm", program], capture_output=True, text=True, timeout=60, check=False)
-    return [words[2] for line in done.stdout.splitlines() if len(words := line.split()) == 3 and OUTLINED.match(words[2])]
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a compiler made of a task's or region's body: its symbol, its place, and the lines in it."""
+
+    name: str
+    start: int
+    end: int
+    directive: int
+    lines: frozenset[int]
+
+
+class Bodies:
+    """All of a program, from its symbol table (gdb's own list of functions misses them) and gdb's lines."""
+
+    def __init__(self, gdb: Gdb, program: str) -> None:
+        done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, timeout=60, check=False)
+        rows = [words for line in done.stdout.splitlines() if len(words := line.split()) == 4]
+        at_rest = next((int(words[0], 16) for words in rows if words[3] == "main"), 0)
+        shift = gdb.address("main") - at_rest
+        self.all = [self._body(gdb, words, shift) for words in rows if ENTRY.search(words[3]) and words[3] != "main"]
+        self._starts = sorted(self.all, key=lambda body: body.start)
+
+    def _body(self, gdb: Gdb, words: list[str], shift: int) -> Body:
+        start = int(words[0], 16) + shift
+        end = start + int(words[1], 16)
+        lines = gdb.lines(start, end)
+        return Body(words[3], start, end, lines[0] if lines else 0, frozenset(lines))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The symbols of tasks' bodies, with gcc those of regions too."""
+        return [body.name for body in self.all if OUTLINED.match(body.name)]
+
+    def of(self, pc: int) -> Body | None:
+        """The body that an address is in."""
+        at = bisect.bisect_right(self._starts, pc, key=lambda body: body.start) - 1
+        return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
+
+    def is_made_up(self, frame: Frame) -> bool:
+        """Whether a frame's line is the compiler's own part there: its task's directive, or the body of a task within."""
+        body, line = self.of(int(frame["addr"], 16)), int(frame["line"])
+        if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
+            return True
+        if linecache.getline(str(frame["fullname"]), line).strip() == "{":
+            return True
+        directive = body.directive if body is not None else 0
+        return any(line in b.lines and directive < b.directive < line for b in self.all if b is not body)
 
 
 def plain(function: str) -> str:
@@ -216,7 +274,8 @@ def plain(function: str) -> str:
 
 def is_own(frame: Frame) -> bool:
     """Whether a frame is of a line of the program."""
-    return bool(frame.get("fullname")) and bool(frame.get("line")) and not str(frame["fullname"]).endswith(TOOL)
+    file = str(frame.get("fullname", ""))
+    return bool(file and frame.get("line")) and not NOT_OWN.search(file)
 
 
 def site_of(frame: Frame) -> Site:

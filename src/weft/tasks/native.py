@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.tasks import layout
 from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
-from weft.tasks.gdb import Frame, Gdb, Terminal, cropped, is_own, outlined, site_of
+from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
 from weft.tasks.model import Site, Task, deadlocks
 from weft.tasks.runtime import check, place, runtime, tool
 
@@ -36,7 +36,7 @@ class NativeBackend:
         self._base = 0
         self._child = False
         self._suspended = 0
-        self._bodies: list[str] | None = None
+        self._made: Bodies | None = None
         self._terminal: Terminal | None = None
         self._looks = 0
         self._join = 0
@@ -206,7 +206,7 @@ class NativeBackend:
             return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
         if reason in ("end-stepping-range", "function-finished"):
             frame = self._gdb.stack(thread)[0]
-            if is_own(frame) and int(frame["line"]) != 0:
+            if is_own(frame) and not self._bodies.is_made_up(frame):
                 return self._here("line", thread)
         return self._resume(how, address)
 
@@ -270,9 +270,7 @@ class NativeBackend:
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:
         """A worker is about to begin or resume the traced task: on to the line of its body."""
-        if self._bodies is None:
-            self._bodies = outlined(self._program)
-        with self._gdb.breakpoints([f"'{name}'" for name in self._bodies], thread) as made:
+        with self._gdb.breakpoints([f"'{name}'" for name in self._bodies.tasks], thread) as made:
             self._gdb.run("-exec-continue")
             while True:
                 stop = self._gdb.wait(None) or {}
@@ -283,11 +281,10 @@ class NativeBackend:
                 if stop.get("bkptno") == self._signal:
                     return self._signalled(self._event(int(stop["thread-id"])), "next")
                 self._gdb.run("-exec-continue")
-        begun = self._gdb.stack(thread)[0]
-        skipped = {self._first(begun)} | (set() if new else {self._suspended})
+        skipped = set() if new else {self._suspended}
         for _ in range(20):
             frame = self._gdb.stack(thread)[0]
-            if is_own(frame) and int(frame["line"]) not in skipped:
+            if is_own(frame) and int(frame["line"]) not in skipped and not self._bodies.is_made_up(frame):
                 return self._here("line", thread)
             self._gdb.run(f"-exec-step --thread {thread}")
             stop = self._gdb.wait(None) or {}
@@ -295,13 +292,11 @@ class NativeBackend:
                 return self._happened(stop, "step", address)
         return self._here("line", thread)
 
-    def _first(self, frame: Frame) -> int:
-        """The line of the directive, where the compiler's own part of a body begins."""
-        site = self._gdb._line(int(self._gdb.evaluate("(unsigned long)$pc", int(self._thread())), 0))
-        with suppress(BackendError, ValueError):
-            text = self._gdb.evaluate(f"(unsigned long)&'{frame['func']}'", self._thread())
-            site = self._gdb._line(int(text, 0)) or site
-        return site.line if site else 0
+    @property
+    def _bodies(self) -> Bodies:
+        if self._made is None:
+            self._made = Bodies(self._gdb, self._program)
+        return self._made
 
     def _meant(self, point: Point, thread: int) -> bool:
         """Whether a breakpoint is for the task that hit it."""
