@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -269,13 +270,19 @@ class Bodies:
 
 def plain(function: str) -> str:
     """A function as the person wrote it: without what the compiler made of its parts."""
-    return re.sub(r"\._omp_fn\.\d+$", "", function)
+    return "task body" if function.startswith(".omp_") else re.sub(r"\._omp_fn\.\d+$", "", function)
 
 
 def is_own(frame: Frame) -> bool:
     """Whether a frame is of a line of the program."""
     file = str(frame.get("fullname", ""))
-    return bool(file and frame.get("line")) and not NOT_OWN.search(file)
+    return bool(file and frame.get("line")) and not NOT_OWN.search(file) and not _of_library(str(frame.get("file", "")))
+
+
+@cache
+def _of_library(file: str) -> bool:
+    """Whether a file is of a library of the system, whose debug information is here but not its source."""
+    return file.startswith("./") and not Path(file).exists()
 
 
 def site_of(frame: Frame) -> Site:

@@ -22,7 +22,8 @@ MAGIC = b"weftask1"
 SLAB, SLABS, LOCKS = 1024, 1 << 16, 4096
 HEADER = 24
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
-EVENTS = ("", "create", "begin", "suspend", "resume", "done", "wait", "joined")
+EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
+RUNS, SPAWNS, JOINS = 1, 2, 4
 LOCK, DEPENDENCE, TASKWAIT, GROUP = 64, 128, 5, 6
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
          8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock"}  # fmt: skip

@@ -40,6 +40,9 @@ class NativeBackend:
         self._terminal: Terminal | None = None
         self._looks = 0
         self._join = 0
+        self._depth = 0
+        self._skipping = False  # over the compiler's own lines, after which a line may be told again
+        self._from: tuple[Any, Any] = (0, "")
 
     def start(self) -> Stop:
         """Start the program; it stands at its main."""
@@ -101,8 +104,8 @@ class NativeBackend:
         found = rows[(rows["state"] == 2) & (rows["worker"] == worker)]
         return int(found[-1]["id"]) if len(found) else None
 
-    def _trace(self, record: Any, *, on: bool) -> None:
-        self._gdb.write(int(record["address"]) + layout.TRACED, int(on))
+    def _trace(self, record: Any, what: int) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, what)
 
     # Running
 
@@ -115,12 +118,13 @@ class NativeBackend:
         self._watch(task is None and how in ("step", "next"))
         rows, _ = self._records()
         for row in rows[rows["traced"] != 0]:
-            self._trace(row, on=False)
+            self._trace(row, 0)
         if record is None or how == "continue":
             if not self._base and how != "continue":
                 return self._to_first(how)
             return self._run("-exec-continue", how, None)
-        self._trace(record, on=True)
+        self._trace(record, layout.RUNS | (layout.SPAWNS if child else 0))
+        self._depth, self._skipping = 0, False
         return self._onward(how, int(record["address"]))
 
     def _to_first(self, how: How) -> Stop:
@@ -149,23 +153,28 @@ class NativeBackend:
         own = cropped(stack, 0)
         if not own:
             return self._run("-exec-continue", how, address)
-        if own[0]["level"] != stack[0]["level"]:  # inside the runtime, called from a line that is not done yet
+        deeper = len(own) - self._depth if how == "next" and self._depth else 0
+        self._depth = self._depth or len(own)
+        if deeper > 0 or own[0]["level"] != stack[0]["level"]:  # inside a call of a line that is not done yet
+            own = own[max(deeper, 0) :]
             self._suspended = int(own[0]["line"])
-            if (stop := self._return(thread, address, how)) is not None:
+            if (stop := self._return(thread, address, how, own[0])) is not None:
                 return stop
             if int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
                 return self._here("line", thread)
         self._suspended = int(own[0]["line"])
+        if not self._skipping:
+            self._from = own[0]["line"], own[0].get("func")
         if how == "finish" and len(own) == 1:
             return self._run("-exec-continue", how, address)
         return self._run(f"-exec-{how} --thread {thread}", how, address)
 
-    def _return(self, thread: int, address: int, how: How) -> Stop | None:
-        """Run a thread out of the runtime to the program's line that called it; a stop if another one came first."""
-        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
-        if not own:
+    def _return(self, thread: int, address: int, how: How, to: Frame | None = None) -> Stop | None:
+        """Run a thread out of a call to the program's line that made it; a stop if another one came first."""
+        to = to or next((frame for frame in self._gdb.stack(thread) if is_own(frame)), None)
+        if to is None:
             return None
-        with self._gdb.breakpoints([f"*{own[0]['addr']}"], thread) as made:
+        with self._gdb.breakpoints([f"*{to['addr']}"], thread) as made:
             self._gdb.run("-exec-continue")
             stop = self._gdb.wait(None) or {}
             if stop.get("bkptno") in made or self._gdb.exited is not None:
@@ -206,8 +215,12 @@ class NativeBackend:
             return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
         if reason in ("end-stepping-range", "function-finished"):
             frame = self._gdb.stack(thread)[0]
-            if is_own(frame) and not self._bodies.is_made_up(frame):
-                return self._here("line", thread)
+            if is_own(frame):
+                made_up = self._bodies.is_made_up(frame)
+                again = self._skipping and (frame["line"], frame.get("func")) == self._from
+                if not made_up and not again:
+                    return self._here("line", thread)
+                self._skipping = made_up or again
         return self._resume(how, address)
 
     def _resume(self, how: How, address: int | None) -> Stop:
@@ -224,8 +237,7 @@ class NativeBackend:
         """A hook of the traced task."""
         name, of, other, thread = event
         if name == "create":
-            if self._child or of == 0 or not int(self._at(of)["traced"]):
-                return self._to_child(of, other)
+            return self._to_child(of, other)
         elif name in ("begin", "resume"):
             return self._into(thread, of, new=name == "begin")
         elif name == "done":
@@ -233,9 +245,8 @@ class NativeBackend:
         elif name == "joined" and self._join == of:
             self._join = 0
             record = self._at(of)
-            self._trace(record, on=False)
+            self._trace(record, 0)
             stop = self._return(thread, of, "next")
-            self._trace(record, on=True)
             return stop or self._here("joined", thread)
         if name == "suspend" or int(self._at(of)["state"]) != 2:
             return self._run("-exec-continue", how, of)
@@ -244,8 +255,8 @@ class NativeBackend:
     def _to_child(self, parent: int, child: int) -> Stop:
         self._watch(False)
         if parent:
-            self._trace(self._at(parent), on=False)
-        self._trace(self._at(child), on=True)
+            self._trace(self._at(parent), 0)
+        self._trace(self._at(child), layout.RUNS)
         self._child = False
         return self._run("-exec-continue", "step", child)
 
@@ -256,7 +267,7 @@ class NativeBackend:
         onward = self._joiner(record, rows)
         if onward is None:
             return Stop("done", int(record["id"]))
-        self._trace(onward, on=True)
+        self._trace(onward, layout.JOINS)
         self._join = int(onward["address"])
         return self._run("-exec-continue", "next", self._join)
 

@@ -17,7 +17,8 @@
 #include <stdint.h>
 
 enum { FREE, NEW, TOP, MIDDLE, HEAP };
-enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_WAIT, ON_JOINED };
+enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
+enum { RUNS = 1, SPAWNS = 2, JOINS = 4 };  // traced: what a task signals
 enum { WAIT_LOCK = 64, WAIT_DEPENDENCE = 128 };  // beside OMPT's kinds of sync region, which are 1 to 10
 
 typedef struct task {

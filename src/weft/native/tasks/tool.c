@@ -86,7 +86,7 @@ static void on_create(ompt_data *from, const void *frame, ompt_data *made, int f
     made->ptr = t;
     if (t == NULL) return;
     if (flags & OMPT_TASK_INITIAL) return put_on_top(t);
-    SIGNAL(weft_tasks.watch | (parent != NULL ? parent->traced : 0), ON_CREATE, parent, t);
+    SIGNAL(weft_tasks.watch | (parent != NULL ? parent->traced & SPAWNS : 0), ON_CREATE, parent, t);
 }
 
 static void on_schedule(ompt_data *from, int status, ompt_data *to) {
@@ -96,11 +96,11 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     if (prior != NULL) {
         if (done) {
             prior->state = FREE;
-            SIGNAL(prior->traced, ON_DONE, prior, next);
+            SIGNAL(prior->traced & RUNS, ON_DONE, prior, next);
         } else if (next != NULL && prior->below == next) {  // it gives its place back: to the heap
             prior->state = HEAP;
             prior->below = NULL;
-            SIGNAL(prior->traced, ON_SUSPEND, prior, next);
+            SIGNAL(prior->traced & RUNS, ON_SUSPEND, prior, next);
         } else {
             prior->state = MIDDLE;
         }
@@ -110,7 +110,7 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
         put_on_top(next);
         if (was != MIDDLE) {
             next->below = prior;
-            SIGNAL(next->traced, was == NEW ? ON_BEGIN : ON_RESUME, next, prior);
+            SIGNAL(next->traced & RUNS, was == NEW ? ON_BEGIN : ON_RESUME, next, prior);
         }
     }
     if (done && prior != NULL) release(prior);
@@ -154,7 +154,7 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *of, 
     } else {
         t->wait = 0;
     }
-    SIGNAL(t->traced, endpoint == OMPT_BEGIN ? ON_WAIT : ON_JOINED, t, NULL);
+    SIGNAL(endpoint == OMPT_END && (t->traced & JOINS), ON_JOINED, t, NULL);
 }
 
 // The begin of a wait inside a region: for a taskgroup, its end.
