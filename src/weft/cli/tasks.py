@@ -42,6 +42,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
     parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
+    parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 
 
@@ -50,6 +51,11 @@ def run(args: argparse.Namespace) -> int:
     from weft.debug.prompt import Quit, history
     from weft.tasks.console import COMMANDS
 
+    if args.environment:
+        from weft.tasks.runtime import settings
+
+        print(*(f"{name}={value}" for name, value in settings(args.runtime).items()))
+        return 0
     lines = script(args)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
@@ -79,4 +85,4 @@ def open_session(args: argparse.Namespace) -> Session:
     command = [*args.program, *args.rest]
     if not command and args.pid is None:
         raise UsageError("no program: weft tasks prog.py")
-    return session(command, runtime=args.runtime)
+    return session(command, runtime=args.runtime, pid=args.pid or 0, core=args.core)

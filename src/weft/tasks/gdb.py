@@ -7,6 +7,7 @@ import linecache
 import os
 import pty
 import re
+import shlex
 import subprocess
 import tempfile
 import threading
@@ -84,12 +85,11 @@ class Gdb(Mi):
     def begin(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
         """Start the program; it stands at its main."""
         self.ask(f"-file-exec-and-symbols {quoted(program)}")
-        self.console("set startup-with-shell off")
         self.console(f"set inferior-tty {terminal}")
         for name, value in settings.items():
             self.console(f"set environment {name} {value}")
         if arguments:
-            self.ask("-exec-arguments " + " ".join(map(quoted, arguments)))
+            self.ask("-exec-arguments " + shlex.join(arguments))  # gdb gives them to a shell
         self.ask("-break-insert -t -f main")
         self.ask("-exec-run")
         self.wait(60)

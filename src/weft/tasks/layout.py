@@ -85,6 +85,9 @@ class Rows:
 
     def _task(self, id_: int, parent: int, state: int, wait: int, worker: int, created: int, waiting: int, what: int,
               needs: int, team: int, in_group: int) -> Task:  # fmt: skip
+        if state == 1 and not needs:
+            made = self._site(created)
+            return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
         on = state in (2, 3)
         waits = None
         if wait and on:

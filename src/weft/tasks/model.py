@@ -16,9 +16,9 @@ The states are those of Onishi, Kamada and Taki (1999): `top` of a worker's stac
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from weft.errors import WeftError
 
@@ -65,9 +65,8 @@ class Wait:
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A row of the table. `above`: the task that lies on it in its worker's stack and has to leave before it goes on."""
+class Task(NamedTuple):
+    """A row of the table (a tuple: a hundred thousand of them are made at once). `above`: the task that lies on it in its worker's stack and has to leave before it goes on."""
 
     id: int
     parent: int | None = None
@@ -147,7 +146,7 @@ class Table:
     def _set(self, task: int, **fields: Any) -> None:
         if task not in self._tasks:
             raise HookError(f"task {task} is not there")
-        self._tasks[task] = replace(self._tasks[task], **fields)
+        self._tasks[task] = self._tasks[task]._replace(**fields)
 
     def _push(self, task: int, worker: int, state: State) -> None:
         self._expect(task, state)

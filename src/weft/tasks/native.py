@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft.debug.mi import quoted
+from weft.errors import UsageError
 from weft.tasks import layout
 from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
 from weft.tasks.model import Site, Task, deadlocks
-from weft.tasks.runtime import check, place, runtime, tool
+from weft.tasks.runtime import check, settings
 
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
@@ -26,10 +28,11 @@ class NativeBackend:
 
     runtime = "OpenMP"
 
-    def __init__(self, command: Sequence[str], library: str = "") -> None:
-        self._program = str(Path(command[0]).resolve())
+    def __init__(self, command: Sequence[str], library: str = "", *, pid: int = 0, core: Path | None = None) -> None:
+        self._program = str(Path(command[0]).resolve()) if command else ""
         self._arguments = list(command[1:])
         self._library = library
+        self._pid, self._core = pid, core
         self._names: dict[int, str] = {}
         self._points: dict[str, Point] = {}
         self._signal = ""
@@ -45,17 +48,33 @@ class NativeBackend:
         self._from: tuple[Any, Any] = (0, "")
 
     def start(self) -> Stop:
-        """Start the program; it stands at its main."""
+        """Start the program, or come to one that runs or did; it stands at its main, or where it was."""
+        if self._pid or self._core:
+            return self._come()
         check(Path(self._program))
-        folder = place(runtime(self._library))
         self._terminal = Terminal()
         self._gdb = Gdb()
-        paths = os.environ.get("LD_LIBRARY_PATH", "")
-        settings = {"LD_LIBRARY_PATH": f"{folder}:{paths}" if paths else str(folder), "OMP_TOOL_LIBRARIES": str(tool()),
-                    "OMP_TOOL": "enabled"}  # fmt: skip
-        self._gdb.begin(self._program, self._arguments, settings, self._terminal.name)
+        self._gdb.begin(self._program, self._arguments, settings(self._library), self._terminal.name)
         self._took()
         return self._here("start", self._thread())
+
+    def _come(self) -> Stop:
+        """Come to a process, or to a core file."""
+        self._gdb = Gdb()
+        if self._core is not None:
+            if not self._core.is_file():
+                raise UsageError(f"--core {self._core}: there is no such file")
+            self._gdb.ask(f"-file-exec-and-symbols {quoted(self._program)}")
+            self._gdb.ask(f"-target-select core {self._core.resolve()}")
+        else:
+            self._program = os.path.realpath(f"/proc/{self._pid}/exe")
+            self._gdb.ask(f"-target-attach {self._pid}")
+            self._gdb.wait(30)
+        if not self._gdb.address("weft_tasks"):
+            raise UsageError("Weft's tool is not in that program: start it under `env $(weft tasks --environment)`")
+        if self._core is None:
+            self._took()
+        return self._here("core" if self._core else "interrupted", self._thread())
 
     def _took(self) -> None:
         """gdb has the program now."""
@@ -111,6 +130,8 @@ class NativeBackend:
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has come on."""
+        if self._core is not None:
+            raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
         if self._gdb.exited is not None:
             return self._ended()
         self._child, self._looks = child, 0
@@ -391,7 +412,10 @@ class NativeBackend:
             with suppress(BackendError):
                 if self._gdb._running:
                     self._gdb.halt()
-                if self._gdb.exited is None:
+                if self._pid:
+                    self._gdb.ask(f"-break-delete {self._signal}")
+                    self._gdb.console("detach")
+                elif self._gdb.exited is None and self._core is None:
                     self._gdb.console("kill")
             self._gdb.close()
         if self._terminal:

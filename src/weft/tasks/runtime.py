@@ -71,6 +71,12 @@ def place(library: Path) -> Path:
     return folder
 
 
+def settings(library: str) -> dict[str, str]:
+    """The environment that gives a program LLVM's runtime and Weft's tool."""
+    paths = [str(place(runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
+
+
 def tool() -> Path:
     """Weft's OMPT tool, built on first use with the system's compiler. BackendError where that fails."""
     native = files("weft.native") / "tasks"

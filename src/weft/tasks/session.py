@@ -46,8 +46,12 @@ class Session:
         return self.backend.output()
 
 
-def session(command: Sequence[str], *, runtime: str = "") -> Session:
-    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`."""
+def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Path | None = None) -> Session:
+    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file."""
+    if pid or core:
+        from weft.tasks.native import NativeBackend
+
+        return Session(NativeBackend(command, pid=pid, core=core))
     return Session(backend_for(list(command), runtime))
 
 
