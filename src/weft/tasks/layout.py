@@ -11,20 +11,23 @@ from weft.tasks.backend import BackendError
 from weft.tasks.model import Site, State, Task, Wait
 
 RECORD = np.dtype([
-    ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("waiting", "<u8"), ("what", "<u8"), ("below", "<u8"),
-    ("in_group", "<u8"), ("group", "<u8"), ("team", "<u8"), ("needs", "<u8"),
-    ("state", "<i4"), ("wait", "<i4"), ("worker", "<i4"), ("traced", "<i4"), ("address", "<u8"),
+    ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("below", "<u8"), ("scope", "<u8"), ("waiting", "<u8"),
+    ("what", "<u8"), ("needs", "<u8"), ("wait", "<i4"), ("traced", "<i4"),
+    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"),
 ])  # fmt: skip
-"""A record; `address` is where it lies, which is not in it."""
-SIZE = RECORD.itemsize - 8
-TRACED = 92
-MAGIC = b"weftask1"
-SLAB, SLABS, LOCKS = 1024, 1 << 16, 4096
-HEADER = 24
+"""A record; from `address` on follows what is not stored in it but follows from it."""
+SIZE = 72
+TRACED, WATCH = 68, 12
+MAGIC = b"weftask2"
+SLAB, SLABS, LOCKS, WORKERS = 1024, 1 << 16, 4096, 4096
+HEADER = 32
+FRESH, BOTTOM = 1, 2
+NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
 RUNS, SPAWNS, JOINS = 1, 2, 4
-LOCK, DEPENDENCE, TASKWAIT, GROUP = 64, 128, 5, 6
+LOCK, TASKWAIT, GROUP = 64, 5, 6
+BARRIERS = (1, 2, 3, 4, 8, 9)
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
          8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock"}  # fmt: skip
 
@@ -32,8 +35,11 @@ Read = Callable[[int, int], bytes]
 """Bytes of the program's memory: address and length."""
 
 
-def records(read: Read, base: int) -> tuple[np.ndarray[Any, Any], dict[int, int]]:
-    """All living tasks, in the order of creation, and which task holds which lock. BackendError for another table."""
+Array = np.ndarray[Any, Any]
+
+
+def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
+    """All living tasks, in the order of their numbers, and which task holds which lock. BackendError for another table."""
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
@@ -42,17 +48,35 @@ def records(read: Read, base: int) -> tuple[np.ndarray[Any, Any], dict[int, int]
     parts = [_slab(read, int(pointer)) for pointer in pointers if pointer]
     rows = np.concatenate(parts) if parts else np.zeros(0, RECORD)
     rows = rows[np.argsort(rows["id"], kind="stable")]
-    return rows, _owners(read, base + HEADER + 8 * SLABS) if (rows["wait"] == LOCK).any() else {}
+    after = base + HEADER + 8 * SLABS
+    workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
+    for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
+        if pointer:
+            top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
+            _stack(rows, top, thread)
+    return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
 
 
-def _slab(read: Read, address: int) -> np.ndarray[Any, Any]:
+def _slab(read: Read, address: int) -> Array:
     raw = np.frombuffer(read(address, SIZE * SLAB), np.uint8).reshape(SLAB, SIZE)
-    state = raw[:, 80].view(np.int8)
-    kept = np.flatnonzero(state)
+    kept = np.flatnonzero(raw.view("<u8")[:, 0])
     rows = np.zeros(len(kept), RECORD)
     rows.view(np.uint8).reshape(-1, RECORD.itemsize)[:, :SIZE] = raw[kept]
     rows["address"] = address + kept * SIZE
+    rows["state"] = np.where(rows["below"] == FRESH, NEW, HEAP)
     return rows
+
+
+def _stack(rows: Array, top: int, thread: int) -> None:
+    """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
+    state, above = TOP, 0
+    while top > BOTTOM:
+        found = np.flatnonzero(rows["address"] == top)
+        if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
+            return
+        i = found[0]
+        rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
+        state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
 
 
 def _owners(read: Read, address: int) -> dict[int, int]:
@@ -63,54 +87,61 @@ def _owners(read: Read, address: int) -> dict[int, int]:
 class Rows:
     """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
 
-    def __init__(self, rows: np.ndarray[Any, Any], owners: dict[int, int], site: Callable[[int], Site | None],
+    def __init__(self, rows: Array, owners: dict[int, int], read: Read, site: Callable[[int], Site | None],
                  tops: dict[int, Site | None], names: dict[int, str]) -> None:  # fmt: skip
-        self._owners, self._site, self._tops, self._names = owners, site, tops, names
-        self._ids = rows["id"].tolist()
-        self._rows = rows
-        self._living = set(self._ids)
+        self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
+        self._living = set(rows["id"].tolist())
+        self._scopes = Scopes(read, rows["scope"])
         self._children: dict[int, list[int]] = {}
-        for id_, parent in zip(self._ids, rows["parent"].tolist(), strict=True):
+        for id_, parent in zip(rows["id"].tolist(), rows["parent"].tolist(), strict=True):
             self._children.setdefault(parent, []).append(id_)
-        by_address = dict(zip(rows["address"].tolist(), self._ids, strict=True))
-        below = rows["below"].tolist()
-        self._above = {by_address[b]: i for i, b, s in zip(self._ids, below, rows["state"].tolist(), strict=True)
-                       if b in by_address and s in (2, 3)}  # fmt: skip
 
     def tasks(self) -> list[Task]:
         """All of them."""
         columns = [self._rows[name].tolist() for name in
-                   ("id", "parent", "state", "wait", "worker", "created", "waiting", "what", "needs", "team", "in_group")]
+                   ("id", "parent", "state", "wait", "worker", "created", "waiting", "what", "needs", "scope", "above")]
         return [self._task(*fields) for fields in zip(*columns, strict=True)]
 
     def _task(self, id_: int, parent: int, state: int, wait: int, worker: int, created: int, waiting: int, what: int,
-              needs: int, team: int, in_group: int) -> Task:  # fmt: skip
-        if state == 1 and not needs:
-            made = self._site(created)
+              needs: int, scope: int, above: int) -> Task:  # fmt: skip
+        made = self._site(created)
+        if state == NEW and needs not in self._living:
             return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
-        on = state in (2, 3)
+        on = state in (TOP, MIDDLE)
         waits = None
         if wait and on:
-            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, team), self._site(waiting))
-        elif state == 1 and needs in self._living:
-            waits = Wait("dependence", (needs,), self._site(created))
-        made = self._site(created)
-        at = self._tops.get(worker) if state == 2 else waits.site if waits else made
+            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting))
+        elif state == NEW:
+            waits = Wait("dependence", (needs,), made)
+        at = self._tops.get(worker) if state == TOP else waits.site if waits else made
         return Task(id_, parent or None, STATES[state], self._names.get(id_, ""), made, at, waits, worker if on else None,
-                    self._above.get(id_))  # fmt: skip
+                    above or None)  # fmt: skip
 
-    def _targets(self, id_: int, wait: int, what: int, team: int) -> tuple[int, ...]:
+    def _targets(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
         if wait == TASKWAIT:
             return tuple(self._children.get(id_, ()))
         if wait == LOCK:
             owner = self._owners.get(what)
             return (owner,) if owner in self._living and owner is not None else ()
-        if wait == GROUP:
-            return tuple(self._rows["id"][(self._rows["in_group"] == what)].tolist()) if what else ()
-        of_team = (self._rows["team"] == team) & (self._rows["id"] != id_)
-        return tuple(self._rows["id"][of_team & ~_in_barrier(self._rows)].tolist())
+        members = np.isin(self._rows["scope"], self._scopes.within(what if wait == GROUP else scope))
+        if wait != GROUP:  # those that stand at a barrier have come
+            members &= ~(np.isin(self._rows["wait"], BARRIERS) & np.isin(self._rows["state"], (TOP, MIDDLE)))
+        return tuple(self._rows["id"][members & (self._rows["id"] != id_)].tolist())
 
 
-def _in_barrier(rows: np.ndarray[Any, Any]) -> Any:
-    """Those that stand at a barrier too: they have come."""
-    return np.isin(rows["wait"], (1, 2, 3, 4, 8, 9)) & np.isin(rows["state"], (2, 3))
+class Scopes:
+    """Taskgroups and teams, and which lies in which."""
+
+    def __init__(self, read: Read, used: Array) -> None:
+        self._chains = {scope: self._chain(read, scope) for scope in np.unique(used).tolist() if scope}
+
+    def _chain(self, read: Read, scope: int) -> list[int]:
+        found: list[int] = []
+        while scope and scope not in found:
+            found.append(scope)
+            scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
+        return found
+
+    def within(self, scope: int) -> list[int]:
+        """The scopes in one, itself too."""
+        return [inner for inner, chain in self._chains.items() if scope and scope in chain]

@@ -99,7 +99,7 @@ class NativeBackend:
         """The table, read in bulk."""
         rows, owners = self._records()
         tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
-        return layout.Rows(rows, owners, self._gdb.site, tops, self._names).tasks()
+        return layout.Rows(rows, owners, self._gdb.read, self._gdb.site, tops, self._names).tasks()
 
     def _top(self, worker: int) -> Site | None:
         thread = self._gdb.threads.get(worker)
@@ -113,9 +113,9 @@ class NativeBackend:
         return found[0] if len(found) else None
 
     def _at(self, address: int) -> Any:
-        """The record at an address, whatever its state."""
-        raw = self._gdb.read(address, layout.SIZE)
-        return layout.np.frombuffer(raw + address.to_bytes(8, "little"), layout.RECORD)[0]
+        """The record at an address."""
+        rows, _ = self._records()
+        return rows[rows["address"] == address][0]
 
     def _on(self, worker: int) -> int | None:
         """The task on top of a worker."""
@@ -136,13 +136,11 @@ class NativeBackend:
             return self._ended()
         self._child, self._looks = child, 0
         record = self._record(task) if task is not None else None
-        self._watch(task is None and how in ("step", "next"))
-        rows, _ = self._records()
-        for row in rows[rows["traced"] != 0]:
-            self._trace(row, 0)
+        self._watch(False)
         if record is None or how == "continue":
             if not self._base and how != "continue":
                 return self._to_first(how)
+            self._watch(task is None and how != "continue")
             return self._run("-exec-continue", how, None)
         self._trace(record, layout.RUNS | (layout.SPAWNS if child else 0))
         self._depth, self._skipping = 0, False
@@ -162,7 +160,10 @@ class NativeBackend:
     def _watch(self, on: bool) -> None:
         base = self._base = self._base or self._gdb.address("weft_tasks")
         if base:
-            self._gdb.write(base + 12, int(on))
+            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0)
+            rows, _ = self._records()
+            for row in rows if on else rows[rows["traced"] != 0]:
+                self._trace(row, layout.SPAWNS if on else 0)
 
     def _onward(self, how: How, address: int) -> Stop:
         """Let the traced task come on from where it is."""
@@ -258,7 +259,7 @@ class NativeBackend:
         """A hook of the traced task."""
         name, of, other, thread = event
         if name == "create":
-            return self._to_child(of, other)
+            return self._to_child(other)
         elif name in ("begin", "resume"):
             return self._into(thread, of, new=name == "begin")
         elif name == "done":
@@ -273,10 +274,8 @@ class NativeBackend:
             return self._run("-exec-continue", how, of)
         return self._onward(how, of)
 
-    def _to_child(self, parent: int, child: int) -> Stop:
+    def _to_child(self, child: int) -> Stop:
         self._watch(False)
-        if parent:
-            self._trace(self._at(parent), 0)
         self._trace(self._at(child), layout.RUNS)
         self._child = False
         return self._run("-exec-continue", "step", child)
@@ -296,8 +295,8 @@ class NativeBackend:
         parent = rows[rows["id"] == record["parent"]]
         if len(parent):
             return parent[0]
-        group = rows[(rows["group"] == record["in_group"]) & (record["in_group"] != 0)]
-        team = rows[(rows["team"] == record["team"]) & (rows["wait"] != 0)]
+        group = rows[(rows["what"] == record["scope"]) & (rows["wait"] == layout.GROUP)]
+        team = rows[(rows["scope"] == record["scope"]) & layout.np.isin(rows["wait"], layout.BARRIERS)]
         return group[0] if len(group) else team[0] if len(team) else None
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:

@@ -1,34 +1,41 @@
 // Weft's OMPT tool: keeps the table of logical tasks true, and signals what a traced task does to the debugger.
 //
 // OMPT tells of switches only; whether the task that leaves was buried or has gone to the heap follows from what lies
-// beneath it (below). No lock and, once the first slab is there, no allocation on the way of a task.
+// beneath it. No lock and, once the first slab is there, no allocation on the way of a task.
 #define _GNU_SOURCE
-#include "ompt.h"
 #include "table.h"
+#include "ompt.h"
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-table weft_tasks = {"weftask1", 0, 0, sizeof(task), SLAB, {0}, {{0}}};
+#define COLD __attribute__((noinline, cold))
+#define RARELY(condition) __builtin_expect((condition) != 0, 0)
 
-#define HOT static __thread __attribute__((tls_model("initial-exec")))
-HOT task *free_tasks;  // owned by this thread
-HOT task *top;         // what runs here now
-HOT uint64_t next_id;
-HOT int32_t worker;
+table weft_tasks = {.magic = "weftask2", .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
+static task nobody = {.below = BOTTOM, .traced = NOBODY};  // stands for every task that found no room in the table
+static worker spare = {.top = &nobody};
+static __thread __attribute__((tls_model("initial-exec"))) worker *me = &spare;
 
 // The debugger's breakpoint: reached only by traced tasks.
 __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int event, task *of, task *other) {
     __asm__ volatile("" : : "r"(event), "r"(of), "r"(other) : "memory");
 }
 
-#define SIGNAL(condition, event, of, other)                                                                            \
-    do {                                                                                                               \
-        if (__builtin_expect((condition) != 0, 0)) weft_tasks_signal(event, of, other);                                \
-    } while (0)
+static COLD worker *enter(void) {
+    uint64_t at = __atomic_fetch_add(&weft_tasks.workers, 1, __ATOMIC_RELAXED);
+    worker *w = at < WORKERS ? calloc(1, sizeof *w) : NULL;
+    if (w == NULL) return me;
+    w->top = BOTTOM;
+    w->thread = (uint64_t)syscall(SYS_gettid);
+    __atomic_store_n(&weft_tasks.worker[at], w, __ATOMIC_RELEASE);
+    return me = w;
+}
 
-static __attribute__((noinline, cold)) task *refill(void) {
+static inline worker *here(void) { return RARELY(me == &spare) ? enter() : me; }
+
+static COLD task *refill(void) {
     int at = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
     task *slab = at < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
     if (slab == NULL) return NULL;
@@ -37,161 +44,223 @@ static __attribute__((noinline, cold)) task *refill(void) {
     return slab;
 }
 
-static __attribute__((noinline, cold)) uint64_t more_ids(void) {
-    return __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
-}
+static COLD void more_ids(worker *w) { w->next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED); }
 
-static __attribute__((noinline, cold)) int32_t who(void) { return worker = (int32_t)syscall(SYS_gettid); }
-
-// A new record; NULL where memory is out: that task and what it makes is then not in the table.
-static inline task *make(task *parent, const void *created) {
-    task *t = free_tasks;
-    if (__builtin_expect(t == NULL, 0) && (t = refill()) == NULL) return NULL;
-    free_tasks = t->below;
-    if (__builtin_expect((next_id & (SLAB - 1)) == 0, 0)) next_id = more_ids();
-    t->id = ++next_id;
+static inline task *make(worker *w, const task *parent, const void *created) {
+    task *t = w->free;
+    if (RARELY(t == NULL) && (t = refill()) == NULL) return &nobody;
+    w->free = t->below;
+    if (RARELY((w->next_id & (SLAB - 1)) == 0)) more_ids(w);
+    t->parent = parent->id;
+    t->scope = parent->scope;
     t->created = created;
-    t->wait = 0;
-    t->traced = 0;
-    t->needs = 0;
-    t->group = NULL;
-    t->parent = 0;
-    t->in_group = NULL;
-    t->team = NULL;
-    if (parent != NULL) {
-        t->parent = parent->id;
-        t->in_group = parent->group != NULL ? parent->group : parent->in_group;
-        t->team = parent->team;
-    }
-    t->state = NEW;
+    t->below = FRESH;
+    t->id = ++w->next_id;
     return t;
 }
 
-static inline void release(task *t) {
-    t->state = FREE;
-    t->below = free_tasks;
-    free_tasks = t;
+static inline void release(worker *w, task *t) {
+    t->id = 0;
+    t->below = w->free;
+    w->free = t;
 }
 
-static inline void put_on_top(task *t) {
-    top = t;
-    t->state = TOP;
-    t->worker = __builtin_expect(worker != 0, 1) ? worker : who();
+static inline task *of(const ompt_data *data) { return data != NULL && data->ptr != NULL ? data->ptr : &nobody; }
+
+static COLD void create_rarely(ompt_data *data, int flags, const void *pc) {
+    if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences never runs
+    task *t = make(here(), &nobody, pc);
+    data->ptr = t;
+    t->below = BOTTOM;
+    here()->top = t;
 }
 
-static void on_create(ompt_data *from, const void *frame, ompt_data *made, int flags, int dependences, const void *pc) {
+static void on_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     (void)frame, (void)dependences;
-    if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences makes a task that never runs
-    task *parent = from != NULL ? from->ptr : NULL, *t = make(parent, pc);
-    made->ptr = t;
-    if (t == NULL) return;
-    if (flags & OMPT_TASK_INITIAL) return put_on_top(t);
-    SIGNAL(weft_tasks.watch | (parent != NULL ? parent->traced & SPAWNS : 0), ON_CREATE, parent, t);
+    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_INITIAL))) {
+        create_rarely(data, flags, pc);
+        return;
+    }
+    task *parent = from->ptr;  // of an implicit task at least, which on_implicit has made
+    if (RARELY(parent == NULL)) parent = &nobody;
+    task *t = make(me, parent, pc);
+    data->ptr = t;
+    if (RARELY(parent->traced & SPAWNS)) weft_tasks_signal(ON_CREATE, parent, t);
+}
+
+static COLD void switched(task *prior, task *next, task *was, int left) {
+    if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
+    if (was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+}
+
+static COLD void ended(worker *w, task *done, task *next) {
+    int traced = done->traced;
+    if (traced & NOBODY) return;
+    done->traced = 0;
+    if (traced & RUNS) weft_tasks_signal(ON_DONE, done, next);
+    release(w, done);
+}
+
+// Whatever is not a task's end or a switch between two tasks that are both known.
+static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
+    if (status > OMPT_DETACH && status != OMPT_SWITCH) return;  // a detached task's event: it has left its worker before
+    task *prior = of(from), *next = to != NULL ? of(to) : prior->below;
+    if (status == OMPT_YIELD || status == OMPT_SWITCH) {
+        if (prior != &nobody && next != &nobody && prior->below == next) prior->below = NULL;
+        else if (next->below <= FRESH) next->below = BOTTOM;
+        me->top = next;
+        return;
+    }
+    if (next->below <= FRESH) next->below = prior->below;
+    me->top = next;
+    ended(me, prior, next);
 }
 
 static void on_schedule(ompt_data *from, int status, ompt_data *to) {
-    task *prior = from->ptr, *next = to != NULL ? to->ptr : NULL;
-    if (status == OMPT_EARLY_FULFILL || status == OMPT_TASKWAIT_COMPLETE || status == OMPT_LATE_FULFILL) return;
-    int done = status != OMPT_SWITCH && status != OMPT_YIELD;
-    if (prior != NULL) {
-        if (done) {
-            prior->state = FREE;
-            SIGNAL(prior->traced & RUNS, ON_DONE, prior, next);
-        } else if (next != NULL && prior->below == next) {  // it gives its place back: to the heap
-            prior->state = HEAP;
-            prior->below = NULL;
-            SIGNAL(prior->traced & RUNS, ON_SUSPEND, prior, next);
-        } else {
-            prior->state = MIDDLE;
-        }
+    if (RARELY(to == NULL) || RARELY(from->ptr == NULL) || RARELY(to->ptr == NULL)) return schedule_rarely(from, status, to);
+    task *prior = from->ptr, *next = to->ptr;
+    worker *w = me;
+    if (status == OMPT_COMPLETE) {
+        if (RARELY(next->below <= FRESH)) next->below = prior->below;
+        w->top = next;
+        if (RARELY(prior->traced)) return ended(w, prior, next);
+        release(w, prior);
+        return;
     }
-    if (next != NULL) {
-        int was = next->state;
-        put_on_top(next);
-        if (was != MIDDLE) {
-            next->below = prior;
-            SIGNAL(next->traced & RUNS, was == NEW ? ON_BEGIN : ON_RESUME, next, prior);
-        }
-    }
-    if (done && prior != NULL) release(prior);
+    if (RARELY(status != OMPT_SWITCH)) return schedule_rarely(from, status, to);
+    task *was = next->below;
+    int left = prior->below == next;
+    if (RARELY(left)) prior->below = NULL;  // it gives its place back: to the heap
+    else if (was <= FRESH) next->below = prior;
+    w->top = next;
+    if (RARELY(prior->traced | next->traced)) switched(prior, next, was, left);
 }
 
-static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *of, unsigned size, unsigned index, int flags) {
+static void on_thread(int kind, ompt_data *data) {
+    (void)kind, (void)data;
+    here();
+}
+
+static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags, const void *pc) {
+    (void)frame, (void)size, (void)flags;
+    worker *w = here();
+    scope *s = w->scopes;
+    if (s != NULL) w->scopes = s->outer;
+    else s = malloc(sizeof *s);
+    if (s != NULL) *s = (scope){of(from)->scope, pc};
+    data->ptr = s;
+}
+
+static void give_back(scope *s) {
+    worker *w = here();
+    s->outer = w->scopes;
+    w->scopes = s;
+}
+
+static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
+    (void)from, (void)flags, (void)pc;
+    if (data != NULL && data->ptr != NULL) give_back(data->ptr);
+}
+
+static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
     (void)size, (void)index;
+    worker *w = here();
     if (endpoint == OMPT_BEGIN) {
-        task *beneath = top, *t = make(beneath, NULL);
-        of->ptr = t;
-        if (t == NULL) return;
-        if (!(flags & OMPT_TASK_INITIAL)) t->team = parallel != NULL ? parallel : t->team;
+        scope *team = !(flags & OMPT_TASK_INITIAL) && parallel != NULL ? parallel->ptr : NULL;
+        task *beneath = w->top, *t = make(w, beneath > BOTTOM ? beneath : &nobody, team != NULL ? team->created : NULL);
+        data->ptr = t;
+        if (t == &nobody) return;
+        if (team != NULL) t->scope = team;
         t->below = beneath;
-        if (beneath != NULL) beneath->state = MIDDLE;
-        put_on_top(t);
-    } else if (of != NULL && of->ptr != NULL) {
-        task *t = of->ptr;
-        top = t->below;
-        if (top != NULL) top->state = TOP;
-        of->ptr = NULL;
-        release(t);
+        t->traced = weft_tasks.watch;
+        w->top = t;
+        return;
     }
+    task *t = of(data);
+    if (t == &nobody) return;
+    w->top = t->below;
+    data->ptr = NULL;
+    t->wait = t->traced = 0;
+    release(w, t);
 }
 
-static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *of, const void *pc) {
+static COLD void group(task *t, int endpoint) {
+    worker *w = here();
+    if (endpoint == OMPT_BEGIN) {
+        scope *s = w->scopes != NULL ? w->scopes : calloc(1, sizeof *s);
+        if (s == NULL) return;
+        if (s == w->scopes) w->scopes = s->outer;
+        *s = (scope){t->scope, NULL};
+        t->scope = s;
+        return;
+    }
+    scope *s = t->scope;
+    t->wait = 0;
+    if (s != NULL && s->created == NULL) t->scope = s->outer, give_back(s);
+}
+
+static COLD void group_of(int endpoint, ompt_data *data) {
+    task *t = of(data);
+    if (t == &nobody) return;
+    group(t, endpoint);  // it opens here; its wait is told apart
+    if (endpoint == OMPT_END && (t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
+}
+
+static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel;
-    task *t = of != NULL ? of->ptr : NULL;
-    if (t == NULL) return;
-    if (__builtin_expect(kind == OMPT_SYNC_TASKGROUP, 0)) {  // its begin is where it opens
-        if (endpoint == OMPT_BEGIN) {
-            group *g = malloc(sizeof *g);
-            if (g != NULL) *g = (group){t->group}, t->group = g;
-            return;
-        }
-        group *g = t->group;
-        t->wait = 0;
-        if (g != NULL) t->group = g->outer, free(g);
-    } else if (endpoint == OMPT_BEGIN) {
-        t->wait = kind;
+    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return group_of(endpoint, data);
+    if (RARELY(data == NULL)) return;
+    task *t = data->ptr;
+    if (RARELY(t == NULL)) return;
+    if (endpoint == OMPT_BEGIN) {
         t->waiting = pc;
-    } else {
-        t->wait = 0;
+        t->wait = kind;
+        return;
     }
-    SIGNAL(endpoint == OMPT_END && (t->traced & JOINS), ON_JOINED, t, NULL);
+    t->wait = 0;
+    if (RARELY(t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
 }
 
-// The begin of a wait inside a region: for a taskgroup, its end.
-static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *of, const void *pc) {
+static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel;
-    task *t = of != NULL ? of->ptr : NULL;
-    if (t == NULL || kind != OMPT_SYNC_TASKGROUP) return;
-    t->wait = endpoint == OMPT_BEGIN ? kind : 0;
-    t->waiting = pc;
-    t->what = (uint64_t)(uintptr_t)t->group;
+    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) {
+        task *t = of(data);
+        t->wait = endpoint == OMPT_BEGIN ? kind : 0;
+        t->waiting = pc;
+        t->what = (uint64_t)(uintptr_t)t->scope;
+    }
 }
 
 static lock *lock_of(uint64_t id) {
-    uint64_t at = (id >> 4) * 0x9E3779B97F4A7C15u >> 52;
+    uint64_t at = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
     for (int i = 0; i < LOCKS; i++, at = (at + 1) % LOCKS) {
-        uint64_t seen = __atomic_load_n(&weft_tasks.locks[at].lock, __ATOMIC_ACQUIRE);
-        if (seen == 0 && __atomic_compare_exchange_n(&weft_tasks.locks[at].lock, &seen, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            return &weft_tasks.locks[at];
-        if (seen == id) return &weft_tasks.locks[at];
+        lock *l = &weft_tasks.locks[at];
+        uint64_t seen = __atomic_load_n(&l->lock, __ATOMIC_ACQUIRE);
+        if (seen == 0 && __atomic_compare_exchange_n(&l->lock, &seen, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return l;
+        if (seen == id) return l;
     }
     return NULL;
 }
 
+static task *current(void) {
+    task *t = here()->top;
+    return t > BOTTOM ? t : &nobody;
+}
+
 static void on_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     (void)kind, (void)hint, (void)how;
-    if (top == NULL) return;
-    top->what = id;
-    top->waiting = pc;
-    top->wait = WAIT_LOCK;
+    task *t = current();
+    t->what = id;
+    t->waiting = pc;
+    t->wait = WAIT_LOCK;
 }
 
 static void on_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    if (top == NULL) return;
-    top->wait = 0;
+    task *t = current();
+    t->wait = 0;
     lock *l = lock_of(id);
-    if (l != NULL) l->owner = top->id;
+    if (l != NULL) l->owner = t->id;
 }
 
 static void on_released(int kind, uint64_t id, const void *pc) {
@@ -201,13 +270,16 @@ static void on_released(int kind, uint64_t id, const void *pc) {
 }
 
 static void on_dependence(ompt_data *first, ompt_data *then) {
-    task *a = first != NULL ? first->ptr : NULL, *b = then != NULL ? then->ptr : NULL;
-    if (a != NULL && b != NULL) b->needs = a->id;
+    task *a = of(first), *b = of(then);
+    if (a != &nobody && b != &nobody) b->needs = a->id;
 }
 
 static int start(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
     ompt_set set = (ompt_set)lookup("ompt_set_callback");
+    set(OMPT_THREAD_BEGIN, (ompt_function)on_thread);
+    set(OMPT_PARALLEL_BEGIN, (ompt_function)on_parallel_begin);
+    set(OMPT_PARALLEL_END, (ompt_function)on_parallel_end);
     set(OMPT_TASK_CREATE, (ompt_function)on_create);
     set(OMPT_TASK_SCHEDULE, (ompt_function)on_schedule);
     set(OMPT_IMPLICIT_TASK, (ompt_function)on_implicit);
