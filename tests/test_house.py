@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
+    "tasks": {"native", "terms", "mpi", "debug"},
     "launch": {"native", "mpi", "trace", "deadlock", "report"},
 }
 

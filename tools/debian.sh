@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the tests use, when some are missing and we may.
 set -euo pipefail
-packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils)
+packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils
+    clang-14 libomp-14-dev)  # untied tasks that migrate, and a runtime with OMPT
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()
