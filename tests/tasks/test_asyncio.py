@@ -41,7 +41,36 @@ def lines(stops: list[tuple[str, int | None, int, str]], function: str) -> list[
     return [line for why, _, line, name in stops if name == function and why == "line"]
 
 
-TRACED = [33, 34, 35, 34, 36, 37, 36, 37, 36, 38, 39, 40, 39, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 49, 51, 52, 53, 54]
+TRACED = [
+    33,
+    34,
+    35,
+    34,
+    36,
+    37,
+    36,
+    37,
+    36,
+    38,
+    39,
+    40,
+    39,
+    41,
+    42,
+    43,
+    44,
+    45,
+    46,
+    47,
+    48,
+    49,
+    50,
+    49,
+    51,
+    52,
+    53,
+    54,
+]
 """What Python executes of `traced` after its first line; `async with` and `async for` come back to their line."""
 
 
@@ -136,7 +165,7 @@ def test_a_breakpoint_can_be_for_one_task_and_its_descendants() -> None:
         s.do("break leaf task two descendants")
         stop = s.do("continue")
         assert s.do("print n")["value"] == "20"
-        assert [spawn["label"] for spawn in s.do("where")["spawns"]][0] == "task 4 (two)"
+        assert next(spawn["label"] for spawn in s.do("where")["spawns"]) == "task 4 (two)"
         assert stop["breakpoint"] == 2
         assert s.do("continue")["why"] == "ended"
 
@@ -194,7 +223,9 @@ def test_ten_thousand_tasks_are_listed_with_parent_state_and_wait() -> None:
         parents = [row for row in rows if row["parent"] == 1]
         children = [row for row in rows if row["parent"] not in (1, None)]
         assert {row["wait"]["kind"] for row in parents} == {"wait"}
-        assert all(row["wait"]["tasks"] == [c["id"] for c in children if c["parent"] == row["id"]] for row in parents[:3])
+        assert all(
+            row["wait"]["tasks"] == [c["id"] for c in children if c["parent"] == row["id"]] for row in parents[:3]
+        )
 
 
 def test_a_mistake_at_the_prompt_is_told_and_changes_nothing() -> None:

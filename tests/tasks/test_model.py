@@ -69,7 +69,8 @@ def test_the_table_is_what_the_stacks_say(choices: list[int]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [
-    lambda t: t.create(1), lambda t: t.resume(1, 0), lambda t: t.suspend(1), lambda t: t.done(1), lambda t: t.begin(2, 0),
+    lambda t: t.create(1), lambda t: t.resume(1, 0), lambda t: t.suspend(1), lambda t: t.done(1),
+    lambda t: t.begin(2, 0),
 ])  # fmt: skip
 def test_a_hook_that_cannot_be_true_is_refused(wrong: Any) -> None:
     table = Table()

@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "tasks", help="follow one task of asyncio or OpenMP, wherever it runs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--runtime FILE] [--pid P | --core FILE] [--] PROGRAM ARGS",
+        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--pid P | --core FILE] [--] PROGRAM ARGS",
     )  # fmt: skip
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
     parser.add_argument(

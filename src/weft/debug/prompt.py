@@ -144,7 +144,9 @@ class Console:
         written = self.written()
         if self.json:
             ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
-            print(json.dumps({"schema": self.schema, "command": line, **ok, "output": written}), file=self.out, flush=True)
+            print(
+                json.dumps({"schema": self.schema, "command": line, **ok, "output": written}), file=self.out, flush=True
+            )
             return
         if written:
             print(written, end="" if written.endswith("\n") else "\n", file=self.out)
@@ -179,6 +181,7 @@ class Console:
                 line = self._last
             self._last = line if re.match(r"(n|s|ne|pe|next|step|prev|list|l)\b", line.strip()) else ""
             yield line
+
 
 class Prompt(Console):
     """The console of a replay."""
@@ -263,7 +266,10 @@ class Prompt(Console):
 
 
 def help_of(
-    text: str, commands: dict[str, Command] = COMMANDS, where: Sequence[str] = WHERE, legend: str = "RANKS is 0,2-3 or all; "
+    text: str,
+    commands: dict[str, Command] = COMMANDS,
+    where: Sequence[str] = WHERE,
+    legend: str = "RANKS is 0,2-3 or all; ",
 ) -> Answer:
     """All commands, or one."""
     if text:

@@ -60,7 +60,7 @@ class TaskConsole(Console):
             raise Quit
         bare: dict[str, Callable[[], Answer]] = {"waits": d.waits, "breakpoints": d.breakpoints}
         for how in ("finish", "continue"):
-            bare[how] = partial(d.go, how)  # type: ignore[arg-type]
+            bare[how] = partial(d.go, how)
         if name in bare:
             if rest:
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")

@@ -81,8 +81,8 @@ class Debugger:
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)]
         shown = tree(chosen) if as_tree else [(0, row) for row in chosen]
-        return {"kind": "tasks", "total": len(rows),
-                "tasks": [{**row.as_dict(), "depth": depth, "focus": row.id == self.focus} for depth, row in shown]}  # fmt: skip
+        told = [{**row.as_dict(), "depth": depth, "focus": row.id == self.focus} for depth, row in shown]
+        return {"kind": "tasks", "total": len(rows), "tasks": told}
 
     def find(self, text: str) -> Task:
         """A task by its number or name. UsageError where there is none."""
@@ -141,8 +141,8 @@ class Debugger:
         line = int(text) if text.isdigit() else at.line
         first = max(line - 5, 1)
         lines = linecache.getlines(at.file)[first - 1 : first + 9]
-        return {"kind": "list", "file": at.file,
-                "lines": [{"line": n, "text": t.rstrip("\n"), "here": n == at.line} for n, t in enumerate(lines, first)]}  # fmt: skip
+        told = [{"line": n, "text": text.rstrip(), "here": n == at.line} for n, text in enumerate(lines, first)]
+        return {"kind": "list", "file": at.file, "lines": told}
 
     def place(self) -> Site | None:
         """Where the task in focus stands."""
@@ -152,10 +152,8 @@ class Debugger:
         """Who waits for whom; and the circles."""
         rows = [row for row in self.rows() if row.wait is not None]
         found = deadlocks(self.rows())
-        return {"kind": "waits", "waits": [row.as_dict() for row in rows],
-                "deadlocks": [{"tasks": [task.id for task in d.tasks], "message": d.message,
-                               "sites": [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in d.tasks]}
-                              for d in found]}  # fmt: skip
+        told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
+        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told}
 
     # Breakpoints
 

@@ -25,7 +25,9 @@ from weft.tasks.backend import BackendError
 from weft.tasks.model import Site
 from weft.tasks.output import Output
 
-ENTRY = re.compile(r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$")
+ENTRY = re.compile(
+    r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
+)
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
@@ -153,7 +155,9 @@ class Gdb(Mi):
     def address(self, symbol: str) -> int:
         """Where a variable lies; 0 where it is not there (yet)."""
         with suppress(BackendError):
-            found = re.search(r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"]))
+            found = re.search(
+                r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"])
+            )
             return int(found[0], 16) if found else 0
         return 0
 
@@ -258,7 +262,7 @@ class Bodies:
         return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
 
     def is_made_up(self, frame: Frame) -> bool:
-        """Whether a frame's line is the compiler's own part there: its task's directive, or the body of a task within."""
+        """Whether a frame's line is the compiler's own there: its task's directive, or the body of a task within."""
         body, line = self.of(int(frame["addr"], 16)), int(frame["line"])
         if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
             return True

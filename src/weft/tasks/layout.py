@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 
 def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """All living tasks, in the order of their numbers, and which task holds which lock. BackendError for another table."""
+    """All living tasks, by their numbers, and which task holds which lock. BackendError for another table."""
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
@@ -87,8 +87,10 @@ def _owners(read: Read, address: int) -> dict[int, int]:
 class Rows:
     """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
 
-    def __init__(self, rows: Array, owners: dict[int, int], read: Read, site: Callable[[int], Site | None],
-                 tops: dict[int, Site | None], names: dict[int, str]) -> None:  # fmt: skip
+    def __init__(
+        self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], Site | None],
+        tops: dict[int, Site | None], names: dict[int, str],
+    ) -> None:  # fmt: skip
         self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
         self._living = set(rows["id"].tolist())
         self._scopes = Scopes(read, rows["scope"])
@@ -98,12 +100,26 @@ class Rows:
 
     def tasks(self) -> list[Task]:
         """All of them."""
-        columns = [self._rows[name].tolist() for name in
-                   ("id", "parent", "state", "wait", "worker", "created", "waiting", "what", "needs", "scope", "above")]
-        return [self._task(*fields) for fields in zip(*columns, strict=True)]
+        columns = [
+            self._rows[name].tolist()
+            for name in (
+                "id",
+                "parent",
+                "state",
+                "wait",
+                "worker",
+                "created",
+                "waiting",
+                "what",
+                "needs",
+                "scope",
+                "above",
+            )
+        ]
+        return [self._task(fields) for fields in zip(*columns, strict=True)]
 
-    def _task(self, id_: int, parent: int, state: int, wait: int, worker: int, created: int, waiting: int, what: int,
-              needs: int, scope: int, above: int) -> Task:  # fmt: skip
+    def _task(self, fields: tuple[int, ...]) -> Task:
+        id_, parent, state, wait, worker, created, waiting, what, needs, scope, above = fields
         made = self._site(created)
         if state == NEW and needs not in self._living:
             return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
@@ -114,8 +130,8 @@ class Rows:
         elif state == NEW:
             waits = Wait("dependence", (needs,), made)
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made
-        return Task(id_, parent or None, STATES[state], self._names.get(id_, ""), made, at, waits, worker if on else None,
-                    above or None)  # fmt: skip
+        name, where = self._names.get(id_, ""), worker if on else None
+        return Task(id_, parent or None, STATES[state], name, made, at, waits, where, above or None)
 
     def _targets(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
         if wait == TASKWAIT:

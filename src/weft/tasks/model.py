@@ -66,7 +66,10 @@ class Wait:
 
 
 class Task(NamedTuple):
-    """A row of the table (a tuple: a hundred thousand of them are made at once). `above`: the task that lies on it in its worker's stack and has to leave before it goes on."""
+    """A row of the table (a tuple: a hundred thousand of them are made at once).
+
+    `above`: the task that lies on it in its worker's stack and has to leave before it goes on.
+    """
 
     id: int
     parent: int | None = None
@@ -169,6 +172,11 @@ class Deadlock:
     """Tasks that wait for one another in a circle: each for the next, the last for the first."""
 
     tasks: tuple[Task, ...]
+
+    @property
+    def sites(self) -> list[dict[str, Any] | None]:
+        """Where each of them waits, for machines."""
+        return [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in self.tasks]
 
     @property
     def message(self) -> str:

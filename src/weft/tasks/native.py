@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from weft.debug.mi import quoted
 from weft.errors import UsageError
 from weft.tasks import layout
@@ -92,14 +94,14 @@ class NativeBackend:
         if not self._base:
             self._base = self._gdb.address("weft_tasks")
         if not self._base:
-            return layout.np.zeros(0, layout.RECORD), {}
+            return np.zeros(0, layout.RECORD), {}
         return layout.records(self._gdb.read, self._base)
 
     def tasks(self) -> list[Task]:
         """The table, read in bulk."""
         rows, owners = self._records()
         tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
-        return layout.Rows(rows, owners, self._gdb.read, self._gdb.site, tops, self._names).tasks()
+        return layout.Rows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
 
     def _top(self, worker: int) -> Site | None:
         thread = self._gdb.threads.get(worker)
@@ -252,7 +254,9 @@ class NativeBackend:
         return self._onward(how, address)
 
     def _event(self, thread: int) -> Event:
-        event, of, other = (int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other"))
+        event, of, other = (
+            int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other")
+        )
         return layout.EVENTS[event], of, other, thread
 
     def _signalled(self, event: Event, how: How) -> Stop:
@@ -260,11 +264,11 @@ class NativeBackend:
         name, of, other, thread = event
         if name == "create":
             return self._to_child(other)
-        elif name in ("begin", "resume"):
+        if name in ("begin", "resume"):
             return self._into(thread, of, new=name == "begin")
-        elif name == "done":
+        if name == "done":
             return self._to_join(of)
-        elif name == "joined" and self._join == of:
+        if name == "joined" and self._join == of:
             self._join = 0
             record = self._at(of)
             self._trace(record, 0)
@@ -296,7 +300,7 @@ class NativeBackend:
         if len(parent):
             return parent[0]
         group = rows[(rows["what"] == record["scope"]) & (rows["wait"] == layout.GROUP)]
-        team = rows[(rows["scope"] == record["scope"]) & layout.np.isin(rows["wait"], layout.BARRIERS)]
+        team = rows[(rows["scope"] == record["scope"]) & np.isin(rows["wait"], layout.BARRIERS)]
         return group[0] if len(group) else team[0] if len(team) else None
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:

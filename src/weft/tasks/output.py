@@ -10,7 +10,7 @@ class Output:
     """Standard output and error of a program, in the order written."""
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile(prefix="weft-tasks-")
+        self.file = tempfile.TemporaryFile(prefix="weft-tasks-")  # noqa: SIM115
         self._at = 0
 
     def more(self) -> str:

@@ -60,7 +60,8 @@ def _row(row: Answer) -> str:
     worker = f"worker {row['worker']}" if row["worker"] is not None else ""
     at = _place(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
-    return f"{mark} {indent}{row['id']}{name}  {row['state']:<6} {at:<16} {parent:<9} {worker} {_wait(row['wait'])}".rstrip()
+    start = f"{mark} {indent}{row['id']}{name}"
+    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {worker:<13} {_wait(row['wait'])}".rstrip()
 
 
 def _tasks(answer: Answer) -> list[str]:

@@ -18,14 +18,12 @@ async def numbers():
 
 
 def plain(a):
-    b = a + 1
-    return b
+    return a + 1
 
 
 async def helper(n):
     await asyncio.sleep(0.001)
-    m = plain(n)
-    return m
+    return plain(n)
 
 
 async def traced(lock):
@@ -42,7 +40,7 @@ async def traced(lock):
         a += 100
     try:
         await asyncio.wait_for(asyncio.sleep(5), 0.01)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         a += 1000
     got = await asyncio.gather(noise(2), noise(3))
     a += sum(got)

@@ -36,8 +36,7 @@ def main() -> None:
     sys.modules["__main__"] = module
     status = 0
     try:
-        with open(program, "rb") as file:
-            code = compile(file.read(), str(Path(program).resolve()), "exec")
+        code = compile(Path(program).read_bytes(), str(Path(program).resolve()), "exec")
         agent.stop(None, "start", None)
         exec(code, module.__dict__)
     except SystemExit as left:

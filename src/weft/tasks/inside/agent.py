@@ -62,7 +62,7 @@ class Agent:
             original(loop)
             loops.add(loop)
 
-        base_events.BaseEventLoop.__init__ = init  # type: ignore[method-assign]
+        base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
     def _forked(self) -> None:
         """A child of fork() is not debugged."""

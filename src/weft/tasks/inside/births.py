@@ -82,7 +82,9 @@ def install(on_create: Callable[[Task, Task | None], None], watched: list[bool])
             frame = frame.f_back
         loop = running()
         parent = current_task(loop) if loop is not None else None
-        born = Birth(birth(parent) if parent is not None else None, *((frame.f_code, frame.f_lasti) if frame else (None, -1)))
+        born = Birth(
+            birth(parent) if parent is not None else None, *((frame.f_code, frame.f_lasti) if frame else (None, -1))
+        )
         task = original(self, coro, **options)
         if (early := getattr(task, "_weft_birth", None)) is not None:  # an eager task has already run
             early.parent, early.code, early.lasti = born.parent, born.code, born.lasti
@@ -92,8 +94,8 @@ def install(on_create: Callable[[Task, Task | None], None], watched: list[bool])
             on_create(task, parent)
         return task
 
-    base_events.BaseEventLoop.create_task = create_task  # type: ignore[assignment, method-assign]
-    locks.Lock._locked = _Locked()  # type: ignore[assignment]
+    base_events.BaseEventLoop.create_task = create_task  # type: ignore[method-assign]
+    locks.Lock._locked = _Locked()  # type: ignore[attr-defined]
 
 
 class _Locked:

@@ -22,9 +22,11 @@ _YIELD = dis.opmap["YIELD_VALUE"]
 
 
 class Tracer:
-    """What the debugger wants of which task. `stop(frame, why, task)` blocks the thread until it wants something else."""
+    """What the debugger wants of which task. `stop(frame, why, task)` blocks the thread until it wants more."""
 
-    def __init__(self, stop: Callable[[FrameType | None, str, Task | None], None], tasks: Callable[[], list[Task]]) -> None:
+    def __init__(
+        self, stop: Callable[[FrameType | None, str, Task | None], None], tasks: Callable[[], list[Task]]
+    ) -> None:
         self.stop = stop
         self.tasks = tasks
         self.points = Points(self)
@@ -141,9 +143,11 @@ class Tracer:
         resumed, self._resumed = self._resumed, None
         if resumed == (frame, frame.f_lineno) and frame.f_lineno:
             return  # 3.11 tells the line of an await again when it goes on
-        if self.how == "step" or (self.how == "next" and not self._inner(frame)):
-            self.stop(frame, "line", task)
-        elif self.how == "finish" and frame is not self.anchor and not self._inner(frame):
+        if (
+            self.how == "step"
+            or (self.how == "next" and not self._inner(frame))
+            or (self.how == "finish" and frame is not self.anchor and not self._inner(frame))
+        ):
             self.stop(frame, "line", task)
 
     def at_point(self, frame: FrameType, task: Task | None) -> None:

@@ -43,8 +43,13 @@ def chain(task: Task) -> list[FrameType]:
 
 
 def _behind(thing: Any) -> Any:
-    """What an awaitable that hides it wraps: `async for` and `anext` (no attribute says so), or __await__ of a class."""
-    if type(thing).__name__ not in ("async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable"):
+    """What an awaitable wraps that does not say so: `async for`, `anext`, or __await__ of a class."""
+    if type(thing).__name__ not in (
+        "async_generator_asend",
+        "async_generator_athrow",
+        "coroutine_wrapper",
+        "anext_awaitable",
+    ):
         return None
     kinds = (AsyncGeneratorType, CoroutineType, GeneratorType)
     found = (x for x in gc.get_referents(thing) if isinstance(x, kinds) or type(x).__name__ == "async_generator_asend")
