@@ -229,7 +229,8 @@ def test_the_layout_in_c_is_the_one_that_python_reads(tmp_path: Path) -> None:
     fields = [name for name in layout.RECORD.names if layout.RECORD.fields[name][1] < layout.SIZE]
     lines = "".join(f'printf("{name} %zu\\n", offsetof(task, {name}));' for name in fields)
     more = {"slabs": "offsetof(table, slabs)", "watch": "offsetof(table, watch)",
-            "worker": "offsetof(table, worker)", "locks": "offsetof(table, locks)", "size": "sizeof(task)", "thread": "offsetof(worker, thread)"}  # fmt: skip
+            "worker": "offsetof(table, worker)", "locks": "offsetof(table, locks)", "size": "sizeof(task)",
+            "thread": "offsetof(worker, thread)"}  # fmt: skip
     lines += "".join(f'printf("+{name} %zu\\n", (size_t)({what}));' for name, what in more.items())
     source = tmp_path / "layout.c"
     start = '#include "table.h"\n#include <stddef.h>\n#include <stdio.h>\n'
