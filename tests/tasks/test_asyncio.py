@@ -41,36 +41,8 @@ def lines(stops: list[tuple[str, int | None, int, str]], function: str) -> list[
     return [line for why, _, line, name in stops if name == function and why == "line"]
 
 
-TRACED = [
-    33,
-    34,
-    35,
-    34,
-    36,
-    37,
-    36,
-    37,
-    36,
-    38,
-    39,
-    40,
-    39,
-    41,
-    42,
-    43,
-    44,
-    45,
-    46,
-    47,
-    48,
-    49,
-    50,
-    49,
-    51,
-    52,
-    53,
-    54,
-]
+TRACED = [33, 34, 35, 34, 36, 37, 36, 37, 36, 38, 39, 40, 39, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 49, 51, 52, 53,
+          54]  # fmt: skip
 """What Python executes of `traced` after its first line; `async with` and `async for` come back to their line."""
 
 

@@ -18,12 +18,14 @@ async def numbers():
 
 
 def plain(a):
-    return a + 1
+    b = a + 1
+    return b
 
 
 async def helper(n):
     await asyncio.sleep(0.001)
-    return plain(n)
+    m = plain(n)
+    return m
 
 
 async def traced(lock):
@@ -40,7 +42,7 @@ async def traced(lock):
         a += 100
     try:
         await asyncio.wait_for(asyncio.sleep(5), 0.01)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         a += 1000
     got = await asyncio.gather(noise(2), noise(3))
     a += sum(got)
