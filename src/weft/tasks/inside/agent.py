@@ -210,7 +210,7 @@ class Agent:
         task = self._find(request["task"])
         spawns, born = [], birth(task) if task is not None else None
         while born is not None and born.parent is not None:
-            spawns.append({"task": born.parent.id, "name": born.parent.name, "at": site_of(born.code, born.lasti)})
+            spawns.append({"task": born.parent.id, "name": births.NAMES.get(born.parent.id, ""), "at": site_of(born.code, born.lasti)})
             born = born.parent
         return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
 
@@ -244,7 +244,7 @@ class Agent:
         """Give a task a name, asyncio's too."""
         if (task := self._find(request["task"])) is not None:
             task.set_name(request["name"])
-            birth(task).name = request["name"]
+            births.NAMES[birth(task).id] = request["name"]
 
     def do_source(self, request: Request) -> list[str]:
         """The lines of a file, as this process sees it."""

@@ -12,7 +12,7 @@ from asyncio import base_events, locks
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 ASYNCIO = str(Path(asyncio.__file__).parent)
 OWN = str(Path(__file__).parent)
@@ -22,17 +22,14 @@ Task = asyncio.Task[Any]
 _next_id = itertools.count(1).__next__
 
 
-class Birth:
-    """A task's number, who made it, and the instruction that did. Kept alive by its descendants."""
+class Birth(NamedTuple):
+    """A task's number, who made it, and the instruction that did. A tuple: every task of the program pays for one."""
 
-    __slots__ = ("code", "id", "lasti", "name", "parent")
-
-    def __init__(self, parent: Birth | None, code: CodeType | None, lasti: int) -> None:
-        self.id = _next_id()
-        self.parent = parent
-        self.code = code
-        self.lasti = lasti
-        self.name = ""
+    id: int
+    parent: Birth | None
+    code: CodeType | None
+    lasti: int
+    depth: int
 
     def descends(self, ancestor: int) -> bool:
         """Whether it is the ancestor or comes from it."""
@@ -42,14 +39,30 @@ class Birth:
         return at is not None
 
 
+NAMES: dict[int, str] = {}
+"""Names that the debugger gave, by number."""
+DEEP = 500
+"""Ancestors that are remembered at most: a task that makes its own successor, for ever, would fill the memory."""
+_new = tuple.__new__
+
+
+def made(parent: Birth | None, code: CodeType | None, lasti: int) -> Birth:
+    """The birth of a task that begins now."""
+    depth = 0
+    if parent is not None:
+        depth = parent[4] + 1
+        if depth > DEEP:
+            parent, depth = _new(Birth, (parent[0], None, None, -1, 0)), 1
+    return _new(Birth, (_next_id(), parent, code, lasti, depth))
+
+
 def birth(task: Task) -> Birth:
     """A task's; made now for one that was created past us (before we came, or by another loop)."""
     try:
         return task._weft_birth  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        made = Birth(None, None, -1)
-        task._weft_birth = made  # type: ignore[attr-defined]
-        return made
+        task._weft_birth = late = made(None, None, -1)  # type: ignore[attr-defined]
+        return late
 
 
 def line_of(code: CodeType, lasti: int) -> int:
@@ -75,6 +88,7 @@ def install(on_create: Callable[[Task, Task | None], None], watched: list[bool])
     """Number every task from now on. `on_create` is called only while `watched[0]`."""
     original = base_events.BaseEventLoop.create_task
     running, current_task = asyncio._get_running_loop, asyncio.current_task
+    eager = hasattr(asyncio, "eager_task_factory")
 
     def create_task(self: Any, coro: Any, **options: Any) -> Any:
         frame: FrameType | None = sys._getframe(1)
@@ -82,14 +96,12 @@ def install(on_create: Callable[[Task, Task | None], None], watched: list[bool])
             frame = frame.f_back
         loop = running()
         parent = current_task(loop) if loop is not None else None
-        born = Birth(
-            birth(parent) if parent is not None else None, *((frame.f_code, frame.f_lasti) if frame else (None, -1))
-        )
+        mother = birth(parent) if parent is not None else None
         task = original(self, coro, **options)
-        if (early := getattr(task, "_weft_birth", None)) is not None:  # an eager task has already run
-            early.parent, early.code, early.lasti = born.parent, born.code, born.lasti
-        else:
-            task._weft_birth = born  # type: ignore[attr-defined]
+        born = made(mother, frame.f_code, frame.f_lasti) if frame is not None else made(mother, None, -1)
+        if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
+            born = born._replace(id=birth(task).id)
+        task._weft_birth = born
         if watched[0]:
             on_create(task, parent)
         return task
