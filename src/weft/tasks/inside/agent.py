@@ -210,8 +210,8 @@ class Agent:
         task = self._find(request["task"])
         spawns, born = [], birth(task) if task is not None else None
         while born is not None and born.parent is not None:
-            spawns.append({"task": born.parent.id, "name": births.NAMES.get(born.parent.id, ""), "at": site_of(born.code, born.lasti)})
-            born = born.parent
+            at, born = site_of(born.code, born.lasti), born.parent
+            spawns.append({"task": born.id, "name": births.NAMES.get(born.id, ""), "at": at})
         return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
 
     def do_evaluate(self, request: Request) -> str:

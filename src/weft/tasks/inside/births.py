@@ -101,7 +101,7 @@ def install(on_create: Callable[[Task, Task | None], None], watched: list[bool])
         born = made(mother, frame.f_code, frame.f_lasti) if frame is not None else made(mother, None, -1)
         if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
             born = born._replace(id=birth(task).id)
-        task._weft_birth = born
+        task._weft_birth = born  # type: ignore[attr-defined]
         if watched[0]:
             on_create(task, parent)
         return task
