@@ -21,8 +21,8 @@ from weft.tasks.runtime import settings
 
 PROGRAMS = Path(__file__).parent / "programs"
 TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "native" / "tasks"
-CASES = (("fib, no cut-off", "fib", 20, 1000), ("fib, cut-off 9", "fib", 25, 9), ("n-queens, cut-off 3", "queens", 9, 3),
-         ("knapsack, cut-off 7", "knapsack", 22, 7))  # fmt: skip
+CASES = (("fib, no cut-off", "fib", 20, 1000), ("fib, cut-off 9", "fib", 25, 9),
+         ("n-queens, cut-off 3", "queens", 9, 3), ("knapsack, cut-off 7", "knapsack", 22, 7))  # fmt: skip
 LONGER = {"fib": 9, "queens": 2, "knapsack": 4}
 """How much larger a case is where time is measured: callgrind takes fifty times as long."""
 FIB_TASKS = 21890
