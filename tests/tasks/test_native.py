@@ -72,7 +72,9 @@ def traced(s: Session, place: str) -> tuple[list[int], dict[str, Any], set[int]]
 def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
     program = build("migrate.c", clang())
     moved = 0
-    for _ in range(3):
+    for turn in range(12):  # most runs change threads, a loaded machine's may not
+        if moved and turn > 1:
+            break
         with session([str(program)]) as s:
             lines, stop, workers = traced(s, "migrate.c:18")
             assert lines == [18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30]
