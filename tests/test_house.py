@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
+    "tasks": {"native", "terms", "mpi", "debug"},
     "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
     "launch": {"native", "mpi", "trace", "deadlock", "report"},
 }

@@ -83,7 +83,7 @@ def debug(
 ) -> int:  # fmt: skip
     """A session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
-    from weft.debug.prompt import Prompt, Quit, history
+    from weft.debug.prompt import Prompt, Quit, completions, history
     from weft.launch.rundir import newest
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -99,7 +99,7 @@ def debug(
         if lines is not None:
             prompt.run(lines, echo=True)
         elif sys.stdin.isatty():
-            with history(debugger):
+            with history(completions(debugger)):
                 prompt.run(prompt.typed(), echo=False)
         else:
             prompt.run(prompt.typed() if as_json else sys.stdin, echo=not as_json)

@@ -16,15 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pygdbmi.gdbcontroller import GdbController
-
 from weft.debug.hands import Frame, HandError, Point
+from weft.debug.mi import Mi, quoted
 
-PATIENCE = 30.0
-"""Seconds for gdb to answer: the symbols of a large program take their time."""
-SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set debuginfod enabled off",
-            "set print elements 40", "set print repeats 12", "set breakpoint pending off", "set unwindonsignal on",
-            "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
 _NOT_THE_PROGRAM = re.compile(
     r"(libweft|weft|lib[pf]?mpi|libmpich|libopen-|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
     r"|libpthread|ld-linux|libmpifort|libmpicxx)[^/]*$|^\[vdso\]"
@@ -34,12 +28,7 @@ _NOT_THE_PROGRAM = re.compile(
 _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished")
 
 
-def quoted(text: str) -> str:
-    """A string as MI writes it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-class NativeHand:
+class NativeHand(Mi):
     """gdb attached to one process. HandError where that cannot be."""
 
     def __init__(self, pid: int) -> None:
@@ -47,9 +36,6 @@ class NativeHand:
         self.stopped: Frame | None = None
         self.refused = ""
         self.why = ""
-        self._running = False
-        self._stops: list[dict[str, Any]] = []
-        self._token = 0
         self._step = ""
         self._line = 0
         self._returning = False
@@ -57,10 +43,7 @@ class NativeHand:
         self._last_drive = 0.0
         if shutil.which("gdb") is None:
             raise HandError("there is no gdb here, which looks into native ranks: install it (apt install gdb)")
-        self._gdb: Any = GdbController(command=["gdb", "--nx", "--quiet", "--interpreter=mi3"])
-        for setting in SETTINGS:
-            with suppress(HandError):
-                self._ask(f"-interpreter-exec console {quoted(setting)}")
+        super().__init__()
         try:
             self._ask(f"-target-attach {pid}")
         except HandError as error:
@@ -69,46 +52,6 @@ class NativeHand:
         self._await_stop()
         self._maps = _Maps(pid)
         self._run()
-
-    # Speaking with gdb
-
-    def _read(self, seconds: float) -> list[dict[str, Any]]:
-        try:
-            found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
-        except Exception as error:  # pygdbmi raises several kinds when gdb has gone
-            raise HandError(f"gdb has gone: {error}") from error
-        for message in found:
-            if message["type"] == "notify" and message["message"] == "stopped":
-                self._running = False
-                self._stops.append(message["payload"] or {})
-            elif message["message"] == "running" and message["type"] in ("notify", "result"):
-                self._running = True
-        return found
-
-    def _ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
-        """One command of MI and its result. HandError with gdb's own words."""
-        self._token += 1
-        try:
-            self._gdb.write(f"{self._token}{command}", read_response=False)
-        except Exception as error:
-            raise HandError(f"gdb has gone: {error}") from error
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
-            for message in self._read(0.05):
-                if message["type"] == "result" and message["token"] == self._token:
-                    payload = message["payload"] or {}
-                    if message["message"] == "error":
-                        raise HandError(str(payload.get("msg", "gdb could not")))
-                    return payload if isinstance(payload, dict) else {}
-        raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
-
-    def _await_stop(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        until = time.monotonic() + seconds
-        while not self._stops and time.monotonic() < until:
-            self._read(0.02)
-        if not self._stops:
-            raise HandError("the rank could not be halted")
-        return self._stops.pop(0)
 
     def _run(self) -> None:
         self._stops.clear()

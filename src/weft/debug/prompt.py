@@ -10,7 +10,7 @@ import re
 import readline
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -57,7 +57,6 @@ COMMANDS: dict[str, Command] = {
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
     "quit": Command("quit", "end the replay", ("q", "exit")),
 }
-_SHORT = {short: name for name, command in COMMANDS.items() for short in command.short}
 WHERE = ("RANK:EVENT", "[RANK:]FILE:LINE[#N]", "[RANK:]FUNCTION[#N]", "t=SECONDS", "finding:N")
 
 
@@ -65,20 +64,21 @@ class Quit(Exception):
     """The person has had enough."""
 
 
-def parse(line: str) -> tuple[str, str]:
+def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
     """The command's name and the rest of the line. UsageError for none, with the likely one."""
     words = line.split(None, 1)
     name, rest = words[0], words[1].strip() if len(words) > 1 else ""
-    if name in ("next", "prev", "n") and re.match(r"event(s\b|\b)", rest):
+    if "next event" in commands and name in ("next", "prev", "n") and re.match(r"event(s\b|\b)", rest):
         name, rest = ("prev" if name == "prev" else "next") + " event", re.sub(r"^events?\s*", "", rest)
-    name = _SHORT.get(name, name)
-    if name in COMMANDS:
+    shorts = {short: known for known, command in commands.items() for short in command.short}
+    name = shorts.get(name, name)
+    if name in commands:
         return name, rest
-    begun = [known for known in COMMANDS if known.startswith(name)]
+    begun = [known for known in commands if known.startswith(name)]
     if len(begun) == 1:
         return begun[0], rest
-    near = difflib.get_close_matches(name, [*COMMANDS, *_SHORT], 1) or begun
-    hint = f": did you mean `{_SHORT.get(near[0], near[0])}`?" if near else ": `help` lists the commands"
+    near = difflib.get_close_matches(name, [*commands, *shorts], 1) or begun
+    hint = f": did you mean `{shorts.get(near[0], near[0])}`?" if near else ": `help` lists the commands"
     raise UsageError(f"there is no command `{name}`{hint}")
 
 
@@ -99,15 +99,106 @@ def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
     return int(text or 1), chosen[0]
 
 
-class Prompt:
-    """A debugger at a terminal, under a script, or under a machine (`json`)."""
+class Console:
+    """Commands from a terminal, a script, or a machine (`json`), one after the other; a subclass answers them."""
 
-    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO = sys.stdout) -> None:
-        self.debugger = debugger
+    schema = SCHEMA
+    interrupted = "interrupted"
+
+    def __init__(self, *, as_json: bool, out: TextIO | None = None) -> None:
         self.json = as_json
-        self.out = out
+        self.out = out or sys.stdout
         self.failed = False
         self._last = ""
+
+    def answer(self, line: str) -> Answer:
+        """One command. WeftError where it cannot be done."""
+        raise NotImplementedError
+
+    def written(self) -> str:
+        """What the program has written since it was last asked."""
+        raise NotImplementedError
+
+    def told(self, answer: Answer) -> list[str]:
+        """An answer in words."""
+        raise NotImplementedError
+
+    # One line in, one answer out
+
+    def do(self, line: str) -> None:
+        """One command, and what came of it, printed."""
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return
+        try:
+            self.show(line, self.answer(line), None)
+        except WeftError as error:
+            self.failed = True
+            self.show(line, None, str(error))
+        except KeyboardInterrupt:
+            self.failed = True
+            self.show(line, None, self.interrupted)
+
+    def show(self, line: str, answer: Answer | None, error: str | None) -> None:
+        """Print an answer, and what the program wrote meanwhile."""
+        written = self.written()
+        if self.json:
+            ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
+            print(
+                json.dumps({"schema": self.schema, "command": line, **ok, "output": written}), file=self.out, flush=True
+            )
+            return
+        if written:
+            print(written, end="" if written.endswith("\n") else "\n", file=self.out)
+        if error is not None:
+            print(f"weft: {error}", file=self.out)
+        elif answer is not None:
+            for text in self.told(answer):
+                print(text, file=self.out)
+        self.out.flush()
+
+    def run(self, lines: Iterable[str], *, echo: bool) -> None:
+        """Commands one after the other, until `quit` or their end."""
+        for line in lines:
+            if echo and line.strip() and not self.json:
+                print(f"(weft) {line.strip()}", file=self.out)
+            self.do(line)
+
+    def typed(self) -> Iterator[str]:
+        """Lines that a person types; an empty one repeats a step."""
+        while True:
+            try:
+                line = input("(weft) ") if not self.json else sys.stdin.readline()
+            except EOFError:
+                print(file=self.out)
+                return
+            except KeyboardInterrupt:
+                print(file=self.out)
+                continue
+            if self.json and not line:
+                return
+            if not line.strip() and not self.json:
+                line = self._last
+            self._last = line if re.match(r"(n|s|ne|pe|next|step|prev|list|l)\b", line.strip()) else ""
+            yield line
+
+
+class Prompt(Console):
+    """The console of a replay."""
+
+    interrupted = "interrupted: the ranks stop at their next calls"
+
+    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO | None = None) -> None:
+        super().__init__(as_json=as_json, out=out)
+        self.debugger = debugger
+
+    def written(self) -> str:
+        """What the ranks have written."""
+        return self.debugger.replica.output()
+
+    def told(self, answer: Answer) -> list[str]:
+        """An answer in words."""
+        return tell(answer)
 
     def answer(self, line: str) -> Answer:
         """One command. WeftError where it cannot be done."""
@@ -173,89 +264,36 @@ class Prompt:
                 except WeftError as error:
                     print(error, file=self.out)
 
-    # One line in, one answer out
 
-    def do(self, line: str) -> None:
-        """One command, and what came of it, printed."""
-        line = line.strip()
-        if not line or line.startswith("#"):
-            return
-        try:
-            self.show(line, self.answer(line), None)
-        except WeftError as error:
-            self.failed = True
-            self.show(line, None, str(error))
-        except KeyboardInterrupt:
-            self.failed = True
-            self.show(line, None, "interrupted: the ranks stop at their next calls")
-
-    def show(self, line: str, answer: Answer | None, error: str | None) -> None:
-        """Print an answer, and what the program wrote meanwhile."""
-        written = self.debugger.replica.output()
-        if self.json:
-            ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
-            print(json.dumps({"schema": SCHEMA, "command": line, **ok, "output": written}), file=self.out, flush=True)
-            return
-        if written:
-            print(written, end="" if written.endswith("\n") else "\n", file=self.out)
-        if error is not None:
-            print(f"weft: {error}", file=self.out)
-        elif answer is not None:
-            for text in tell(answer):
-                print(text, file=self.out)
-        self.out.flush()
-
-    def run(self, lines: Iterable[str], *, echo: bool) -> None:
-        """Commands one after the other, until `quit` or their end."""
-        for line in lines:
-            if echo and line.strip() and not self.json:
-                print(f"(weft) {line.strip()}", file=self.out)
-            self.do(line)
-
-    def typed(self) -> Iterator[str]:
-        """Lines that a person types; an empty one repeats a step."""
-        while True:
-            try:
-                line = input("(weft) ") if not self.json else sys.stdin.readline()
-            except EOFError:
-                print(file=self.out)
-                return
-            except KeyboardInterrupt:
-                print(file=self.out)
-                continue
-            if self.json and not line:
-                return
-            if not line.strip() and not self.json:
-                line = self._last
-            self._last = line if re.match(r"(n|s|ne|pe|next|step|prev|list|l)\b", line.strip()) else ""
-            yield line
-
-
-def help_of(text: str) -> Answer:
+def help_of(
+    text: str,
+    commands: dict[str, Command] = COMMANDS,
+    where: Sequence[str] = WHERE,
+    legend: str = "RANKS is 0,2-3 or all; ",
+) -> Answer:
     """All commands, or one."""
     if text:
-        name = parse(text)[0]
-        command = COMMANDS[name]
+        name = parse(text, commands)[0]
+        command = commands[name]
         short = f"   (short: {', '.join(command.short)})" if command.short else ""
         lines = [f"{command.usage}{short}", f"  {command.does}"]
         if "WHERE" in command.usage:
-            lines.append(f"  WHERE is one of {', '.join(WHERE)}")
+            lines.append(f"  WHERE is one of {', '.join(where)}")
     else:
-        width = max(len(command.usage) for command in COMMANDS.values())
-        lines = [f"{command.usage:<{width}}  {command.does}" for command in COMMANDS.values()]
-        lines.append("RANKS is 0,2-3 or all; WHERE is one of " + ", ".join(WHERE))
+        width = max(len(command.usage) for command in commands.values())
+        lines = [f"{command.usage:<{width}}  {command.does}" for command in commands.values()]
+        lines.append(legend + "WHERE is one of " + ", ".join(where))
     return {"kind": "help", "lines": lines}
 
 
 @contextlib.contextmanager
-def history(debugger: Debugger) -> Iterator[None]:
-    """Lines of earlier sessions, and completion of commands, files and functions."""
+def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
+    """Lines of earlier sessions, and completion of words."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft"
-    file = state / "debug_history"
+    file = state / name
     with contextlib.suppress(OSError):
         state.mkdir(parents=True, exist_ok=True)
         readline.read_history_file(file)
-    words = completions(debugger)
 
     def complete(begun: str, state_: int) -> str | None:
         found = [word for word in words if word.startswith(begun)]

@@ -1,0 +1,88 @@
+"""Debug logical tasks: follow one task of asyncio or OpenMP, line by line, wherever it runs.
+
+weft tasks prog.py ARGS                 stop before the first line, then ask for commands (`help` lists them)
+weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
+weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
+weft tasks --pid P                      a native program that runs under Weft's tool already
+weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
+
+Exits 0, or 1 where a command of a script failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.debug import FAILED_STATUS, script
+from weft.errors import UsageError
+
+if TYPE_CHECKING:
+    from weft.tasks import Session
+
+TAKES_PROGRAM = True
+"""What follows `--` is a program, not ours to parse: it comes as args.rest."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "tasks", help="follow one task of asyncio or OpenMP, wherever it runs", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--pid P | --core FILE] [--] PROGRAM ARGS",
+    )  # fmt: skip
+    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
+    parser.add_argument(
+        "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
+    )
+    parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-tasks/1)")
+    parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
+    parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
+    parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
+    parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open the prompt."""
+    from weft.debug.prompt import Quit, history
+    from weft.tasks.console import COMMANDS
+
+    if args.environment:
+        from weft.tasks.runtime import settings
+
+        print(*(f"{name}={value}" for name, value in settings(args.runtime).items()))
+        return 0
+    lines = script(args)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
+    opened = open_session(args)
+    opened.console.json = args.json
+    prompt = opened.console
+    try:
+        with opened:
+            if args.json or lines is None:
+                prompt.show("start", opened.first, None)
+            if lines is not None:
+                prompt.run(lines, echo=True)
+            elif sys.stdin.isatty():
+                with history(sorted(COMMANDS), "tasks_history"):
+                    prompt.run(prompt.typed(), echo=False)
+            else:
+                prompt.run(prompt.typed() if args.json else sys.stdin, echo=not args.json)
+    except Quit:
+        pass
+    return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def open_session(args: argparse.Namespace) -> Session:
+    """The session that the arguments mean."""
+    from weft.tasks import session
+
+    command = [*args.program, *args.rest]
+    if not command and args.pid is None:
+        raise UsageError("no program: weft tasks prog.py")
+    return session(command, runtime=args.runtime, pid=args.pid or 0, core=args.core)

@@ -1,0 +1,118 @@
+"""What a backend gives the commands, beside the table that its hooks keep true (see model.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from weft.errors import WeftError
+from weft.tasks.model import Site, Task
+
+How = Literal["next", "step", "finish", "continue"]
+Why = Literal["start", "line", "breakpoint", "joined", "done", "deadlock", "interrupted", "signal", "ended", "core"]
+
+
+class BackendError(WeftError):
+    """The program, or its debugger, could not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where and why the program stands. `task` None: outside of any."""
+
+    why: Why
+    task: int | None = None
+    at: Site | None = None
+    worker: int | None = None
+    breakpoint: int | None = None
+    text: str = ""
+    code: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        at = self.at.as_dict() if self.at else None
+        return {"why": self.why, "task": self.task, "at": at, "worker": self.worker, "breakpoint": self.breakpoint,
+                "text": self.text or None, "code": self.code}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A breakpoint, for all tasks, one task, or one and its descendants."""
+
+    id: int
+    file: str
+    line: int
+    function: str
+    task: int | None = None
+    descendants: bool = False
+
+    @property
+    def text(self) -> str:
+        """As the person wrote it."""
+        place = f"{self.file}:{self.line}" if self.line else self.function
+        scope = "" if self.task is None else f" task {self.task}" + (" descendants" if self.descendants else "")
+        return place + scope
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines, and for what decides inside the process."""
+        return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
+                "task": self.task, "descendants": self.descendants}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """A task that made another one, and where."""
+
+    task: int
+    name: str
+    at: Site | None
+
+
+class Backend(Protocol):
+    """One program under `weft tasks`. `runtime`: what its tasks are made of, for people."""
+
+    runtime: str
+
+    def start(self) -> Stop:
+        """Bring the program up; it stands before its first line."""
+        ...
+
+    def tasks(self) -> list[Task]:
+        """The table, in the order of creation."""
+        ...
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on by `how`. `child`: a task it makes is the one from there.
+
+        At a task's end it goes on to the join of the task that waits for it. `task` None: the program's first task.
+        """
+        ...
+
+    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+        """A task's own frames, innermost first, and who made it, and who made that one."""
+        ...
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame."""
+        ...
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints."""
+        ...
+
+    def name(self, task: int, name: str) -> None:
+        """Give a task a name."""
+        ...
+
+    def output(self) -> str:
+        """What the program has written since it was last asked."""
+        ...
+
+    def interrupt(self) -> Stop:
+        """Stop the program where it is."""
+        ...
+
+    def close(self) -> None:
+        """End the program, or leave it where it was not ours."""
+        ...

@@ -1,0 +1,73 @@
+"""The prompt of `weft tasks`: the debugger's commands by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TextIO
+
+from weft.debug.prompt import Command, Console, Quit, help_of, parse
+from weft.errors import UsageError
+from weft.tasks.debugger import Answer, Debugger
+from weft.tasks.telling import tell
+
+SCHEMA = "weft-tasks/1"
+COMMANDS: dict[str, Command] = {
+    "tasks": Command("tasks [--tree] [FILTER]...", "all tasks: state, place, what each waits for", ("t",)),
+    "task": Command("task [ID]", "the task that commands mean; also one that has not begun, or sits on the heap"),
+    "name": Command("name ID NAME", "give a task a name"),
+    "next": Command("next [N]", "to the task's next line, over functions, wherever it goes on", ("n",)),
+    "step": Command("step [N]", "to the task's next line, into functions", ("s",)),
+    "finish": Command("finish", "to the end of the function", ("f",)),
+    "continue": Command("continue", "to the next breakpoint in any task, or to the end", ("c",)),
+    "follow": Command("follow parent|child", "where to go on when the task makes another one"),
+    "where": Command("where [ID]", "a task's own frames, and the spawns behind it", ("bt", "w")),
+    "print": Command("print EXPR", "the value of an expression where the task stands", ("p",)),
+    "list": Command("list [LINE]", "the source around where the task stands", ("l",)),
+    "break": Command("break WHERE [task ID [descendants]]", "stop there", ("b",)),
+    "breakpoints": Command("breakpoints", "all breakpoints"),
+    "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
+    "waits": Command("waits", "who waits for whom, and the deadlocks"),
+    "help": Command("help [COMMAND]", "this list", ("h", "?")),
+    "quit": Command("quit", "end the program", ("q", "exit")),
+}
+WHERE = ("FILE:LINE", "LINE", "FUNCTION")
+LEGEND = "FILTER is new, top, middle, heap, waiting, under=ID or name=TEXT; "
+
+
+class TaskConsole(Console):
+    """The console of one program's tasks."""
+
+    schema = SCHEMA
+
+    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO | None = None) -> None:
+        super().__init__(as_json=as_json, out=out)
+        self.debugger = debugger
+
+    def written(self) -> str:
+        """What the program has written."""
+        return self.debugger.backend.output()
+
+    def told(self, answer: Answer) -> list[str]:
+        """An answer in words."""
+        return tell(answer)
+
+    def answer(self, line: str) -> Answer:
+        """One command. WeftError where it cannot be done."""
+        name, rest = parse(line, COMMANDS)
+        d = self.debugger
+        if name == "quit":
+            raise Quit
+        bare: dict[str, Callable[[], Answer]] = {"waits": d.waits, "breakpoints": d.breakpoints}
+        for how in ("finish", "continue"):
+            bare[how] = partial(d.go, how)
+        if name in bare:
+            if rest:
+                raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
+            return bare[name]()
+        calls: dict[str, Callable[[str], Answer]] = {
+            "tasks": d.tasks, "task": d.switch, "name": d.name, "where": d.where, "print": d.evaluate, "list": d.source,
+            "break": d.break_at, "delete": d.delete, "follow": d.follow, "next": partial(d.go, "next"),
+            "step": partial(d.go, "step"), "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
+        }  # fmt: skip
+        return calls[name](rest)

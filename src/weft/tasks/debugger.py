@@ -1,0 +1,211 @@
+"""The commands, written once on the model: every answer is data. Backends differ only below this."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+from collections.abc import Callable
+from typing import Any
+
+from weft.errors import UsageError
+from weft.tasks.backend import Backend, How, Point, Stop
+from weft.tasks.model import Site, Task, deadlocks, descends, tree
+
+Answer = dict[str, Any]
+STATES = ("new", "top", "middle", "heap")
+
+
+class Debugger:
+    """A session: one program, one task in focus, followed wherever it runs."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.focus: int | None = None
+        self.child = False
+        self.stop = Stop("start")
+        self.points: list[Point] = []
+        self._ids = itertools.count(1)
+
+    def start(self) -> Answer:
+        """Bring the program up."""
+        return self._at(self.backend.start())
+
+    # Running
+
+    def _at(self, stop: Stop) -> Answer:
+        before, self.stop = self.focus, stop
+        if stop.task is not None or stop.why == "ended":
+            self.focus = stop.task
+        label = self.label(stop.task) if stop.task is not None and stop.why not in ("done", "ended") else None
+        return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
+
+    def label(self, task: int) -> str:
+        """A task as people read it."""
+        return next((row.label for row in self.backend.tasks() if row.id == task), f"task {task}")
+
+    def go(self, how: How, text: str = "") -> Answer:
+        """Let the task in focus come on, the others run as they like."""
+        if text and not (text.isdigit() and int(text)):
+            raise UsageError(f"{text!r} is no number of times")
+        answer: Answer = {}
+        for _ in range(int(text or 1)):
+            answer = self._at(self._gone(how))
+            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal"):
+                break
+        return answer
+
+    def _gone(self, how: How) -> Stop:
+        try:
+            return self.backend.go(how, self.focus, child=self.child)
+        except KeyboardInterrupt:
+            return self.backend.interrupt()
+
+    def follow(self, text: str) -> Answer:
+        """Whether a spawn leads to the child, or on in the parent."""
+        if text not in ("parent", "child"):
+            raise UsageError("follow what? `follow parent` or `follow child`")
+        self.child = text == "child"
+        return {"kind": "text", "text": f"at a spawn: on in the {text}"}
+
+    # Looking
+
+    def rows(self) -> list[Task]:
+        """The table."""
+        return self.backend.tasks()
+
+    def tasks(self, text: str = "") -> Answer:
+        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry."""
+        rows, words = self.rows(), text.split()
+        as_tree = "--tree" in words
+        keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
+        chosen = [row for row in rows if all(f(row) for f in keep)]
+        shown = tree(chosen) if as_tree else [(0, row) for row in chosen]
+        told = [{**row.as_dict(), "depth": depth, "focus": row.id == self.focus} for depth, row in shown]
+        return {"kind": "tasks", "total": len(rows), "tasks": told}
+
+    def find(self, text: str) -> Task:
+        """A task by its number or name. UsageError where there is none."""
+        rows = self.rows()
+        found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
+        if len(found) != 1:
+            raise UsageError(f"{'several tasks are' if found else 'no task is'} called {text!r}: `tasks` lists them")
+        return found[0]
+
+    def switch(self, text: str) -> Answer:
+        """Make a task the one in focus, wherever it is."""
+        if not text:
+            return {"kind": "task", "task": self.current().as_dict()}
+        task = self.find(text)
+        self.focus = task.id
+        return {"kind": "task", "task": task.as_dict()}
+
+    def current(self) -> Task:
+        """The task in focus. UsageError where there is none."""
+        found = next((row for row in self.rows() if row.id == self.focus), None)
+        if found is None:
+            raise UsageError("no task is in focus yet: `step` goes to the first one, `task ID` chooses")
+        return found
+
+    def name(self, text: str) -> Answer:
+        """`ID NAME`."""
+        words = text.split()
+        if len(words) != 2 or words[1].isdigit():
+            raise UsageError("name which task how? `name 3 reader`")
+        task = self.find(words[0])
+        self.backend.name(task.id, words[1])
+        return {"kind": "text", "text": f"task {task.id} is {words[1]}"}
+
+    def where(self, text: str = "") -> Answer:
+        """A task's own frames, and behind them the spawns that led to it."""
+        task = self.find(text) if text else None
+        id_ = task.id if task else self.focus
+        frames, spawns = self.backend.frames(id_)
+        names = {row.id: row.label for row in self.rows()}
+        return {"kind": "where", "task": id_, "label": names.get(id_ or 0),
+                "frames": [{**f.as_dict(), "text": text_of(f)} for f in frames],
+                "spawns": [{"task": s.task, "label": names.get(s.task, f"task {s.task}, done"),
+                            "at": s.at.as_dict() if s.at else None} for s in spawns]}  # fmt: skip
+
+    def evaluate(self, text: str) -> Answer:
+        """`EXPR` in the innermost frame of the task in focus."""
+        if not text:
+            raise UsageError("print what?")
+        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, 0)}
+
+    def source(self, text: str = "") -> Answer:
+        """Lines around where the task stands."""
+        at = self.place()
+        if at is None or not at.line:
+            raise UsageError("no line of the program is known here")
+        line = int(text) if text.isdigit() else at.line
+        first = max(line - 5, 1)
+        lines = linecache.getlines(at.file)[first - 1 : first + 9]
+        told = [{"line": n, "text": text.rstrip(), "here": n == at.line} for n, text in enumerate(lines, first)]
+        return {"kind": "list", "file": at.file, "lines": told}
+
+    def place(self) -> Site | None:
+        """Where the task in focus stands."""
+        return self.stop.at if self.stop.task == self.focus else self.current().at
+
+    def waits(self) -> Answer:
+        """Who waits for whom; and the circles."""
+        rows = [row for row in self.rows() if row.wait is not None]
+        found = deadlocks(self.rows())
+        told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
+        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told}
+
+    # Breakpoints
+
+    def break_at(self, text: str) -> Answer:
+        """`FILE:LINE | LINE | FUNCTION [task ID [descendants]]`."""
+        found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?", text)
+        if not found:
+            raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`")
+        place, scope, descendants = found.groups()
+        task = self.find(scope).id if scope else None
+        file, _, line = place.rpartition(":")
+        if place.isdigit():
+            at = self.place() if self.focus is not None else self.stop.at
+            if at is None:
+                raise UsageError("a line of which file? `break prog.py:9`")
+            file, line = at.file, place
+        of_line = line.isdigit() and bool(file)
+        point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
+                      task, bool(descendants))  # fmt: skip
+        self.backend.arm([*self.points, point])
+        self.points.append(point)
+        return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}
+
+    def breakpoints(self) -> Answer:
+        """All breakpoints."""
+        return {"kind": "breakpoints", "breakpoints": [{**p.as_dict(), "text": p.text} for p in self.points]}
+
+    def delete(self, text: str) -> Answer:
+        """Take some away by their numbers, or all."""
+        known = {str(p.id) for p in self.points}
+        chosen = known if text in ("", "all") else set(text.split())
+        if not chosen or not chosen <= known:
+            raise UsageError(f"there is no breakpoint {text}".rstrip())
+        self.points = [p for p in self.points if str(p.id) not in chosen]
+        self.backend.arm(self.points)
+        return self.breakpoints()
+
+
+def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
+    """`new`, `waiting`, `under=3` or `name=x` as a test of a row."""
+    key, _, value = word.partition("=")
+    if word in STATES:
+        return lambda row: row.state == word
+    if word == "waiting":
+        return lambda row: row.wait is not None
+    if key == "under" and value.isdigit():
+        return lambda row: descends(rows, row.id, int(value))
+    if key == "name" and value:
+        return lambda row: value in row.name
+    raise UsageError(f"{word!r} is no filter: {', '.join(STATES)}, waiting, under=ID, name=TEXT")
+
+
+def text_of(at: Site | None) -> str:
+    """The text of a line."""
+    return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""

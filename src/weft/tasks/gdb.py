@@ -1,0 +1,305 @@
+"""gdb for one native program: stops, frames, memory and lines, through the machine interface."""
+
+from __future__ import annotations
+
+import bisect
+import linecache
+import os
+import pty
+import re
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from weft.debug.hands import HandError
+from weft.debug.mi import Mi, quoted
+from weft.tasks.backend import BackendError
+from weft.tasks.model import Site
+from weft.tasks.output import Output
+
+ENTRY = re.compile(
+    r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
+)
+"""The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
+OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
+COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
+"""clang's own functions, which carry the line of a directive."""
+NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
+"""Files that are Weft's tool, or the C library where its debug information is there."""
+
+Frame = dict[str, Any]
+
+
+class Terminal:
+    """The terminal that the program believes in; a thread keeps what it writes."""
+
+    def __init__(self) -> None:
+        self._master, slave = pty.openpty()
+        self.name = os.ttyname(slave)
+        self._slave = slave
+        self.output = Output()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError):
+            while more := os.read(self._master, 1 << 16):
+                self.output.file.write(more.replace(b"\r\n", b"\n"))
+                self.output.file.flush()
+
+    def close(self) -> None:
+        """Give it back."""
+        for end in (self._slave, self._master):
+            with suppress(OSError):
+                os.close(end)
+
+
+class Gdb(Mi):
+    """One gdb with one program, all of whose threads stop together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pid = 0
+        self.exited: int | None = None
+        self._sites: dict[int, Site | None] = {}
+        self._memory: Any = None
+        self._threads: dict[int, int] = {}
+
+    def ask(self, command: str) -> dict[str, Any]:
+        """One command. BackendError with gdb's words."""
+        try:
+            return self._ask(command)
+        except HandError as error:
+            raise BackendError(str(error)) from error
+
+    def console(self, command: str) -> None:
+        """One command of gdb's own language."""
+        self.ask(f"-interpreter-exec console {quoted(command)}")
+
+    def begin(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
+        """Start the program; it stands at its main."""
+        self.ask(f"-file-exec-and-symbols {quoted(program)}")
+        self.console(f"set inferior-tty {terminal}")
+        for name, value in settings.items():
+            self.console(f"set environment {name} {value}")
+        if arguments:
+            self.ask("-exec-arguments " + shlex.join(arguments))  # gdb gives them to a shell
+        self.ask("-break-insert -t -f main")
+        self.ask("-exec-run")
+        self.wait(60)
+
+    # Stops
+
+    def wait(self, seconds: float | None) -> dict[str, Any] | None:
+        """The next stop; None where none came in that time."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._stops:
+            if until is not None and time.monotonic() > until:
+                return None
+            try:
+                self._read(0.2 if until is None else min(0.2, max(until - time.monotonic(), 0.005)))
+            except HandError as error:
+                raise BackendError(str(error)) from error
+        stop = self._stops.pop(0)
+        self._threads = {}
+        reason = str(stop.get("reason", ""))
+        if reason.startswith("exited"):
+            self.exited = int(str(stop.get("exit-code", "0")), 8) if reason != "exited-signalled" else -1
+        return stop
+
+    def run(self, command: str) -> None:
+        """Let the program run by a command of MI."""
+        self._stops.clear()
+        self.ask(command)
+
+    def halt(self) -> dict[str, Any]:
+        """Stop the program where it is."""
+        self.ask("-exec-interrupt")
+        return self.wait(10) or {}
+
+    # Threads and frames
+
+    @property
+    def threads(self) -> dict[int, int]:
+        """gdb's number of each thread, by the kernel's."""
+        if not self._threads:
+            for thread in self.ask("-thread-info").get("threads", []):
+                found = re.search(r"LWP (\d+)|process (\d+)", str(thread.get("target-id", "")))
+                if found:
+                    self._threads[int(found[1] or found[2])] = int(thread["id"])
+        return self._threads
+
+    def lwp(self, thread: int) -> int:
+        """The kernel's number of a thread."""
+        return next((lwp for lwp, id_ in self.threads.items() if id_ == thread), 0)
+
+    def stack(self, thread: int) -> list[Frame]:
+        """All frames of a thread, innermost first."""
+        self.ask(f"-thread-select {thread}")
+        return list(self.ask("-stack-list-frames").get("stack", []))
+
+    def evaluate(self, text: str, thread: int, level: int = 0) -> str:
+        """An expression in a frame."""
+        return str(self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")["value"])
+
+    # Memory and lines
+
+    def address(self, symbol: str) -> int:
+        """Where a variable lies; 0 where it is not there (yet)."""
+        with suppress(BackendError):
+            found = re.search(
+                r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"])
+            )
+            return int(found[0], 16) if found else 0
+        return 0
+
+    def read(self, address: int, length: int) -> bytes:
+        """Memory of the stopped program, or of the core."""
+        if not length:
+            return b""
+        if self.pid:
+            with suppress(OSError):
+                if self._memory is None:
+                    self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
+                return os.pread(self._memory, length, address)
+        with tempfile.NamedTemporaryFile(prefix="weft-tasks-") as file:
+            self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
+            return Path(file.name).read_bytes()
+
+    def write(self, address: int, value: int) -> None:
+        """Write an int of the program."""
+        self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(4, 'little').hex()}")
+
+    def site(self, pc: int) -> Site | None:
+        """The line of a return address."""
+        if pc not in self._sites:
+            self._sites[pc] = self._line(pc - 1) if pc else None
+        return self._sites[pc]
+
+    def _line(self, pc: int) -> Site | None:
+        with suppress(BackendError, KeyError, IndexError, TypeError):
+            rows = self.ask(f"-data-disassemble -s {pc:#x} -e {pc + 1:#x} -- 4")["asm_insns"]
+            row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
+            inner = row["line_asm_insn"]
+            name = str(inner[0].get("func-name", "")) if inner else ""
+            return Site(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
+        return None
+
+    def lines(self, start: int, end: int) -> list[int]:
+        """The lines of a stretch of code, in the order of addresses."""
+        with suppress(BackendError, KeyError, TypeError):
+            rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
+            parts = rows if isinstance(rows, list) else [rows["src_and_asm_line"]]
+            placed = [(int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", [])]
+            return [line for _, line in sorted(placed)]
+        return []
+
+    @contextmanager
+    def breakpoints(self, places: list[str], thread: int) -> Iterator[set[str]]:
+        """Breakpoints of one thread that are gone again afterwards."""
+        made = set()
+        for at in places:
+            with suppress(BackendError):
+                made.add(str(self.ask(f"-break-insert -p {thread} {quoted(at)}")["bkpt"]["number"]))
+        try:
+            yield made
+        finally:
+            if self.exited is None and made:
+                self.ask("-break-delete " + " ".join(made))
+
+    def close(self) -> None:
+        """End gdb, and what it runs."""
+        if self._memory is not None:
+            os.close(self._memory)
+        with suppress(Exception):
+            self._gdb.exit()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a compiler made of a task's or region's body: its symbol, its place, and the lines in it."""
+
+    name: str
+    start: int
+    end: int
+    directive: int
+    lines: frozenset[int]
+
+
+class Bodies:
+    """All of a program, from its symbol table (gdb's own list of functions misses them) and gdb's lines."""
+
+    def __init__(self, gdb: Gdb, program: str) -> None:
+        done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, timeout=60, check=False)
+        rows = [words for line in done.stdout.splitlines() if len(words := line.split()) == 4]
+        at_rest = next((int(words[0], 16) for words in rows if words[3] == "main"), 0)
+        shift = gdb.address("main") - at_rest
+        self.all = [self._body(gdb, words, shift) for words in rows if ENTRY.search(words[3]) and words[3] != "main"]
+        self._starts = sorted(self.all, key=lambda body: body.start)
+
+    def _body(self, gdb: Gdb, words: list[str], shift: int) -> Body:
+        start = int(words[0], 16) + shift
+        end = start + int(words[1], 16)
+        lines = gdb.lines(start, end)
+        return Body(words[3], start, end, lines[0] if lines else 0, frozenset(lines))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The symbols of tasks' bodies, with gcc those of regions too."""
+        return [body.name for body in self.all if OUTLINED.match(body.name)]
+
+    def of(self, pc: int) -> Body | None:
+        """The body that an address is in."""
+        at = bisect.bisect_right(self._starts, pc, key=lambda body: body.start) - 1
+        return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
+
+    def is_made_up(self, frame: Frame) -> bool:
+        """Whether a frame's line is the compiler's own there: its task's directive, or the body of a task within."""
+        body, line = self.of(int(frame["addr"], 16)), int(frame["line"])
+        if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
+            return True
+        if linecache.getline(str(frame["fullname"]), line).strip() == "{":
+            return True
+        directive = body.directive if body is not None else 0
+        return any(line in b.lines and directive < b.directive < line for b in self.all if b is not body)
+
+
+def plain(function: str) -> str:
+    """A function as the person wrote it: without what the compiler made of its parts."""
+    return "task body" if function.startswith(".omp_") else re.sub(r"\._omp_fn\.\d+$", "", function)
+
+
+def is_own(frame: Frame) -> bool:
+    """Whether a frame is of a line of the program."""
+    file = str(frame.get("fullname", ""))
+    return bool(file and frame.get("line")) and not NOT_OWN.search(file) and not _of_library(str(frame.get("file", "")))
+
+
+@cache
+def _of_library(file: str) -> bool:
+    """Whether a file is of a library of the system, whose debug information is here but not its source."""
+    return file.startswith("./") and not Path(file).exists()
+
+
+def site_of(frame: Frame) -> Site:
+    """Where a frame stands."""
+    return Site(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
+
+
+def cropped(stack: list[Frame], skip: int) -> list[Frame]:
+    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it."""
+    parts: list[list[Frame]] = [[]]
+    for i, frame in enumerate(stack):
+        parts[-1].append(frame)
+        name, below = str(frame.get("func", "")), str(stack[i + 1].get("func", "")) if i + 1 < len(stack) else ""
+        if ENTRY.search(name) and not (name.startswith(".omp_outlined.") and below.startswith(".omp_task_entry.")):
+            parts.append([])
+    return [frame for frame in parts[min(skip, len(parts) - 1)] if is_own(frame)]

@@ -1,0 +1,57 @@
+"""`python FOLDER SOCKET PROGRAM ARGS`: run a program as its own main module, with the debugger's agent beside it."""
+
+import importlib.util
+import os
+import socket
+import sys
+import types
+from pathlib import Path
+
+
+def load() -> types.ModuleType:
+    """Import this folder as a package of its own, whatever else is called `weft` here."""
+    folder = Path(__file__).parent
+    spec = importlib.util.spec_from_file_location(
+        "_weft_inside", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["_weft_inside"] = package
+    spec.loader.exec_module(package)
+    return importlib.import_module("_weft_inside.agent")
+
+
+def main() -> None:
+    """Start the program, stop before its first line, and say how it ended."""
+    line = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(line.fileno(), False)
+    sys.argv = sys.argv[2:]
+    program = sys.argv[0]
+    agent = load().Agent(line)
+    sys.path[0] = str(Path(program).resolve().parent)
+    module = types.ModuleType("__main__")
+    module.__file__ = program
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    status = 0
+    try:
+        code = compile(Path(program).read_bytes(), str(Path(program).resolve()), "exec")
+        agent.stop(None, "start", None)
+        exec(code, module.__dict__)
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+        if status == 1 and not isinstance(left.code, int):
+            print(left.code, file=sys.stderr)
+    except BaseException:
+        status = 1
+        sys.settrace(None)
+        sys.excepthook(*sys.exc_info())
+    sys.settrace(None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    agent.ended(status)
+    sys.exit(status)
+
+
+main()

@@ -1,0 +1,288 @@
+"""Answers the debugger: in the thread that stands at a line while one does, else in a thread of its own."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import inspect
+import json
+import linecache
+import os
+import re
+import reprlib
+import select
+import socket
+import sys
+import weakref
+from asyncio import base_events
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from . import births
+from .births import Task, birth, is_library
+from .tracer import Tracer, outermost
+from .waits import Timers, chain, innermost, site, site_of, wait_of
+
+LOOK = 0.15
+"""Seconds between looks whether all loops stand still."""
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 400
+SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = 40
+
+Request = dict[str, Any]
+
+
+class Agent:
+    """One conversation with the debugger, over a socket."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._lines = b""
+        self._sending = _thread.allocate_lock()
+        self._turn = _thread.allocate_lock()
+        self._inbox: SimpleQueue[Request] = SimpleQueue()
+        self._frame: FrameType | None = None
+        self._task: Task | None = None
+        self._standing = False
+        self._idle = 0
+        self._told = True
+        self._pid = os.getpid()
+        self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.tracer = Tracer(self.stop, self.tasks)
+        self._watch_loops()
+        births.install(self.tracer.created, self.tracer.watched)
+        os.register_at_fork(after_in_child=self._forked)
+        _thread.start_new_thread(self._serve, ())
+
+    def _watch_loops(self) -> None:
+        original, loops = base_events.BaseEventLoop.__init__, self.loops
+
+        def init(loop: Any) -> None:
+            original(loop)
+            loops.add(loop)
+
+        base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
+
+    def _forked(self) -> None:
+        """A child of fork() is not debugged."""
+        sys.settrace(None)
+        self.tracer.how = "continue"
+        self.tracer.points._all = []
+        self._line.close()
+
+    # The conversation
+
+    def tell(self, message: Request) -> None:
+        """Send one message."""
+        try:
+            with self._sending:
+                self._line.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._forked()
+
+    def _serve(self) -> None:
+        while os.getpid() == self._pid:
+            ready, _, _ = select.select([self._line], [], [], LOOK)
+            if ready and not self._receive():
+                os._exit(143)  # the debugger has gone, and the program was its own
+            if not ready:
+                self._look()
+
+    def _receive(self) -> bool:
+        more = self._line.recv(65536)
+        self._lines += more
+        *whole, self._lines = self._lines.split(b"\n")
+        for line in whole:
+            request = json.loads(line)
+            if self._standing:
+                self._inbox.put(request)
+            else:
+                self._do(request)
+        return bool(more)
+
+    def stop(self, frame: FrameType | None, why: str, task: Task | None) -> None:
+        """Stand here until the debugger lets the program go on."""
+        if os.getpid() != self._pid:
+            return
+        with self._turn:
+            self._frame, self._task, self._standing = frame, task, True
+            at = site(frame) if frame is not None else None
+            self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
+                                "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
+                                "worker": _thread.get_native_id()}})  # fmt: skip
+            while not self._do(self._inbox.get()):
+                pass
+
+    def ended(self, code: int) -> None:
+        """The program has come to its end."""
+        if os.getpid() == self._pid:
+            self.tell({"stop": {"why": "ended", "code": code, "task": None, "at": None}})
+
+    def _do(self, request: Request) -> bool:
+        """One request; whether it lets the program go on."""
+        if request["do"] == "go":
+            self._go(request)
+            return True
+        try:
+            answer = getattr(self, "do_" + request["do"])(request)
+            self.tell({"id": request["id"], "answer": answer})
+        except Exception as error:
+            self.tell({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
+        return False
+
+    def _go(self, request: Request) -> None:
+        standing, frame = self._standing, self._frame
+        self._standing, self._frame, self._task = False, None, None
+        self._idle, self._told = 0, False
+        task = self._find(request["task"])
+        gone = task is None and request["task"] is not None  # it is done: there is nothing left to step
+        how = "continue" if gone else request["how"]
+        self.tracer.aim(how, task, frame if standing else None, child=request["child"])
+
+    def _look(self) -> None:
+        """Say when no loop has anything to do any more: the debugger looks for a deadlock then."""
+        if self._told or self._standing:
+            return
+        idle = any(loop.is_running() for loop in self.loops) and not any(map(busy, list(self.loops)))
+        self._idle = self._idle + 1 if idle else 0
+        if self._idle >= 2:
+            self._told = True
+            self.tell({"idle": True})
+
+    # Requests
+
+    def tasks(self) -> list[Task]:
+        """Every task that is not done, of all loops."""
+        return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
+
+    def _find(self, number: int | None) -> Task | None:
+        return next((task for task in self.tasks() if birth(task).id == number), None) if number is not None else None
+
+    def do_tasks(self, _: Request) -> Any:
+        """The table."""
+        running = {id(task): thread for thread, task in self._running()}
+        timers = Timers(list(self.loops))
+        rows = [self._row(task, running, timers) for task in self.tasks()]
+        return sorted(rows, key=lambda row: row["id"])
+
+    def _running(self) -> list[tuple[int, Task]]:
+        found = []
+        for loop in list(self.loops):
+            task = asyncio.current_task(loop) if loop.is_running() else None
+            if task is not None:
+                found.append((getattr(loop, "_thread_id", 0) or 0, task))
+        return found
+
+    def _row(self, task: Task, running: dict[int, int], timers: Timers) -> Request:
+        born = birth(task)
+        row: Request = {"id": born.id, "name": named(task), "parent": born.parent.id if born.parent else None,
+                        "created": site_of(born.code, born.lasti), "wait": None, "worker": None}  # fmt: skip
+        frame = outermost(task)
+        if id(task) in running:
+            here = self._frame if task is self._task else top_frame(running[id(task)])
+            return row | {"state": "top", "worker": running[id(task)], "at": site(here)}
+        coro: Any = task.get_coro()
+        state = inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
+        if state.endswith("CREATED"):
+            return row | {"state": "new", "at": site(frame)}
+        if state.endswith("RUNNING"):
+            return row | {"state": "middle", "at": site(frame)}
+        frames = chain(task)
+        return row | {"state": "heap", "at": site(innermost(frames)), "wait": wait_of(task, frames, timers)}
+
+    def _frames(self, number: int | None) -> list[FrameType]:
+        """The frames of a task, innermost first."""
+        task = self._find(number)
+        if task is None or task is self._task:
+            frames, at, last = [], self._frame, outermost(task)
+            while at is not None:
+                frames.append(at)
+                if at is last:
+                    break
+                at = at.f_back
+        else:
+            frames = chain(task)[::-1]
+        return [frame for frame in frames if not is_library(frame.f_code.co_filename)]
+
+    def do_frames(self, request: Request) -> Any:
+        """The program's frames of a task, and who made it, and who made that one."""
+        task = self._find(request["task"])
+        spawns, born = [], birth(task) if task is not None else None
+        while born is not None and born.parent is not None:
+            at, born = site_of(born.code, born.lasti), born.parent
+            spawns.append({"task": born.id, "name": births.NAMES.get(born.id, ""), "at": at})
+        return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
+
+    def do_evaluate(self, request: Request) -> str:
+        """The value of an expression in a task's frame. It cannot rebind the frame's names."""
+        frames = self._frames(request["task"])
+        if not frames:
+            raise LookupError("the task is in no frame of the program")
+        frame = frames[min(request.get("level", 0), len(frames) - 1)]
+        return SHORT.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
+
+    def do_points(self, request: Request) -> None:
+        """Take these breakpoints."""
+        running = list(sys._current_frames().values())
+        stacks = [frame for top in running for frame in backs(top)]
+        self.tracer.points.take(request["points"], stacks)
+        if self.tracer.points.traces:
+            import threading
+
+            threading.settrace(self.tracer.dispatch)
+            for frame in stacks:
+                if self.tracer.points.within(frame.f_code):
+                    frame.f_trace = self.tracer.local
+            if self._standing:
+                sys.settrace(self.tracer.dispatch)
+            for loop in list(self.loops):
+                if loop.is_running():
+                    loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
+
+    def do_name(self, request: Request) -> None:
+        """Give a task a name, asyncio's too."""
+        if (task := self._find(request["task"])) is not None:
+            task.set_name(request["name"])
+            births.NAMES[birth(task).id] = request["name"]
+
+    def do_source(self, request: Request) -> list[str]:
+        """The lines of a file, as this process sees it."""
+        return linecache.getlines(request["file"])
+
+    def do_interrupt(self, _: Request) -> None:
+        """Stop a loop between two of its tasks, if it gets there."""
+        for loop in list(self.loops):
+            if loop.is_running():
+                loop.call_soon_threadsafe(self.stop, None, "interrupted", None)
+                return
+
+
+def backs(frame: FrameType | None) -> list[FrameType]:
+    """A frame and all behind it."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def top_frame(thread: int) -> FrameType | None:
+    """The program's innermost frame of a running thread."""
+    stack = backs(sys._current_frames().get(thread))
+    return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)
+
+
+def busy(loop: Any) -> bool:
+    """Whether a loop has something to do, now or by a timer."""
+    if not loop.is_running():
+        return False
+    if asyncio.current_task(loop) is not None or getattr(loop, "_ready", None):
+        return True
+    return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))
+
+
+def named(task: Task) -> str:
+    """The name that somebody gave a task: not asyncio's own."""
+    name = task.get_name()
+    return "" if re.fullmatch(r"Task-\d+", name) else name

@@ -1,0 +1,199 @@
+"""Steps one task: a trace function that is on in a thread only while the traced task runs there.
+
+When the task is suspended, the trace function goes, and a callback on what the task waits for puts it back right before
+the task goes on (its own wake-up was added after ours). So other tasks run untraced meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dis
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from .births import Task, birth, current, is_library
+from .points import Points
+from .waits import chain, innermost, joiner
+
+_YIELD = dis.opmap["YIELD_VALUE"]
+
+
+class Tracer:
+    """What the debugger wants of which task. `stop(frame, why, task)` blocks the thread until it wants more."""
+
+    def __init__(
+        self, stop: Callable[[FrameType | None, str, Task | None], None], tasks: Callable[[], list[Task]]
+    ) -> None:
+        self.stop = stop
+        self.tasks = tasks
+        self.points = Points(self)
+        self.traced: Task | None = None
+        self.how = ""
+        self.anchor: FrameType | None = None
+        self.child = False
+        self.watched = [False]
+        self._joining: FrameType | None = None
+        self._thrown: FrameType | None = None
+        self._resumed: tuple[FrameType, int] | None = None
+
+    # What the debugger wants
+
+    def aim(self, how: str, task: Task | None, frame: FrameType | None, *, child: bool) -> None:
+        """Let `task` go on by `how`; `frame` is where this thread stands, None where no thread of the program calls."""
+        self.how, self.traced, self.child = how, task, child
+        self._joining = None
+        self.watched[0] = bool(child or (task is None and how in ("step", "next")))
+        here = task is not None and frame is not None and current() is task
+        self.anchor = frame if here else innermost(chain(task)) if task is not None else None
+        if here and frame is not None and how != "continue":
+            self._trace_stack(frame)
+            sys.settrace(self.dispatch)
+        elif task is not None and how != "continue":
+            self.arm(task, frame is not None)
+        elif not self.points.traces:
+            sys.settrace(None)
+
+    def _trace_stack(self, frame: FrameType) -> None:
+        """Watch the frames of the running task, from here out to its coroutine."""
+        outer = outermost(self.traced)
+        at: FrameType | None = frame
+        while at is not None:
+            at.f_trace = self.local
+            if at is outer:
+                return
+            at = at.f_back
+
+    def arm(self, task: Task, here: bool) -> None:
+        """Trace the thread of a task until the task goes on."""
+        loop = task.get_loop()
+        if here and (asyncio._get_running_loop() is loop or not loop.is_running()):
+            sys.settrace(self.dispatch)
+            return
+        if here and not self.points.traces:
+            sys.settrace(None)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(sys.settrace, self.dispatch)
+
+    def created(self, task: Task, parent: Task | None) -> None:
+        """The traced task made another one; or the program's first task came."""
+        code = getattr(task.get_coro(), "cr_code", None)
+        if code is None or is_library(code.co_filename):
+            return
+        if self.traced is None or (self.child and parent is self.traced):
+            self.traced, self.how, self.child = task, "step", False
+            self.watched[0] = False
+            self.anchor = None
+            self.arm(task, True)
+
+    # Trace functions
+
+    def dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A frame begins or goes on."""
+        watched = self.points.traces and self.points.within(frame.f_code)
+        task = current()
+        if task is None or task is not self.traced or self.how == "continue":
+            return self.local if watched else None
+        outer = frame is outermost(task)
+        if frame is self._joining:
+            self._joining = None
+            self.anchor = frame
+            self._trace_stack(frame)
+            self.stop(frame, "joined", task)
+            return self.local
+        if outer or watched or (not is_library(frame.f_code.co_filename) and not self._inner(frame)):
+            if frame.f_lasti >= 0 and frame.f_code.co_flags & inspect.CO_COROUTINE:
+                self._resumed = (frame, frame.f_lineno or 0)
+            frame.f_trace = self.local
+            return self.local
+        return None
+
+    def _inner(self, frame: FrameType) -> bool:
+        """Whether a frame is beneath the one that a `next` or `finish` stays in."""
+        if self.how == "step" or self.anchor is None or frame is self.anchor:
+            return False
+        at = frame.f_back
+        while at is not None and at is not self.anchor:
+            at = at.f_back
+        return at is not None
+
+    def local(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A line begins, or a frame is left."""
+        if event == "line":
+            self._line(frame)
+        elif event == "exception":
+            self._thrown = frame
+        elif event == "return":
+            task = current()
+            if task is not None and task is self.traced:
+                self._left(task, frame, arg)
+        return self.local
+
+    def _line(self, frame: FrameType) -> None:
+        task = current()
+        if self._thrown is frame:
+            self._thrown = None
+        if self.points.traces and self.points.hit(frame.f_code, frame.f_lineno, task):
+            self.stop(frame, "breakpoint", task)
+            return
+        if task is None or task is not self.traced or is_library(frame.f_code.co_filename):
+            return
+        resumed, self._resumed = self._resumed, None
+        if resumed == (frame, frame.f_lineno) and frame.f_lineno:
+            return  # 3.11 tells the line of an await again when it goes on
+        if (
+            self.how == "step"
+            or (self.how == "next" and not self._inner(frame))
+            or (self.how == "finish" and frame is not self.anchor and not self._inner(frame))
+        ):
+            self.stop(frame, "line", task)
+
+    def at_point(self, frame: FrameType, task: Task | None) -> None:
+        """A breakpoint of sys.monitoring; the line is not told again by a step that would stop there too."""
+        self._resumed = (frame, frame.f_lineno or 0)
+        self.stop(frame, "breakpoint", task)
+
+    def _left(self, task: Task, frame: FrameType, arg: Any) -> None:
+        """A frame of the traced task is suspended, or has ended."""
+        suspended = frame.f_code.co_code[frame.f_lasti] == _YIELD and self._thrown is not frame
+        if frame is outermost(task):
+            if not self.points.traces:
+                sys.settrace(None)
+            loop = task.get_loop()
+            if suspended and arg is not None and hasattr(arg, "add_done_callback"):
+                arg.add_done_callback(lambda _: self._again(task))
+            else:
+                loop.call_soon(self._again, task)
+        elif not suspended and (frame is self.anchor or self.how == "step"):
+            if frame is self.anchor and self.how == "finish":
+                self.how = "next"
+            self.anchor = frame.f_back
+
+    def _again(self, task: Task) -> None:
+        """Right before a suspended task goes on; or right after it has ended."""
+        if task is not self.traced or self.how == "continue":
+            return
+        if not task.done():
+            sys.settrace(self.dispatch)
+            return
+        others = [t for t in self.tasks() if t is not task and not t.done()]
+        onward = joiner(task, others)
+        if onward is not None:
+            self._joining = innermost(chain(onward))
+        else:
+            parent = birth(task).parent
+            onward = next((t for t in others if parent is not None and birth(t).id == parent.id), None)
+        self.traced, self.how = onward, "step"
+        self.anchor = None
+        if onward is None:
+            self.stop(None, "done", task)
+        else:
+            self.arm(onward, True)
+
+
+def outermost(task: Task | None) -> FrameType | None:
+    """The frame of a task's own coroutine."""
+    coro: Any = task.get_coro() if task is not None else None
+    return getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)

@@ -1,0 +1,216 @@
+"""What a suspended asyncio task waits for, read from asyncio's own objects when somebody asks: the model's `wait`.
+
+Whatever is not understood counts as something that can end by itself, so that no deadlock is claimed without proof.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
+from typing import Any
+
+from .births import ASYNCIO, Task, birth, is_library, line_of
+
+_BY_FUNCTION = {
+    "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
+    "Semaphore.acquire": "semaphore", "Queue.get": "queue", "Queue.put": "queue", "Queue.join": "queue",
+    "Barrier.wait": "barrier", "sleep": "sleep", "to_thread": "thread", "StreamReader.read": "stream",
+    "BaseEventLoop.sock_recv": "socket",
+}  # fmt: skip
+
+
+def chain(task: Task) -> list[FrameType]:
+    """A suspended task's frames, outermost first, through coroutines and generators of both kinds."""
+    frames: list[FrameType] = []
+    at: Any = task.get_coro()
+    while at is not None:
+        if isinstance(at, CoroutineType):
+            frame, onward = at.cr_frame, at.cr_await
+        elif isinstance(at, GeneratorType):
+            frame, onward = at.gi_frame, at.gi_yieldfrom
+        elif isinstance(at, AsyncGeneratorType):
+            frame, onward = at.ag_frame, at.ag_await
+        else:
+            frame, onward = None, _behind(at)
+        if frame is not None:
+            if frames and frames[-1] is frame:
+                break
+            frames.append(frame)
+        at = onward
+    return frames
+
+
+def _behind(thing: Any) -> Any:
+    """What an awaitable wraps that does not say so: `async for`, `anext`, or __await__ of a class."""
+    if type(thing).__name__ not in (
+        "async_generator_asend",
+        "async_generator_athrow",
+        "coroutine_wrapper",
+        "anext_awaitable",
+    ):
+        return None
+    kinds = (AsyncGeneratorType, CoroutineType, GeneratorType)
+    found = (x for x in gc.get_referents(thing) if isinstance(x, kinds) or type(x).__name__ == "async_generator_asend")
+    return next(found, None)
+
+
+class Timers:
+    """What the loops' timers will end by themselves."""
+
+    def __init__(self, loops: list[Any]) -> None:
+        self.futures: set[int] = set()
+        self.tasks: set[int] = set()
+        for loop in loops:
+            for handle in [*getattr(loop, "_scheduled", ()), *getattr(loop, "_ready", ())]:
+                if not handle.cancelled():
+                    self.futures.update(id(x) for x in handle._args or ())
+                    owner = getattr(handle._callback, "__self__", None)
+                    if isinstance(owner, asyncio.Timeout):
+                        self.tasks.add(id(owner._task))  # type: ignore[attr-defined]
+                    elif owner is not None:
+                        self.futures.add(id(owner))
+
+
+def wait_of(task: Task, frames: list[FrameType], timers: Timers) -> dict[str, Any] | None:
+    """The wait of a suspended task; None for one that is about to run."""
+    waiter = getattr(task, "_fut_waiter", None)
+    if waiter is None:
+        return None
+    kind, targets, one, what = _found(waiter, frames)
+    free = not targets or id(waiter) in timers.futures or id(task) in timers.tasks or waiter.done()
+    tasks = sorted(birth(t).id for t in targets if not t.done())
+    if any(t.done() for t in targets) and one:
+        free = True
+    at = innermost(frames)
+    return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": site(at)}
+
+
+def innermost(frames: list[FrameType]) -> FrameType | None:
+    """The program's own innermost frame, else the innermost."""
+    own = [frame for frame in frames if not is_library(frame.f_code.co_filename)]
+    return (own or frames or [None])[-1]  # type: ignore[list-item]
+
+
+def site(frame: FrameType | None) -> list[Any] | None:
+    """File, line, function."""
+    return None if frame is None else [frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname]
+
+
+def site_of(code: CodeType | None, lasti: int) -> list[Any] | None:
+    """The same of a code object's instruction."""
+    return None if code is None else [code.co_filename, line_of(code, lasti), code.co_qualname]
+
+
+Found = tuple[str, list[Task], bool, str]
+
+
+def _found(waiter: Any, frames: list[FrameType]) -> Found:
+    """Kind, tasks, whether one of them is enough, and what it is called."""
+    if (of_frame := _of_frames(frames)) is not None:
+        return of_frame
+    direct = _tasks_behind(waiter, 0)
+    if hasattr(waiter, "_children"):
+        return "gather", direct, False, ""
+    if isinstance(waiter, asyncio.Task):
+        return "await", direct, False, ""
+    if direct:
+        return "shield", direct, False, ""
+    for frame in reversed(frames):
+        code = frame.f_code
+        if not code.co_filename.startswith(ASYNCIO):
+            break
+        if code.co_qualname in _BY_FUNCTION:
+            return _BY_FUNCTION[code.co_qualname], [], False, ""
+    return "future", [], False, ""
+
+
+def _of_frames(frames: list[FrameType]) -> Found | None:
+    """What a library frame at the inner end waits for, by its own variables."""
+    for frame in reversed(frames):
+        code = frame.f_code
+        if not code.co_filename.startswith(ASYNCIO):
+            return None
+        if code.co_qualname == "Lock.acquire":
+            lock = frame.f_locals.get("self")
+            owner = getattr(lock, "_weft_owner", None)
+            return "lock", [owner] if owner is not None else [], False, _name_of(lock, frames)
+        if code.co_qualname == "_wait":
+            futures = list(frame.f_locals.get("fs") or ())
+            one = frame.f_locals.get("return_when") != asyncio.ALL_COMPLETED
+            behind = [_tasks_behind(f, 0) for f in futures if not f.done()]
+            if frame.f_locals.get("timeout_handle") is not None or (one and not all(behind)):
+                return "wait", [], one, ""
+            return "wait", [t for tasks in behind for t in tasks], one, ""
+        if code.co_qualname == "wait_for" and frame.f_locals.get("timeout") is not None:
+            return "wait_for", [], False, ""
+        if code.co_qualname in ("TaskGroup.__aexit__", "TaskGroup._aexit"):
+            group = frame.f_locals.get("self")
+            return "group", [t for t in list(getattr(group, "_tasks", ())) if not t.done()], False, ""
+    return None
+
+
+def _name_of(thing: Any, frames: list[FrameType]) -> str:
+    """What the program calls an object: a variable of its innermost frame, or of the module."""
+    frame = innermost(frames)
+    if frame is None:
+        return ""
+    for names in (frame.f_locals, frame.f_globals):
+        for name, value in list(names.items()):
+            if value is thing:
+                return str(name)
+    return ""
+
+
+def _tasks_behind(future: Any, depth: int) -> list[Task]:
+    """The tasks whose end completes a future: itself, gather's children, what a shield covers."""
+    if isinstance(future, asyncio.Task):
+        return [future]
+    if depth > 8 or future.done():
+        return []
+    children = getattr(future, "_children", None) or list(_shielded(future))
+    return [task for child in children if not child.done() for task in _tasks_behind(child, depth + 1)]
+
+
+def _shielded(outer: Any) -> Iterator[Any]:
+    """asyncio.shield(): the outer future's callback knows the inner one."""
+    for callback, _ in getattr(outer, "_callbacks", None) or ():
+        if getattr(callback, "__name__", "") == "_outer_done_callback":
+            for cell in getattr(callback, "__closure__", None) or ():
+                if isinstance(cell.cell_contents, asyncio.Future):
+                    yield cell.cell_contents
+
+
+def joiner(task: Task, others: list[Task]) -> Task | None:
+    """The task that waits for this one, right now."""
+    for other in others:
+        waiter = getattr(other, "_fut_waiter", None)
+        if other is not task and waiter is not None:
+            if waiter is task:
+                return other
+            _, targets, _, _ = _found_with(other, waiter, task)
+            if task in targets:
+                return other
+    return None
+
+
+def _found_with(other: Task, waiter: Any, ended: Task) -> Found:
+    """As `_found`, where the task that has just ended still counts."""
+    frames = chain(other)
+    children = list(getattr(waiter, "_children", ())) or list(_shielded(waiter))
+    if ended in children:
+        return "gather", [ended], False, ""
+    for frame in reversed(frames):
+        code = frame.f_code
+        if not code.co_filename.startswith(ASYNCIO):
+            break
+        if code.co_qualname in ("_wait", "wait_for") and (
+            ended in (frame.f_locals.get("fs") or ()) or frame.f_locals.get("fut") is ended
+        ):
+            return "wait", [ended], False, ""
+        if code.co_qualname in ("TaskGroup.__aexit__", "TaskGroup._aexit"):
+            born, made = birth(ended), birth(other)
+            if born.parent is made or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
+                return "group", [ended], False, ""
+    return "", [], False, ""

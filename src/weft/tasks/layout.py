@@ -1,0 +1,163 @@
+"""The native table as Python reads it: the layout of native/tasks/table.h, and its rows as tasks of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.tasks.backend import BackendError
+from weft.tasks.model import Site, State, Task, Wait
+
+RECORD = np.dtype([
+    ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("below", "<u8"), ("scope", "<u8"), ("waiting", "<u8"),
+    ("what", "<u8"), ("needs", "<u8"), ("wait", "<i4"), ("traced", "<i4"),
+    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"),
+])  # fmt: skip
+"""A record; from `address` on follows what is not stored in it but follows from it."""
+SIZE = 72
+TRACED, WATCH = 68, 12
+MAGIC = b"weftask2"
+SLAB, SLABS, LOCKS, WORKERS = 1024, 1 << 16, 4096, 4096
+HEADER = 32
+FRESH, BOTTOM = 1, 2
+NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
+STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
+EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
+RUNS, SPAWNS, JOINS = 1, 2, 4
+LOCK, TASKWAIT, GROUP = 64, 5, 6
+BARRIERS = (1, 2, 3, 4, 8, 9)
+KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
+         8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock"}  # fmt: skip
+
+Read = Callable[[int, int], bytes]
+"""Bytes of the program's memory: address and length."""
+
+
+Array = np.ndarray[Any, Any]
+
+
+def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
+    """All living tasks, by their numbers, and which task holds which lock. BackendError for another table."""
+    header = read(base, HEADER)
+    count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
+    if header[:8] != MAGIC or size != SIZE or slab != SLAB:
+        raise BackendError("the program's table of tasks is of another version of Weft's tool: start it again")
+    pointers = np.frombuffer(read(base + HEADER, 8 * min(int(count), SLABS)), "<u8")
+    parts = [_slab(read, int(pointer)) for pointer in pointers if pointer]
+    rows = np.concatenate(parts) if parts else np.zeros(0, RECORD)
+    rows = rows[np.argsort(rows["id"], kind="stable")]
+    after = base + HEADER + 8 * SLABS
+    workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
+    for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
+        if pointer:
+            top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
+            _stack(rows, top, thread)
+    return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
+
+
+def _slab(read: Read, address: int) -> Array:
+    raw = np.frombuffer(read(address, SIZE * SLAB), np.uint8).reshape(SLAB, SIZE)
+    kept = np.flatnonzero(raw.view("<u8")[:, 0])
+    rows = np.zeros(len(kept), RECORD)
+    rows.view(np.uint8).reshape(-1, RECORD.itemsize)[:, :SIZE] = raw[kept]
+    rows["address"] = address + kept * SIZE
+    rows["state"] = np.where(rows["below"] == FRESH, NEW, HEAP)
+    return rows
+
+
+def _stack(rows: Array, top: int, thread: int) -> None:
+    """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
+    state, above = TOP, 0
+    while top > BOTTOM:
+        found = np.flatnonzero(rows["address"] == top)
+        if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
+            return
+        i = found[0]
+        rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
+        state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
+
+
+def _owners(read: Read, address: int) -> dict[int, int]:
+    locks = np.frombuffer(read(address, 16 * LOCKS), "<u8").reshape(-1, 2)
+    return {int(lock): int(owner) for lock, owner in locks[locks[:, 1] != 0]}
+
+
+class Rows:
+    """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
+
+    def __init__(
+        self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], Site | None],
+        tops: dict[int, Site | None], names: dict[int, str],
+    ) -> None:  # fmt: skip
+        self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
+        self._living = set(rows["id"].tolist())
+        self._scopes = Scopes(read, rows["scope"])
+        self._children: dict[int, list[int]] = {}
+        for id_, parent in zip(rows["id"].tolist(), rows["parent"].tolist(), strict=True):
+            self._children.setdefault(parent, []).append(id_)
+
+    def tasks(self) -> list[Task]:
+        """All of them."""
+        columns = [
+            self._rows[name].tolist()
+            for name in (
+                "id",
+                "parent",
+                "state",
+                "wait",
+                "worker",
+                "created",
+                "waiting",
+                "what",
+                "needs",
+                "scope",
+                "above",
+            )
+        ]
+        return [self._task(fields) for fields in zip(*columns, strict=True)]
+
+    def _task(self, fields: tuple[int, ...]) -> Task:
+        id_, parent, state, wait, worker, created, waiting, what, needs, scope, above = fields
+        made = self._site(created)
+        if state == NEW and needs not in self._living:
+            return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
+        on = state in (TOP, MIDDLE)
+        waits = None
+        if wait and on:
+            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting))
+        elif state == NEW:
+            waits = Wait("dependence", (needs,), made)
+        at = self._tops.get(worker) if state == TOP else waits.site if waits else made
+        name, where = self._names.get(id_, ""), worker if on else None
+        return Task(id_, parent or None, STATES[state], name, made, at, waits, where, above or None)
+
+    def _targets(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
+        if wait == TASKWAIT:
+            return tuple(self._children.get(id_, ()))
+        if wait == LOCK:
+            owner = self._owners.get(what)
+            return (owner,) if owner in self._living and owner is not None else ()
+        members = np.isin(self._rows["scope"], self._scopes.within(what if wait == GROUP else scope))
+        if wait != GROUP:  # those that stand at a barrier have come
+            members &= ~(np.isin(self._rows["wait"], BARRIERS) & np.isin(self._rows["state"], (TOP, MIDDLE)))
+        return tuple(self._rows["id"][members & (self._rows["id"] != id_)].tolist())
+
+
+class Scopes:
+    """Taskgroups and teams, and which lies in which."""
+
+    def __init__(self, read: Read, used: Array) -> None:
+        self._chains = {scope: self._chain(read, scope) for scope in np.unique(used).tolist() if scope}
+
+    def _chain(self, read: Read, scope: int) -> list[int]:
+        found: list[int] = []
+        while scope and scope not in found:
+            found.append(scope)
+            scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
+        return found
+
+    def within(self, scope: int) -> list[int]:
+        """The scopes in one, itself too."""
+        return [inner for inner, chain in self._chains.items() if scope and scope in chain]

@@ -1,0 +1,274 @@
+"""The model: the table of logical tasks, the six hooks that keep it true, and who waits for whom.
+
+A backend for another runtime delivers the hooks, in any language: `Table` is their definition, and tests hold the
+native table against it. After any hook, `rows` is what every command of `weft tasks` works on.
+
+    create(task, parent, site)   a task was made; it is `new` until it begins
+    begin(task, worker)          a worker starts it, on top of what that worker had
+    suspend(task)                it leaves its worker: to the `heap`, and what lay beneath it is on top again
+    resume(task, worker)         it goes on, from the heap, on any worker
+    wait(task, wait), joined(task)   it waits for others from here to there, on its worker or on the heap
+    done(task)                   it has come to its end
+
+The states are those of Onishi, Kamada and Taki (1999): `top` of a worker's stack, in its `middle`, or on the `heap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from weft.errors import WeftError
+
+State = Literal["new", "top", "middle", "heap", "done"]
+
+
+class HookError(WeftError):
+    """A hook came that cannot be true: the backend is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A line of the program; `line` 0 where it is not known."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}" if self.line else self.function or "?"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {"file": self.file or None, "line": self.line or None, "function": self.function or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a task waits for: all of `tasks`, or one of them where `one` says so.
+
+    `free`: something else can end the wait too (a timer, a file, another thread), so it is never part of a deadlock.
+    """
+
+    kind: str
+    tasks: tuple[int, ...]
+    site: Site | None = None
+    one: bool = False
+    free: bool = False
+    what: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        site = self.site.as_dict() if self.site else None
+        return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
+
+
+class Task(NamedTuple):
+    """A row of the table (a tuple: a hundred thousand of them are made at once).
+
+    `above`: the task that lies on it in its worker's stack and has to leave before it goes on.
+    """
+
+    id: int
+    parent: int | None = None
+    state: State = "new"
+    name: str = ""
+    created: Site | None = None
+    at: Site | None = None
+    wait: Wait | None = None
+    worker: int | None = None
+    above: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people read it."""
+        return f"task {self.id} ({self.name})" if self.name else f"task {self.id}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "id": self.id, "name": self.name or None, "state": self.state, "parent": self.parent,
+            "created": self.created.as_dict() if self.created else None, "at": self.at.as_dict() if self.at else None,
+            "wait": self.wait.as_dict() if self.wait else None, "worker": self.worker,
+        }  # fmt: skip
+
+
+class Table:
+    """The tasks that live, kept true by the hooks."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, Task] = {}
+        self._stacks: dict[int, list[int]] = {}
+
+    @property
+    def rows(self) -> list[Task]:
+        """Every task that is not done, in the order of creation."""
+        return list(self._tasks.values())
+
+    def create(self, task: int, parent: int | None = None, site: Site | None = None) -> None:
+        """A task was made."""
+        if task in self._tasks:
+            raise HookError(f"task {task} was created twice")
+        self._tasks[task] = Task(task, parent, created=site)
+
+    def begin(self, task: int, worker: int) -> None:
+        """A worker starts a new task."""
+        self._push(task, worker, "new")
+
+    def resume(self, task: int, worker: int) -> None:
+        """A worker takes a task from the heap."""
+        self._push(task, worker, "heap")
+
+    def suspend(self, task: int) -> None:
+        """A task leaves its worker, to go on later."""
+        self._pop(task)
+        self._set(task, state="heap", worker=None)
+
+    def wait(self, task: int, wait: Wait) -> None:
+        """A task waits from here."""
+        self._expect(task, "top", "heap")
+        self._set(task, wait=wait)
+
+    def joined(self, task: int) -> None:
+        """What a task waited for is there."""
+        self._set(task, wait=None)
+
+    def done(self, task: int) -> None:
+        """A task has come to its end."""
+        self._pop(task)
+        del self._tasks[task]
+
+    def _expect(self, task: int, *states: State) -> Task:
+        row = self._tasks.get(task)
+        if row is None or row.state not in states:
+            raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
+        return row
+
+    def _set(self, task: int, **fields: Any) -> None:
+        if task not in self._tasks:
+            raise HookError(f"task {task} is not there")
+        self._tasks[task] = self._tasks[task]._replace(**fields)
+
+    def _push(self, task: int, worker: int, state: State) -> None:
+        self._expect(task, state)
+        stack = self._stacks.setdefault(worker, [])
+        if stack:
+            self._set(stack[-1], state="middle", above=task)
+        stack.append(task)
+        self._set(task, state="top", worker=worker)
+
+    def _pop(self, task: int) -> None:
+        row = self._expect(task, "top")
+        stack = self._stacks[row.worker or 0]
+        stack.pop()
+        if stack:
+            self._set(stack[-1], state="top", above=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlock:
+    """Tasks that wait for one another in a circle: each for the next, the last for the first."""
+
+    tasks: tuple[Task, ...]
+
+    @property
+    def sites(self) -> list[dict[str, Any] | None]:
+        """Where each of them waits, for machines."""
+        return [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in self.tasks]
+
+    @property
+    def message(self) -> str:
+        """One sentence."""
+        parts = []
+        for task, other in zip(self.tasks, (*self.tasks[1:], self.tasks[0]), strict=True):
+            parts.append(f"{task.label} waits {waits_how(task, other.id)} for {other.label}")
+        return "deadlock: " + ", ".join(parts) + ": none of them can ever go on"
+
+
+def waits_how(task: Task, other: int) -> str:
+    """`at prog.py:9 (await)`."""
+    if task.wait is None or other not in task.wait.tasks:
+        return f"at {task.at or '?'} (beneath it on worker {task.worker})"
+    what = f"{task.wait.kind} {task.wait.what}".strip()
+    return f"at {task.wait.site or task.at or '?'} ({what})"
+
+
+def needs(task: Task, living: frozenset[int]) -> tuple[set[int], bool]:
+    """The tasks without which this one cannot go on, and whether one of them is enough."""
+    above = {task.above} & living if task.above is not None else set()
+    if task.wait is None or task.wait.free:
+        return set(above), False
+    return set(task.wait.tasks) & living | above, task.wait.one and not above
+
+
+def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
+    """The tasks that can never go on: what is left when all that can go on has gone.
+
+    The AND-OR release of Hilbrich et al. (2012), on tasks.
+    """
+    rows = {task.id: task for task in tasks}
+    living = frozenset(rows)
+    need: dict[int, set[int]] = {}
+    one: set[int] = set()
+    waited: dict[int, list[int]] = {}
+    for task in rows.values():
+        need[task.id], single = needs(task, living)
+        if single:
+            one.add(task.id)
+        for other in need[task.id]:
+            waited.setdefault(other, []).append(task.id)
+    ready = [id_ for id_ in rows if not need[id_]]
+    released = set(ready)
+    while ready:
+        gone = ready.pop()
+        for id_ in waited.get(gone, ()):
+            need[id_].discard(gone)
+            if id_ not in released and (id_ in one or not need[id_]):
+                released.add(id_)
+                ready.append(id_)
+    return {id_: task for id_, task in rows.items() if id_ not in released}
+
+
+def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
+    """Every circle among the tasks that can never go on, one for each group that is tied together."""
+    left = stuck(tasks)
+    found, seen = [], set[int]()
+    for start in sorted(left):
+        path: list[int] = []
+        at = start
+        while at not in seen:
+            seen.add(at)
+            path.append(at)
+            onward = sorted(needs(left[at], frozenset(left))[0])
+            if not onward:
+                break
+            at = next((id_ for id_ in onward if id_ in path), next((i for i in onward if i not in seen), onward[0]))
+            if at in path:
+                found.append(Deadlock(tuple(left[id_] for id_ in path[path.index(at) :])))
+                break
+    return found
+
+
+def descends(rows: dict[int, Task], task: int, ancestor: int) -> bool:
+    """Whether a task is another one or was made by it, or by what it made."""
+    at: int | None = task
+    while at is not None and at != ancestor:
+        at = rows[at].parent if at in rows else None
+    return at is not None
+
+
+def tree(tasks: Sequence[Task]) -> list[tuple[int, Task]]:
+    """The tasks by ancestry, each with its depth; what lost its parent stands at the top."""
+    living = {task.id for task in tasks}
+    children: dict[int | None, list[Task]] = {}
+    for task in tasks:
+        children.setdefault(task.parent if task.parent in living else None, []).append(task)
+    rows: list[tuple[int, Task]] = []
+    todo = [(0, task) for task in reversed(children.get(None, []))]
+    while todo:
+        depth, task = todo.pop()
+        rows.append((depth, task))
+        todo += [(depth + 1, child) for child in reversed(children.get(task.id, []))]
+    return rows

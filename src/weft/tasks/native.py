@@ -1,0 +1,434 @@
+"""The backend for OpenMP: gdb as it is, and Weft's OMPT tool in the program, whose table it reads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.debug.mi import quoted
+from weft.errors import UsageError
+from weft.tasks import layout
+from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
+from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
+from weft.tasks.model import Site, Task, deadlocks
+from weft.tasks.runtime import check, settings
+
+Event = tuple[str, int, int, int]
+"""What a traced task did, the address of its record, that of the other one, and gdb's thread."""
+LOOK = (1.0, 2.0, 4.0, 8.0)
+"""Seconds after which a program that does not stop is looked at for a deadlock, again and again by the last."""
+
+
+class NativeBackend:
+    """One OpenMP program under gdb."""
+
+    runtime = "OpenMP"
+
+    def __init__(self, command: Sequence[str], library: str = "", *, pid: int = 0, core: Path | None = None) -> None:
+        self._program = str(Path(command[0]).resolve()) if command else ""
+        self._arguments = list(command[1:])
+        self._library = library
+        self._pid, self._core = pid, core
+        self._names: dict[int, str] = {}
+        self._points: dict[str, Point] = {}
+        self._signal = ""
+        self._base = 0
+        self._child = False
+        self._suspended = 0
+        self._made: Bodies | None = None
+        self._terminal: Terminal | None = None
+        self._looks = 0
+        self._join = 0
+        self._depth = 0
+        self._skipping = False  # over the compiler's own lines, after which a line may be told again
+        self._from: tuple[Any, Any] = (0, "")
+
+    def start(self) -> Stop:
+        """Start the program, or come to one that runs or did; it stands at its main, or where it was."""
+        if self._pid or self._core:
+            return self._come()
+        check(Path(self._program))
+        self._terminal = Terminal()
+        self._gdb = Gdb()
+        self._gdb.begin(self._program, self._arguments, settings(self._library), self._terminal.name)
+        self._took()
+        return self._here("start", self._thread())
+
+    def _come(self) -> Stop:
+        """Come to a process, or to a core file."""
+        self._gdb = Gdb()
+        if self._core is not None:
+            if not self._core.is_file():
+                raise UsageError(f"--core {self._core}: there is no such file")
+            self._gdb.ask(f"-file-exec-and-symbols {quoted(self._program)}")
+            self._gdb.ask(f"-target-select core {self._core.resolve()}")
+        else:
+            self._program = os.path.realpath(f"/proc/{self._pid}/exe")
+            self._gdb.ask(f"-target-attach {self._pid}")
+            self._gdb.wait(30)
+        if not self._gdb.address("weft_tasks"):
+            raise UsageError("Weft's tool is not in that program: start it under `env $(weft tasks --environment)`")
+        if self._core is None:
+            self._took()
+        return self._here("core" if self._core else "interrupted", self._thread())
+
+    def _took(self) -> None:
+        """gdb has the program now."""
+        groups = self._gdb.ask("-list-thread-groups").get("groups", [])
+        self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
+        made = self._gdb.ask("-break-insert -f weft_tasks_signal")
+        self._signal = str(made["bkpt"]["number"])
+
+    def _thread(self) -> int:
+        return int(self._gdb.ask("-thread-info").get("current-thread-id", 1))
+
+    # The table
+
+    def _records(self) -> tuple[Any, dict[int, int]]:
+        if not self._base:
+            self._base = self._gdb.address("weft_tasks")
+        if not self._base:
+            return np.zeros(0, layout.RECORD), {}
+        return layout.records(self._gdb.read, self._base)
+
+    def tasks(self) -> list[Task]:
+        """The table, read in bulk."""
+        rows, owners = self._records()
+        tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
+        return layout.Rows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
+
+    def _top(self, worker: int) -> Site | None:
+        thread = self._gdb.threads.get(worker)
+        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)] if thread else []
+        return site_of(own[0]) if own else None
+
+    def _record(self, task: int) -> Any:
+        """A task's record; None where it is done."""
+        rows, _ = self._records()
+        found = rows[rows["id"] == task]
+        return found[0] if len(found) else None
+
+    def _at(self, address: int) -> Any:
+        """The record at an address."""
+        rows, _ = self._records()
+        return rows[rows["address"] == address][0]
+
+    def _on(self, worker: int) -> int | None:
+        """The task on top of a worker."""
+        rows, _ = self._records()
+        found = rows[(rows["state"] == 2) & (rows["worker"] == worker)]
+        return int(found[-1]["id"]) if len(found) else None
+
+    def _trace(self, record: Any, what: int) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, what)
+
+    # Running
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on."""
+        if self._core is not None:
+            raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
+        if self._gdb.exited is not None:
+            return self._ended()
+        self._child, self._looks = child, 0
+        record = self._record(task) if task is not None else None
+        self._watch(False)
+        if record is None or how == "continue":
+            if not self._base and how != "continue":
+                return self._to_first(how)
+            self._watch(task is None and how != "continue")
+            return self._run("-exec-continue", how, None)
+        self._trace(record, layout.RUNS | (layout.SPAWNS if child else 0))
+        self._depth, self._skipping = 0, False
+        return self._onward(how, int(record["address"]))
+
+    def _to_first(self, how: How) -> Stop:
+        """The tool is not there before the runtime starts: run up to its first implicit task, then watch."""
+        made = self._gdb.ask("-break-insert -f on_implicit")
+        self._gdb.run("-exec-continue")
+        self._gdb.wait(None)
+        if self._gdb.exited is not None:
+            return self._ended()
+        self._gdb.ask(f"-break-delete {made['bkpt']['number']}")
+        self._watch(True)
+        return self._run("-exec-continue", how, None)
+
+    def _watch(self, on: bool) -> None:
+        base = self._base = self._base or self._gdb.address("weft_tasks")
+        if base:
+            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0)
+            rows, _ = self._records()
+            for row in rows if on else rows[rows["traced"] != 0]:
+                self._trace(row, layout.SPAWNS if on else 0)
+
+    def _onward(self, how: How, address: int) -> Stop:
+        """Let the traced task come on from where it is."""
+        record = self._at(address)
+        thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) == 2 else None
+        if thread is None:
+            return self._run("-exec-continue", how, address)
+        stack = self._gdb.stack(thread)
+        own = cropped(stack, 0)
+        if not own:
+            return self._run("-exec-continue", how, address)
+        deeper = len(own) - self._depth if how == "next" and self._depth else 0
+        self._depth = self._depth or len(own)
+        if deeper > 0 or own[0]["level"] != stack[0]["level"]:  # inside a call of a line that is not done yet
+            own = own[max(deeper, 0) :]
+            self._suspended = int(own[0]["line"])
+            if (stop := self._return(thread, address, how, own[0])) is not None:
+                return stop
+            if int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
+                return self._here("line", thread)
+        self._suspended = int(own[0]["line"])
+        if not self._skipping:
+            self._from = own[0]["line"], own[0].get("func")
+        if how == "finish" and len(own) == 1:
+            return self._run("-exec-continue", how, address)
+        return self._run(f"-exec-{how} --thread {thread}", how, address)
+
+    def _return(self, thread: int, address: int, how: How, to: Frame | None = None) -> Stop | None:
+        """Run a thread out of a call to the program's line that made it; a stop if another one came first."""
+        to = to or next((frame for frame in self._gdb.stack(thread) if is_own(frame)), None)
+        if to is None:
+            return None
+        with self._gdb.breakpoints([f"*{to['addr']}"], thread) as made:
+            self._gdb.run("-exec-continue")
+            stop = self._gdb.wait(None) or {}
+            if stop.get("bkptno") in made or self._gdb.exited is not None:
+                return None if self._gdb.exited is None else self._ended()
+        return self._happened(stop, how, address)
+
+    def _run(self, command: str, how: How, address: int | None) -> Stop:
+        """Run, and take up what happens."""
+        self._gdb.run(command)
+        return self._happened(self._await(), how, address)
+
+    def _await(self) -> dict[str, Any]:
+        """The next stop. A program that does not stop is looked at now and then: it may be in a deadlock."""
+        stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
+        if stop is None:
+            self._looks += 1
+            stop = self._gdb.halt()
+            if stop.get("signal-name") in ("SIGINT", "0") and (found := deadlocks(self.tasks())):
+                return {"deadlock": found[0]}
+        return stop
+
+    def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """What a stop means for the traced task."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        if "deadlock" in stop:
+            found = stop["deadlock"]
+            return Stop("deadlock", found.tasks[0].id, found.tasks[0].at, text=found.message)
+        reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
+        if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
+            return self._signalled(self._event(thread), how)
+        if reason == "breakpoint-hit":
+            point = self._points.get(str(stop.get("bkptno")))
+            if point is not None and self._meant(point, thread):
+                return self._here("breakpoint", thread, point=point.id)
+            return self._resume(how, address)
+        if reason == "signal-received" and stop.get("signal-name") != "SIGINT":
+            return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
+        if reason in ("end-stepping-range", "function-finished"):
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame):
+                made_up = self._bodies.is_made_up(frame)
+                again = self._skipping and (frame["line"], frame.get("func")) == self._from
+                if not made_up and not again:
+                    return self._here("line", thread)
+                self._skipping = made_up or again
+        return self._resume(how, address)
+
+    def _resume(self, how: How, address: int | None) -> Stop:
+        """Go on where something else than the traced task stopped the program."""
+        if address is None or how == "continue":
+            return self._run("-exec-continue", how, address)
+        return self._onward(how, address)
+
+    def _event(self, thread: int) -> Event:
+        event, of, other = (
+            int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other")
+        )
+        return layout.EVENTS[event], of, other, thread
+
+    def _signalled(self, event: Event, how: How) -> Stop:
+        """A hook of the traced task."""
+        name, of, other, thread = event
+        if name == "create":
+            return self._to_child(other)
+        if name in ("begin", "resume"):
+            return self._into(thread, of, new=name == "begin")
+        if name == "done":
+            return self._to_join(of)
+        if name == "joined" and self._join == of:
+            self._join = 0
+            record = self._at(of)
+            self._trace(record, 0)
+            stop = self._return(thread, of, "next")
+            return stop or self._here("joined", thread)
+        if name == "suspend" or int(self._at(of)["state"]) != 2:
+            return self._run("-exec-continue", how, of)
+        return self._onward(how, of)
+
+    def _to_child(self, child: int) -> Stop:
+        self._watch(False)
+        self._trace(self._at(child), layout.RUNS)
+        self._child = False
+        return self._run("-exec-continue", "step", child)
+
+    def _to_join(self, done: int) -> Stop:
+        """The traced task is done: on to the task that waits for it, when that goes on."""
+        record = self._at(done)
+        rows, _ = self._records()
+        onward = self._joiner(record, rows)
+        if onward is None:
+            return Stop("done", int(record["id"]))
+        self._trace(onward, layout.JOINS)
+        self._join = int(onward["address"])
+        return self._run("-exec-continue", "next", self._join)
+
+    def _joiner(self, record: Any, rows: Any) -> Any:
+        parent = rows[rows["id"] == record["parent"]]
+        if len(parent):
+            return parent[0]
+        group = rows[(rows["what"] == record["scope"]) & (rows["wait"] == layout.GROUP)]
+        team = rows[(rows["scope"] == record["scope"]) & np.isin(rows["wait"], layout.BARRIERS)]
+        return group[0] if len(group) else team[0] if len(team) else None
+
+    def _into(self, thread: int, address: int, *, new: bool) -> Stop:
+        """A worker is about to begin or resume the traced task: on to the line of its body."""
+        with self._gdb.breakpoints([f"'{name}'" for name in self._bodies.tasks], thread) as made:
+            self._gdb.run("-exec-continue")
+            while True:
+                stop = self._gdb.wait(None) or {}
+                if self._gdb.exited is not None:
+                    return self._ended()
+                if stop.get("bkptno") in made:
+                    break
+                if stop.get("bkptno") == self._signal:
+                    return self._signalled(self._event(int(stop["thread-id"])), "next")
+                self._gdb.run("-exec-continue")
+        skipped = set() if new else {self._suspended}
+        for _ in range(20):
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame) and int(frame["line"]) not in skipped and not self._bodies.is_made_up(frame):
+                return self._here("line", thread)
+            self._gdb.run(f"-exec-step --thread {thread}")
+            stop = self._gdb.wait(None) or {}
+            if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
+                return self._happened(stop, "step", address)
+        return self._here("line", thread)
+
+    @property
+    def _bodies(self) -> Bodies:
+        if self._made is None:
+            self._made = Bodies(self._gdb, self._program)
+        return self._made
+
+    def _meant(self, point: Point, thread: int) -> bool:
+        """Whether a breakpoint is for the task that hit it."""
+        if point.task is None:
+            return True
+        at = self._on(self._gdb.lwp(thread))
+        rows = {int(row["id"]): int(row["parent"]) for row in self._records()[0]}
+        while at is not None and at != point.task:
+            at = rows.get(at) if point.descendants else None
+        return at is not None
+
+    def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
+        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
+        worker = self._gdb.lwp(thread)
+        task = self._on(worker) if self._base or why != "start" else None
+        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
+
+    def _ended(self) -> Stop:
+        time.sleep(0.05)  # what the terminal still holds
+        return Stop("ended", code=self._gdb.exited)
+
+    # Looking
+
+    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+        """A task's own frames, innermost first, and the chain of spawns."""
+        rows = {row.id: row for row in self.tasks()}
+        return [site_of(frame) for frame in self._frames(task, rows)[1]], spawns(task, rows)
+
+    def _frames(self, task: int | None, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+        row = rows.get(task or 0)
+        if row is None:
+            thread = self._thread()
+            return thread, [frame for frame in self._gdb.stack(thread) if is_own(frame)]
+        if row.worker is None or row.worker not in self._gdb.threads:
+            return 0, []
+        skip, at = 0, row
+        while at.above is not None and at.above in rows:
+            skip, at = skip + 1, rows[at.above]
+        thread = self._gdb.threads[row.worker]
+        return thread, cropped(self._gdb.stack(thread), skip)
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame."""
+        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        if not frames:
+            raise BackendError("the task is in no frame: it has not begun, or lies on the heap")
+        return self._gdb.evaluate(text, thread, int(frames[min(level, len(frames) - 1)]["level"]))
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints."""
+        wanted = {point.id for point in points}
+        for number, point in list(self._points.items()):
+            if point.id not in wanted:
+                self._gdb.ask(f"-break-delete {number}")
+                del self._points[number]
+        have = {point.id for point in self._points.values()}
+        for point in points:
+            if point.id not in have:
+                place = f"{point.file}:{point.line}" if point.line else point.function
+                self._points[str(self._gdb.ask(f"-break-insert {place}")["bkpt"]["number"])] = point
+
+    def name(self, task: int, name: str) -> None:
+        """Give a task a name."""
+        self._names[task] = name
+
+    def output(self) -> str:
+        """What the program has written."""
+        return self._terminal.output.more() if self._terminal else ""
+
+    def interrupt(self) -> Stop:
+        """Stop the program where it is."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        if self._gdb._running:
+            self._gdb.halt()
+        return self._here("interrupted", self._thread())
+
+    def close(self) -> None:
+        """End the program."""
+        if hasattr(self, "_gdb"):
+            with suppress(BackendError):
+                if self._gdb._running:
+                    self._gdb.halt()
+                if self._pid:
+                    self._gdb.ask(f"-break-delete {self._signal}")
+                    self._gdb.console("detach")
+                elif self._gdb.exited is None and self._core is None:
+                    self._gdb.console("kill")
+            self._gdb.close()
+        if self._terminal:
+            self._terminal.close()
+
+
+def spawns(task: int | None, rows: dict[int, Task]) -> list[Spawn]:
+    """Who made a task, and who made that one."""
+    found, at = [], rows.get(task or 0)
+    while at is not None and at.parent is not None:
+        found.append(Spawn(at.parent, rows[at.parent].name if at.parent in rows else "", at.created))
+        at = rows.get(at.parent)
+    return found

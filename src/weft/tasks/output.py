@@ -1,0 +1,20 @@
+"""What a program writes while it is debugged: kept in a file, so that a full pipe never holds it up."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+
+class Output:
+    """Standard output and error of a program, in the order written."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile(prefix="weft-tasks-")  # noqa: SIM115
+        self._at = 0
+
+    def more(self) -> str:
+        """What has come since the last time."""
+        found = os.pread(self.file.fileno(), 1 << 24, self._at)
+        self._at += len(found)
+        return found.decode(errors="replace")

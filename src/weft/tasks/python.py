@@ -1,0 +1,200 @@
+"""The backend for asyncio: the program runs in its own Python, with the agent of `inside/` beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
+from weft.tasks.model import Deadlock, Site, Task, Wait, deadlocks
+from weft.tasks.output import Output
+
+INSIDE = Path(__file__).parent / "inside"
+ANSWER = 30.0
+"""Seconds for the program to answer a question."""
+
+
+class PythonBackend:
+    """One Python program; `command` is the interpreter, the program and its arguments."""
+
+    runtime = "asyncio"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
+        self._next = 0
+        self._pending: list[dict[str, Any]] = []
+        self._text = b""
+        self._out = Output()
+        self._over: Stop | None = None
+        self.program: subprocess.Popen[bytes]
+
+    def start(self) -> Stop:
+        """Start the program; it stands before its first line."""
+        ours, theirs = socket.socketpair()
+        interpreter, *rest = self._command
+        command = [interpreter, str(INSIDE), str(theirs.fileno()), *rest]
+        try:
+            self.program = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
+                pass_fds=(theirs.fileno(),), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise BackendError(f"{interpreter}: {error.strerror}") from error
+        theirs.close()
+        self._line = ours
+        return self._stop(ANSWER)
+
+    # The conversation
+
+    def _message(self, seconds: float | None) -> dict[str, Any]:
+        """The next message; a stop of its own kind where the program has gone."""
+        self._line.settimeout(seconds)
+        while b"\n" not in self._text:
+            try:
+                more = self._line.recv(1 << 16)
+            except TimeoutError as error:
+                raise BackendError("the program gives no answer: its Python is held up in native code") from error
+            except OSError:
+                more = b""
+            if not more:
+                return {"stop": {"why": "ended", "code": self.program.wait(), "task": None, "at": None}}
+            self._text += more
+        line, _, self._text = self._text.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._line.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise BackendError("the program has ended") from error
+
+    def _ask(self, do: str, **fields: Any) -> Any:
+        if self._over is not None:
+            raise BackendError("the program has ended")
+        self._next += 1
+        self._send({"id": self._next, "do": do, **fields})
+        while True:
+            message = self._message(ANSWER)
+            if message.get("id") == self._next:
+                if "error" in message:
+                    raise BackendError(message["error"])
+                return message["answer"]
+            self._pending.append(message)
+            if (stop := message.get("stop")) and stop["why"] == "ended":
+                raise BackendError("the program has ended")
+
+    def _stop(self, seconds: float | None) -> Stop:
+        while True:
+            message = self._pending.pop(0) if self._pending else self._message(seconds)
+            if "stop" in message:
+                return self._stopped(message["stop"])
+            if "idle" in message and (found := deadlocks(self.tasks())):
+                return stop_of(found[0])
+
+    def _stopped(self, stop: dict[str, Any]) -> Stop:
+        at = site_of(stop["at"])
+        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"))
+        if made.why == "ended":
+            self._over = Stop("ended", code=self._status(made.code))
+            return self._over
+        return made
+
+    def _status(self, code: int | None) -> int | None:
+        """The exit status; the process may end otherwise than its main module did."""
+        try:
+            return self.program.wait(5)
+        except subprocess.TimeoutExpired:
+            return code
+
+    # What a backend does
+
+    def tasks(self) -> list[Task]:
+        """The table, read from asyncio itself."""
+        return [task_of(row) for row in self._ask("tasks")]
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on."""
+        if self._over is not None:
+            return self._over
+        self._pending = [message for message in self._pending if "stop" in message]
+        if not self._pending:
+            self._send({"do": "go", "how": how, "task": task, "child": child})
+        return self._stop(None)
+
+    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+        """A task's own frames, innermost first, and the chain of spawns."""
+        answer = self._ask("frames", task=task)
+        frames = [site for row in answer["frames"] if (site := site_of(row))]
+        return frames, [Spawn(row["task"], row["name"], site_of(row["at"])) for row in answer["spawns"]]
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame."""
+        return str(self._ask("evaluate", task=task, text=text, level=level))
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints."""
+        self._ask("points", points=[point.as_dict() for point in points])
+
+    def name(self, task: int, name: str) -> None:
+        """Give a task a name."""
+        self._ask("name", task=task, name=name)
+
+    def output(self) -> str:
+        """What the program has written."""
+        return self._out.more()
+
+    def interrupt(self) -> Stop:
+        """Stop the loop between two tasks; where it does not get there, it is only looked at."""
+        if self._over is not None:
+            return self._over
+        self._send({"id": 0, "do": "interrupt"})
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            try:
+                message = self._message(0.5)
+            except BackendError:
+                break
+            if "stop" in message:
+                return self._stopped(message["stop"])
+        return Stop("interrupted", text="the program computes; it is looked at as it runs")
+
+    def close(self) -> None:
+        """End the program."""
+        try:
+            os.killpg(self.program.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError, AttributeError):
+            pass
+        else:
+            self.program.wait()
+        if hasattr(self, "_line"):
+            self._line.close()
+        self._out.file.close()
+
+
+def site_of(row: list[Any] | None) -> Site | None:
+    """File, line, function as the agent writes them."""
+    return Site(str(row[0]), int(row[1]), str(row[2])) if row else None
+
+
+def task_of(row: dict[str, Any]) -> Task:
+    """A row of the table as the agent writes it."""
+    wait = row["wait"]
+    waits = None
+    if wait is not None:
+        waits = Wait(wait["kind"], tuple(wait["tasks"]), site_of(wait["site"]), wait["one"], wait["free"], wait["what"])
+    return Task(row["id"], row["parent"], row["state"], row["name"], site_of(row["created"]), site_of(row["at"]), waits,
+                row["worker"])  # fmt: skip
+
+
+def stop_of(found: Deadlock) -> Stop:
+    """A stop because of a deadlock."""
+    first = found.tasks[0]
+    return Stop("deadlock", first.id, first.at, text=found.message)

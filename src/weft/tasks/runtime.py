@@ -1,0 +1,101 @@
+"""The OpenMP runtime that a native program gets, and Weft's tool for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from weft.errors import UsageError
+from weft.mpi.shim import cache_folder
+from weft.tasks.backend import BackendError
+
+NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
+"""What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
+SOURCES = ("tool.c", "table.h", "ompt.h")
+
+
+def runtimes() -> Iterator[Path]:
+    """The runtimes of this machine that have OMPT: Debian's, the newest first, then PyPI's."""
+    debian = sorted(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5"), key=lambda p: -int(p.parts[3][5:]))
+    yield from debian
+    yield from Path("/usr/lib").glob("*-linux-gnu/libomp.so.5")
+    for folder in dict.fromkeys((*sys.path, sysconfig.get_path("purelib"))):
+        yield from Path(folder).glob("numba/openmp/libs/openmp/lib/libomp.so")
+    yield from Path(sys.prefix, "lib").glob("libiomp5.so")
+
+
+def runtime(chosen: str) -> Path:
+    """The one to use. UsageError where there is none, with what to install."""
+    if chosen:
+        if not Path(chosen).is_file():
+            raise UsageError(f"--runtime {chosen}: there is no such file")
+        return Path(chosen).resolve()
+    for found in runtimes():
+        return found.resolve()
+    raise UsageError("there is no OpenMP runtime with OMPT here: apt install libomp5, or pip install pyomp")
+
+
+def check(program: Path) -> None:
+    """Refuse what would crash or show nothing. UsageError with the reason."""
+    code = program.read_bytes()
+    if not code.startswith(b"\x7fELF"):
+        raise UsageError(f"{program}: neither a Python program nor a native one")
+    if not any(name.encode() + b"\0" in code for name in NAMES):
+        raise UsageError(f"{program} uses no shared OpenMP runtime: compile with -fopenmp -g, not -static")
+    if b"omp_fulfill_event" in code and b"GOMP_task" in code:
+        raise UsageError(
+            f"{program} has tasks with `detach` from gcc, which crash on LLVM's runtime: compile it with clang, or "
+            "take `detach` out to debug its tasks"
+        )
+
+
+def place(library: Path) -> Path:
+    """A folder in which a runtime has every name that programs ask for."""
+    key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
+    folder = cache_folder() / "openmp" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        link = folder / name
+        if not link.is_symlink():
+            fresh = folder / f".{name}.{os.getpid()}"
+            fresh.symlink_to(library)
+            fresh.replace(link)
+    return folder
+
+
+def settings(library: str) -> dict[str, str]:
+    """The environment that gives a program LLVM's runtime and Weft's tool."""
+    paths = [str(place(runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
+
+
+def tool() -> Path:
+    """Weft's OMPT tool, built on first use with the system's compiler. BackendError where that fails."""
+    native = files("weft.native") / "tasks"
+    sources = {name: (native / name).read_bytes() for name in SOURCES}
+    key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
+    target = cache_folder() / f"libweft-tasks-{key}.so"
+    if target.exists():
+        return target
+    compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise BackendError("there is no C compiler, which builds Weft's tool for OpenMP: install gcc")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        for name, text in sources.items():
+            Path(folder, name).write_bytes(text)
+        made = Path(folder, "tool.so")
+        command = [compiler, "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-o", str(made), str(Path(folder, "tool.c"))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise BackendError(f"Weft's tool for OpenMP cannot be built: {done.stderr.strip()}")
+        made.replace(target)
+    return target

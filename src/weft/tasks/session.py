@@ -1,0 +1,76 @@
+"""The API: a program under the debugger, from Python; the command line uses it too."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from weft.errors import UsageError
+from weft.tasks.backend import Backend
+from weft.tasks.console import TaskConsole
+from weft.tasks.debugger import Debugger
+
+Answer = dict[str, Any]
+
+
+class Session:
+    """A program that stands where the debugger wants it; commands as at the prompt, answers as data."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.debugger = Debugger(backend)
+        self.console = TaskConsole(self.debugger, as_json=True)
+        self.first: Answer = {}
+
+    def __enter__(self) -> Session:
+        try:
+            self.first = self.debugger.start()
+        except BaseException:
+            self.backend.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.backend.close()
+
+    def do(self, command: str) -> Answer:
+        """One command of the prompt; its answer as `--json` gives it. WeftError where it cannot be done."""
+        return self.console.answer(command)
+
+    def output(self) -> str:
+        """What the program has written since the last time."""
+        return self.backend.output()
+
+
+def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Path | None = None) -> Session:
+    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file."""
+    if pid or core:
+        from weft.tasks.native import NativeBackend
+
+        return Session(NativeBackend(command, pid=pid, core=core))
+    return Session(backend_for(list(command), runtime))
+
+
+def backend_for(command: list[str], runtime: str = "") -> Backend:
+    """The backend that fits a program. UsageError where there is no such program."""
+    from weft.tasks.python import PythonBackend
+
+    program = command[0]
+    if Path(program).name.startswith("python") and len(command) > 1 and shutil.which(program):
+        return PythonBackend([str(shutil.which(program)), *command[1:]])
+    if program.endswith(".py"):
+        if not Path(program).is_file():
+            raise UsageError(f"{program}: there is no such file")
+        return PythonBackend([sys.executable, *command])
+    from weft.tasks.native import NativeBackend
+
+    found = program if "/" in program else shutil.which(program) or program
+    if not Path(found).is_file():
+        raise UsageError(f"{program}: there is no such file")
+    return NativeBackend([found, *command[1:]], runtime)

@@ -1,0 +1,97 @@
+"""The answers of `weft tasks` as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.terms.words import listed, plural
+
+Answer = dict[str, Any]
+SHOWN = 1000
+"""Rows of `tasks` that people get; `--json` has all."""
+
+
+def tell(answer: Answer) -> list[str]:
+    """An answer in words."""
+    return _TELL[answer["kind"]](answer)
+
+
+def _place(at: Answer | None) -> str:
+    if at is None:
+        return "?"
+    return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else at["function"] or "?"
+
+
+def _stopped(answer: Answer) -> list[str]:
+    why = answer["why"]
+    if why == "ended":
+        code = answer["code"]
+        return ["the program has come to its end" + (f", with status {code}" if code else "")]
+    if why == "deadlock":
+        return [answer["text"]]
+    if why == "start" and answer["at"] is None:
+        return ["before the program's first line: `step` goes to the first task"]
+    if why == "done":
+        return [f"task {answer['task']} has come to its end, and no task waits for it"]
+    at, label = answer["at"], answer["label"] or "no task"
+    if at is None:
+        return [answer["text"] or "between two tasks"]
+    mark = {"breakpoint": f"breakpoint {answer['breakpoint']}: ", "joined": "joined: ", "signal": answer["text"] or ""}
+    moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
+    source = f"  {answer['source']}" if answer["source"] else ""
+    return [f"{mark.get(why, '')}{moved}{label} at {_place(at)} in {at['function']}{source}"]
+
+
+def _wait(wait: Answer | None) -> str:
+    if wait is None:
+        return ""
+    what = f"{wait['kind']} {wait['what']}" if wait["what"] else wait["kind"]
+    others = [str(task) for task in wait["tasks"]]
+    more = [*others[:4], f"{len(others) - 4:,} more"] if len(others) > 5 else others
+    return f"waits: {what}" + (f" of {listed(more, 'or' if wait['one'] else 'and')}" if others else "")
+
+
+def _row(row: Answer) -> str:
+    name = f" {row['name']}" if row["name"] else ""
+    mark = "*" if row.get("focus") else " "
+    parent = f"from {row['parent']}" if row["parent"] is not None else ""
+    worker = f"worker {row['worker']}" if row["worker"] is not None else ""
+    at = _place(row["at"] or row["created"])
+    indent = "  " * row.get("depth", 0)
+    start = f"{mark} {indent}{row['id']}{name}"
+    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {worker:<13} {_wait(row['wait'])}".rstrip()
+
+
+def _tasks(answer: Answer) -> list[str]:
+    rows = answer["tasks"]
+    lines = [_row(row) for row in rows[:SHOWN]]
+    if len(rows) > SHOWN:
+        lines.append(f"and {plural(len(rows) - SHOWN, 'more task')}")
+    return lines or ["no tasks"]
+
+
+def _where(answer: Answer) -> list[str]:
+    lines = [f"#{i} {_place(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
+             for i, f in enumerate(answer["frames"])]  # fmt: skip
+    lines += [f"   made by {s['label']} at {_place(s['at'])}" for s in answer["spawns"]]
+    return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no frame of the program"])]
+
+
+def _waits(answer: Answer) -> list[str]:
+    lines = [_row(row) for row in answer["waits"]] + [d["message"] for d in answer["deadlocks"]]
+    return lines or ["no task waits"]
+
+
+def _breakpoint(point: Answer) -> str:
+    return f"breakpoint {point['id']}: {point['text']}"
+
+
+_TELL: dict[str, Callable[[Answer], list[str]]] = {
+    "stopped": _stopped, "tasks": _tasks, "task": lambda a: [_row(a["task"])], "where": _where, "waits": _waits,
+    "print": lambda a: [a["value"]], "break": lambda a: [_breakpoint(a["breakpoint"])],
+    "breakpoints": lambda a: [_breakpoint(p) for p in a["breakpoints"]] or ["no breakpoints"],
+    "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
+    "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
+}  # fmt: skip
