@@ -10,10 +10,9 @@ import numpy as np
 from weft.findings import Finding
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
-from weft.terms.telling import cause, finding, said
 from weft.trace import Rank
 from weft.usage.epochs import Epochs
-from weft.usage.overlaps import Accesses, overlaps, spans
+from weft.usage.overlaps import Accesses, overlaps, spans, told
 
 _READING: Final = words("Put Accumulate")
 _WRITING: Final = words("Get")
@@ -27,17 +26,7 @@ def shared_origins(rank: Rank, of: Epochs) -> Iterator[Finding]:
     if accesses is None:
         return
     for one, two in overlaps(accesses, rank.events["site"][accesses.begin], len(rank)):
-        first, second = rank.event(int(accesses.begin[one])), rank.event(int(accesses.begin[two]))
-        shared = int(min(accesses.high[one], accesses.high[two])) - int(max(accesses.low[one], accesses.low[two]))
-        verb = "receives into" if accesses.writes[two] else "sends from"
-        held = "is received into" if accesses.writes[one] else "is sent"
-        yield finding(
-            "buffer-reuse",
-            f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {said(first)} of that epoch",
-            [second, first],
-            evidence={"bytes": shared},
-            cause=cause(second, first),
-        )
+        yield told(rank, accesses, one, two, "{} of that epoch")
 
 
 def _accesses(rank: Rank, of: Epochs) -> Accesses | None:

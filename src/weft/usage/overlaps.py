@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic, nth
+from weft.findings import Finding
 from weft.match import NONE
 from weft.match.native import address
 from weft.native.kernel import library
@@ -17,6 +18,7 @@ from weft.terms import calls
 from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid
+from weft.terms.telling import cause, finding, said
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
 
@@ -78,6 +80,21 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
     if found < 0:
         raise MemoryError("no memory to compare pending buffers")
     return list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
+
+
+def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Finding:
+    """The finding for rows `one` and `two` that share bytes; `held_by` says with {} whose bytes they are already."""
+    first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
+    shared = int(min(rows.high[one], rows.high[two])) - int(max(rows.low[one], rows.low[two]))
+    verb = "receives into" if rows.writes[two] else "sends from"
+    held = "is received into" if rows.writes[one] else "is sent"
+    return finding(
+        "buffer-reuse",
+        f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
+        [second, first],
+        evidence={"bytes": shared},
+        cause=cause(second, first),
+    )
 
 
 def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:

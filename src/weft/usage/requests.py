@@ -18,7 +18,7 @@ from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps
+from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps, told
 
 _FREES = frozenset(("Request_free",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
@@ -329,14 +329,4 @@ def _overlaps(of: Traffic) -> Iterator[Finding]:
             return  # nobody writes into a pending buffer
     rows = accesses(of, _READS, _WRITES)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
-        first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
-        shared = int(min(rows.high[one], rows.high[two])) - int(max(rows.low[one], rows.low[two]))
-        verb = "receives into" if rows.writes[two] else "sends from"
-        held = "is received into" if rows.writes[one] else "is sent"
-        yield finding(
-            "buffer-reuse",
-            f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by the pending {said(first)}",
-            [second, first],
-            evidence={"bytes": shared},
-            cause=cause(second, first),
-        )
+        yield told(rank, rows, one, two, "the pending {}")
