@@ -23,6 +23,11 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def nonblocking(names: frozenset[str]) -> frozenset[str]:
+    """The nonblocking forms of collectives: Iallreduce of Allreduce."""
+    return frozenset("I" + name.lower() for name in names)
+
+
 SENDS: Final = words("Send Ssend Bsend Rsend")
 ISENDS: Final = words("Isend Issend Ibsend Irsend")
 SEND_INITS: Final = words("Send_init Ssend_init Bsend_init Rsend_init")
@@ -65,9 +70,7 @@ COMM_MAKERS: Final = words(
 WINDOW_MAKERS: Final = words("Win_create Win_allocate Win_allocate_shared Win_create_dynamic")
 COMM_COLLECTIVES: Final = DATA_COLLECTIVES | COMM_MAKERS | WINDOW_MAKERS | words("File_open Comm_free Comm_disconnect")
 """Blocking calls that every member of their communicator makes in the same order."""
-ICOLLECTIVES: Final = frozenset("I" + name.lower() for name in DATA_COLLECTIVES) | words(
-    "Comm_idup Comm_idup_with_info"
-)
+ICOLLECTIVES: Final = nonblocking(DATA_COLLECTIVES) | words("Comm_idup Comm_idup_with_info")
 COLLECTIVE_INITS: Final = frozenset(name + "_init" for name in DATA_COLLECTIVES)
 WINDOW_COLLECTIVES: Final = words("Win_fence Win_free")
 FILE_COLLECTIVES: Final = words(

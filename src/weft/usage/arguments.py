@@ -40,7 +40,7 @@ _ALIASED = words(
 _ON_REQUESTS = words("Start Cancel Request_free")
 _SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _UNDEFINED_COLOUR = -32766
-_TO_ROOT = calls.TO_ROOT | frozenset("I" + name.lower() for name in calls.TO_ROOT)
+_TO_ROOT = calls.TO_ROOT | calls.nonblocking(calls.TO_ROOT)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
 

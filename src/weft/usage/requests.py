@@ -25,7 +25,7 @@ _USES = frozenset(("Wait", "Test", "Request_free"))
 _SENDING = calls.ISENDS | calls.SEND_INITS
 _COLLECTIVES = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
-_ICOLLECTIVES = frozenset("I" + name.lower() for name in _COLLECTIVES)
+_ICOLLECTIVES = calls.nonblocking(_COLLECTIVES)
 _READS = calls.SENDS | _SENDING | _COLLECTIVES | _ICOLLECTIVES
 _WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _NONE: Final = np.zeros(0, np.int64)
@@ -319,14 +319,22 @@ def _sends_completed(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
+def _written_while_pending(of: Traffic) -> bool:
+    """Whether the rank makes calls by which a pending buffer may be written into."""
+
+    def count(names: frozenset[str]) -> int:
+        return catalogue(of.rank).count(of.masks.table(names))
+
+    if count(calls.IRECVS | calls.RECV_INITS | calls.words("Ibcast")):
+        return True
+    return bool(count(_SENDING | _ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
+
+
 def _overlaps(of: Traffic) -> Iterator[Finding]:
     """Buffers of operations that are pending together, at least one of which is written."""
     rank = of.rank
-    pending = catalogue(rank).count(of.masks.table(_SENDING | _ICOLLECTIVES))
-    if not len(of.masks.where(rank, calls.IRECVS | calls.RECV_INITS)):
-        written = catalogue(rank).count(of.masks.table(calls.RECVS | calls.words("Bcast")))
-        if not (pending and written) and not len(of.masks.where(rank, calls.words("Ibcast"))):
-            return  # nobody writes into a pending buffer
+    if not _written_while_pending(of):
+        return
     rows = accesses(of, _READS, _WRITES)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
         yield told(rank, rows, one, two, "the pending {}")
