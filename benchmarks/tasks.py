@@ -19,7 +19,7 @@ from pathlib import Path
 from weft.tasks import session
 from weft.tasks.runtime import settings
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent / "programs" / "tasks"
 TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "native" / "tasks"
 CASES = (("fib, no cut-off", "fib", 20, 1000), ("fib, cut-off 9", "fib", 25, 9),
          ("n-queens, cut-off 3", "queens", 9, 3), ("knapsack, cut-off 7", "knapsack", 22, 7))  # fmt: skip

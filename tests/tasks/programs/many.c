@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static volatile int go_on;
+static volatile int holding, go_on;
 
 static void reached(int n) { (void)n; }
 
@@ -14,7 +14,9 @@ int main(int argc, char **argv) {
 #pragma omp single
     {
 #pragma omp task
-        while (!go_on)
+        for (holding = 1; !go_on;)
+            usleep(1000);
+        while (!holding)
             usleep(1000);
         for (int i = 0; i < n; i++)
 #pragma omp task shared(sum)
