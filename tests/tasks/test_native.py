@@ -128,7 +128,7 @@ def test_a_task_that_has_not_begun_can_be_chosen_named_and_stepped(build: Build)
         s.do(f"name {new[2]['id']} third")
         s.do("task third")
         stop = s.do("next")
-        assert (stop["label"], stop["at"]["line"]) == (f"task {new[2]['id']} (third)", 22)
+        assert (stop["label"], stop["at"]["line"]) == (f"task {new[2]['id']} (third)", 24)
         assert s.do("print i")["value"] == "2"
 
 
@@ -144,7 +144,7 @@ def test_the_table_of_many_tasks_comes_at_once_and_out_of_a_core_too(
         assert time.process_time() - begun < 1
         new = [row for row in rows if row["state"] == "new"]
         assert len(new) == 20000
-        assert {(row["parent"], row["created"]["line"]) for row in new} == {(s.debugger.focus, 20)}
+        assert {(row["parent"], row["created"]["line"]) for row in new} == {(s.debugger.focus, 22)}
         s.backend._gdb.console(f"generate-core-file {tmp_path}/core")  # type: ignore[attr-defined]
         live = s.backend.tasks()
     with session([program], core=tmp_path / "core") as dead:
