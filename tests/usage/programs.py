@@ -143,13 +143,13 @@ if me == 1: comm.Recv(b, 0)
 if me == 0:
     comm.Recv(b, <<MPI.ANY_SOURCE||2>>, 1)  # BUG
     comm.Recv(b, 1, 1)  # BUG
-if me == 1: time.sleep(0.3)
+if me == 1: time.sleep(1)
 if me: comm.Send(a, 0, 1)"""),
     ("potential-deadlock", "object_wildcard_then_named", 3, """
 if me == 0:
     comm.recv(source=<<MPI.ANY_SOURCE||2>>)  # BUG
     comm.recv(source=1)
-if me == 1: time.sleep(0.3)
+if me == 1: time.sleep(1)
 if me: comm.send(me, dest=0)"""),
     ("collective-mismatch", "order", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
