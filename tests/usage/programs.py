@@ -226,6 +226,23 @@ if me == 0:
     <<a[0] = 77||pass>>
     q.Wait()  # BUG
 else: time.sleep(0.1); comm.Recv(b, 0)"""),
+    ("buffer-reuse", "receive_written", 2, """
+if me == 0: time.sleep(0.1); comm.Send(a, 1)
+else:
+    q = comm.Irecv(b, 0)
+    <<b[3] = 77||pass>>
+    while not q.Test(): pass  # BUG"""),
+    ("buffer-reuse", "receive_that_had_come", 2, """
+if me == 0:
+    q = comm.Isend(a, 1, 1)
+    comm.Send(a, 1, 2)
+    q.Wait()
+else:
+    comm.Recv(d.view("i"), 0, 2)
+    q = comm.Irecv(b, 0, 1)
+    <<b[0] = 77||pass>>
+    q.Wait()  # BUG
+    b[0] = 78"""),
     ("buffer-reuse", "send_from_receive", 2, """
 if me == 0: comm.Send(a, 1, 1); comm.Recv(b, 1, 2)
 else:
@@ -498,6 +515,19 @@ C_TEMPLATES = [
   MPI_Iallreduce(a, b, 4, MPI_INT, MPI_SUM, comm, &r);
   <<a[1] = 9;||>>
   MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */"""),
+    ("buffer-reuse", "persistent_receive_written", 2, """
+  MPI_Recv_init(b, 4, MPI_INT, left, 1, comm, &q);
+  for (int i = 0; i < 3; i++) {
+    MPI_Barrier(comm);
+    MPI_Start(&q);
+    <<b[1] = 70 + i;||>>
+    a[1] = i;
+    usleep(50000);
+    MPI_Send(a, 4, MPI_INT, right, 1, comm);
+    MPI_Wait(&q, MPI_STATUS_IGNORE); /* BUG */
+    b[1] = 80 + i;
+  }
+  MPI_Request_free(&q);"""),
     ("buffer-reuse", "bcast_on_pending", 2, """
   MPI_Irecv(a, 4, MPI_INT, left, 1, comm, &r);
   MPI_Bcast(<<a||b>>, 4, MPI_INT, 0, comm); /* BUG */

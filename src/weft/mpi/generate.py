@@ -14,6 +14,7 @@ from weft.mpi.table import Function, Parameter
 
 _READING = re.compile(r"MPI_I(bcast|allreduce|reduce|scan|exscan|allgather|allgatherv|gather|gatherv|alltoall)(?:_c)?")
 """Nonblocking collectives of which each member sends at least `count` elements of its buffer, a broadcast's root alone."""
+_RECEIVES = re.compile(r"MPI_(Irecv|Recv_init)(_c)?")
 _SENDS = re.compile(r"MPI_I?(b|s|r)?send(_init)?(_c)?", re.IGNORECASE)
 _FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
 _GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
@@ -291,6 +292,8 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
     if _SENDS.fullmatch(f.name) and buffer:
         yield f"        weft_watch(&pending, event->site, {buffer.name}, (int64_t)count, datatype);"
+    elif _RECEIVES.fullmatch(f.name) and buffer:
+        yield f"        weft_watch_receive(&pending, event->site, {buffer.name}, (int64_t)count, datatype, *{p.name});"
     elif buffer and (found := _READING.fullmatch(f.name)):
         sends = "sendcount" in {q.name for q in f.parameters}
         count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")

@@ -144,7 +144,7 @@ struct weft_event {
 #define WEFT_FLAG_TRUE 0x08u        /* the call's LOGICAL `flag` came out true */
 #define WEFT_FLAG_CANCELLED 0x10u   /* the status says cancelled */
 #define WEFT_FLAG_HAS_TAIL 0x20u
-#define WEFT_FLAG_BUFFER_CHANGED 0x40u /* a pending send's buffer was not at completion what it was at start */
+#define WEFT_FLAG_BUFFER_CHANGED 0x40u /* the program wrote into the buffer of a pending operation that it completes */
 #define WEFT_FLAG_TICKET 0x80u      /* the tail begins with a ticket: order of calls between threads of a process */
 
 #define WEFT_ERROR_OTHER 255u

@@ -294,13 +294,17 @@ class _Requests:
 
 
 def _changed(rank: Rank) -> Iterator[Finding]:
-    """Sends whose buffer was not at their completion what it was at their start: the recorder's checksum says so."""
+    """Operations into whose buffer the program wrote before they were complete: the recorder looked.
+
+    A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there when it
+    was posted nor come with its message.
+    """
     if not catalogue(rank).changed:
         return
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
-        makers = _sends_completed(rank, event)
+        makers = _completed(rank, event)
         which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield finding(
             "buffer-reuse",
@@ -310,12 +314,12 @@ def _changed(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _sends_completed(rank: Rank, event: Event) -> list[Event]:
-    """The sends among the requests of a completing call."""
+def _completed(rank: Rank, event: Event) -> list[Event]:
+    """The operations with a buffer among the requests of a completing call."""
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
-    makers = masks.where(rank, _SENDING | _ICOLLECTIVES)
+    makers = masks.where(rank, _SENDING | _ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 

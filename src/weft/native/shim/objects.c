@@ -4,13 +4,11 @@
  * Python generated (predefined.h); everything else is numbered as it is created.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "shim.h"
@@ -655,6 +653,7 @@ static void pending_drop(struct weft_pending *p) {
                 *link = p->same_bucket;
                 break;
             }
+    free(p->seen);
     p->next = pending_pool;
     pending_pool = p;
 }
@@ -664,9 +663,11 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     table_lock(t);
     struct entry *e = place(t, H(request));
     uint32_t id = 0;
+    struct weft_pending *kept = NULL;
     if (e && e->id == WEFT_ID_NULL) id = e->id;
     else if (e) {
-        struct weft_pending *head = e->extra, *kept = pending_pool;
+        struct weft_pending *head = e->extra;
+        kept = pending_pool;
         if (kept) pending_pool = kept->next;
         else kept = malloc(sizeof *kept);
         id = t->next_id++;
@@ -700,6 +701,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             e->id = id;
         }
     }
+    if (UNLIKELY(!kept)) free(pending->seen);
     table_unlock(t);
     return id;
 }
@@ -734,6 +736,7 @@ struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, 
     struct entry *e = place(t, H(request));
     if (e) {
         const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
+        if (UNLIKELY(p && p->seen)) weft_buffer_asked(p);
         found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
         found.silent = p ? p->silent : found.id == WEFT_ID_NULL;
     }
@@ -764,90 +767,14 @@ uint64_t weft_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot 
 
 uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
 
-/* Which bytes of a watched buffer are looked at: all of a short one, else its ends and some lines of its middle, so
- * that a large send costs no more than a small one. */
-enum { WATCHED_WHOLE = 256, WATCHED_PIECE = 32, WATCHED_PIECES = 8 };
-
-static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
-    if (n <= WATCHED_WHOLE) {
-        pieces[0] = (struct iovec){.iov_base = (void *)bytes, .iov_len = (size_t)n};
-        return 1;
-    }
-    for (int i = 0; i < WATCHED_PIECES; i++)
-        pieces[i] = (struct iovec){.iov_base = (void *)(bytes + (n - WATCHED_PIECE) * (uint64_t)i / (WATCHED_PIECES - 1)),
-                                   .iov_len = WATCHED_PIECE};
-    return WATCHED_PIECES;
-}
-
-static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
-    uint64_t word;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&word, bytes + i, 8);
-        sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
-        sum ^= sum >> 29;
-    }
-    for (; i < n; i++) sum = (sum ^ bytes[i]) * 0x100000001b3u;
-    return sum;
-}
-
-/* At the start of a send its buffer is the MPI's to read, so it can be read here too. */
-static uint64_t checksum(const void *buffer, uint64_t n) {
-    struct iovec pieces[WATCHED_PIECES];
-    int count = watched(buffer, n, pieces);
-    uint64_t sum = n;
-    for (int i = 0; i < count; i++) sum = sum_bytes(sum, pieces[i].iov_base, pieces[i].iov_len);
-    return sum;
-}
-
-/* At its completion the program may have given the buffer back, against the rules: the kernel reads it for us, and
- * says when it is gone, where a read of our own would kill a program that gets away with it. */
-static bool changed(const struct weft_pending *p) {
-    struct iovec pieces[WATCHED_PIECES];
-    uint8_t copy[WATCHED_WHOLE > WATCHED_PIECE * WATCHED_PIECES ? WATCHED_WHOLE : WATCHED_PIECE * WATCHED_PIECES];
-    int count = watched(p->buffer, p->bytes, pieces);
-    size_t size = 0;
-    for (int i = 0; i < count; i++) size += pieces[i].iov_len;
-    struct iovec local = {.iov_base = copy, .iov_len = size};
-    ssize_t got = process_vm_readv(getpid(), &local, 1, pieces, (unsigned long)count, 0);
-    if (got < 0 && errno != EFAULT) return false; /* the kernel does not let us look: nothing is said */
-    if (got != (ssize_t)size) return true;
-    uint64_t sum = p->bytes;
-    size_t at = 0;
-    for (int i = 0; i < count; at += pieces[i++].iov_len) sum = sum_bytes(sum, copy + at, pieces[i].iov_len);
-    return sum != p->checksum;
-}
-
-extern WEFT_HIDDEN int weft_watching;
-
-/* Looking through the kernel takes 1.6 us. A line that breaks the rule does so from its first times, so each call
- * site is watched at its first sends and now and then later. */
-enum { WATCHED_FIRST = 32, WATCHED_LATER = 256, WATCHED_SITES = 4096 };
-static uint32_t sends_of_site[WATCHED_SITES];
-
-void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
-    MPI_Aint lb, extent;
-    int size;
-    uint32_t *sends = &sends_of_site[site % WATCHED_SITES];
-    uint32_t nth = __atomic_load_n(sends, __ATOMIC_RELAXED);
-    __atomic_store_n(sends, nth + 1, __ATOMIC_RELAXED); /* threads may count one send for two: no harm */
-    if (nth >= WATCHED_FIRST && nth % WATCHED_LATER) return;
-    if (!weft_watching || count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return;
-    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, H(type)) >= WEFT_ID_DYNAMIC) return; /* gaps: what is sent is not all */
-    if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS) return;
-    if (size <= 0 || lb || extent != size) return;
-    pending->buffer = buffer;
-    pending->bytes = (uint64_t)size * (uint64_t)count;
-    if (!pending->persistent) pending->checksum = checksum(buffer, pending->bytes);
-}
-
 void weft_request_started(MPI_Request request) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     struct entry *e = find(t, H(request));
     struct weft_pending *p = e ? e->extra : NULL;
-    if (p && p->persistent && p->bytes) p->checksum = checksum(p->buffer, p->bytes);
+    bool watched = p && p->persistent && p->bytes;
     table_unlock(t);
+    if (UNLIKELY(watched)) weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
 }
 
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {
@@ -863,7 +790,11 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         p = p->next;
     }
     bool more = p && (p->made || p->bytes);
-    if (UNLIKELY(more)) done = *p;
+    struct weft_done told = {.guessed = guessed};
+    if (UNLIKELY(more)) {
+        done = *p;
+        if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
+    }
     if (p && after == MPI_REQUEST_NULL) {
         struct weft_pending *head = e->extra;
         guessed |= id <= head->doubt;
@@ -888,9 +819,11 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         e->id = 0;
     }
     table_unlock(t);
-    if (LIKELY(!more)) return (struct weft_done){.guessed = guessed};
+    told.guessed = guessed;
+    if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);
-    return (struct weft_done){.changed = done.bytes && !guessed && changed(&done), .guessed = guessed};
+    told.changed = !guessed && (told.changed || (done.bytes && !done.seen && weft_buffer_changed(&done)));
+    return told;
 }
 
 /* ---- texts ---- */

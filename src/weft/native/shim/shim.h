@@ -167,8 +167,9 @@ WEFT_COLD void weft_spawned(MPI_Comm intercomm);
 /* ---- requests ---- */
 struct weft_pending {              /* what a completion needs to know of its start */
     const void *buffer;
-    uint64_t bytes;                /* of a contiguous send buffer under watch, else 0 */
-    uint64_t checksum;
+    uint64_t bytes;                /* of a contiguous buffer under watch, else 0 */
+    uint64_t checksum;             /* of a send's */
+    struct weft_seen *seen;        /* of a receive's */
     MPI_Comm *made;                /* nonblocking creation: where the new communicator's handle appears */
     uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
     uint16_t function;
@@ -193,10 +194,16 @@ struct weft_found { uint32_t id; bool silent, guessed; };
 WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
-struct weft_done { bool changed, guessed; }; /* `changed`: a watched send buffer was not what it had been */
+struct weft_done { bool changed, guessed; }; /* `changed`: the program wrote into a watched buffer */
 WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
+/* A buffer that the operation reads, and one that it writes (buffers.c). */
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
+WEFT_HIDDEN void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
+                                    MPI_Request request);
+WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending, MPI_Request request); /* a persistent operation under watch */
+WEFT_HIDDEN void weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
+WEFT_HIDDEN bool weft_buffer_changed(const struct weft_pending *pending);
 
 /* ---- windows (windows.c) ---- */
 struct weft_did { /* an atomic access that has just been started */
