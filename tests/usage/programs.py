@@ -243,6 +243,14 @@ else:
     <<b[0] = 77||pass>>
     q.Wait()  # BUG
     b[0] = 78"""),
+    ("buffer-reuse", "put_origin_changed", 2, """
+w = MPI.Win.Create(b, comm=comm)
+w.Fence()
+w.Put(a, right)
+<<a[2] = 9||pass>>
+w.Fence()  # BUG
+a[2] = 10
+w.Free()"""),
     ("buffer-reuse", "send_from_receive", 2, """
 if me == 0: comm.Send(a, 1, 1); comm.Recv(b, 1, 2)
 else:
@@ -528,6 +536,25 @@ C_TEMPLATES = [
     b[1] = 80 + i;
   }
   MPI_Request_free(&q);"""),
+    ("buffer-reuse", "put_origin_changed", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_lock_all(0, w);
+  MPI_Put(a, 4, MPI_INT, right, 0, 4, MPI_INT, w);
+  <<a[2] = 9;||>>
+  MPI_Win_flush(right, w); /* BUG */
+  a[2] = 10;
+  MPI_Win_unlock_all(w);
+  MPI_Win_free(&w);"""),
+    ("buffer-reuse", "accumulate_origin_changed", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(0, w);
+  MPI_Accumulate(a, 4, MPI_INT, right, 0, 4, MPI_INT, MPI_SUM, w);
+  <<a[0]++;||>>
+  MPI_Win_fence(0, w); /* BUG */
+  a[0]++;
+  MPI_Win_free(&w);"""),
     ("buffer-reuse", "bcast_on_pending", 2, """
   MPI_Irecv(a, 4, MPI_INT, left, 1, comm, &r);
   MPI_Bcast(<<a||b>>, 4, MPI_INT, 0, comm); /* BUG */

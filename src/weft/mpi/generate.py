@@ -333,7 +333,9 @@ def _after(f: Function) -> Iterator[str]:
 def _window(f: Function) -> Iterator[str]:
     """Statements after a successful call on a window that keep what is decided at its target (windows.c)."""
     name = f.name.removeprefix("MPI_").removesuffix("_c")
+    yield from _origins(f, name)
     if name == "Win_free":
+        yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
         yield "        weft_window_gone(before_win);"
     elif name in ("Win_lock", "Win_lock_all"):
         exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if name == "Win_lock" else "false"
@@ -341,11 +343,35 @@ def _window(f: Function) -> Iterator[str]:
         yield f"        weft_window_locked(thread, win, {target}, {exclusive}, event->enter);"
     elif name in ("Win_unlock", "Win_unlock_all"):
         yield f"        weft_window_unlocked(thread, win, {'rank' if name == 'Win_unlock' else '-1'});"
-    elif re.fullmatch(r"Win_(fence|complete|flush(_local)?(_all)?)", name):
-        target = "rank" if name in ("Win_flush", "Win_flush_local") else "-1"
+    elif target := _completes_accesses(f):
         yield f"        weft_window_synced(thread, win, {target}, {'true' if 'local' in name else 'false'});"
     elif _ATOMIC.fullmatch(name):
         yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
+
+
+def _completes_accesses(f: Function) -> str | None:
+    """The target whose accesses the call completes at their origin at least, -1 for all targets; None: it completes none."""
+    if not re.fullmatch(r"MPI_Win_(fence|complete|unlock(_all)?|flush(_local)?(_all)?)", f.name):
+        return None
+    return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
+
+
+def _origins(f: Function, name: str) -> Iterator[str]:
+    """Statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
+    if not re.fullmatch(r"Put|Get|Accumulate|Get_accumulate|Fetch_and_op|Compare_and_swap", name):
+        return
+    types = {p.name for p in f.parameters}
+    target = "weft_origin(win, target_rank, event->site"
+    count, datatype = (
+        ("(int64_t)origin_count", "origin_datatype") if "origin_count" in types else ("(int64_t)1", "datatype")
+    )
+    significant = "if (op != MPI_NO_OP) " if "result_addr" in types and "op" in types else ""
+    yield f"        {significant}{target}, origin_addr, {count}, {datatype}, {'true' if name == 'Get' else 'false'});"
+    if "result_addr" in types:
+        count, datatype = (
+            ("(int64_t)result_count", "result_datatype") if "result_count" in types else ("(int64_t)1", "datatype")
+        )
+        yield f"        {target}, result_addr, {count}, {datatype}, true);"
 
 
 def _did(f: Function) -> Iterator[str]:
@@ -415,9 +441,17 @@ def wrapper(f: Function) -> str:
         lines.append("    weft_aborting();")
     if f.name.startswith("MPI_Comm_spawn"):
         lines += _spawn_recorded(f, replace)
+    completed = _completes_accesses(f)
+    if completed:
+        lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
     lines.append(f"    {f.result} w_result = {_call(f, replace, 'weft_under')};")
     if _POSTS.fullmatch(f.name):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
+    if completed:
+        lines.append(f"    const void *w_changed = UNLIKELY(weft_origins) ? weft_origins_done(win, {completed}) : NULL;")
+        lines.append(
+            "    if (UNLIKELY(w_changed)) { event->flags |= WEFT_FLAG_BUFFER_CHANGED; event->buffer = (uint64_t)(uintptr_t)w_changed; }"
+        )
     lines.append("    uint64_t now = weft_ticks(weft_clock_kind);")
     lines += _closing(f, leaving, status, poll, completion)
     lines += ["    return w_result;", "}", ""]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, nth
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.calls import catalogue
+from weft.terms.calls import catalogue, masks
 from weft.terms.columns import Ints
 from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
@@ -304,7 +304,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
-        makers = _completed(rank, event)
+        makers = _completed(rank, event) if not event.buffer else _accessed(rank, event)
         which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield finding(
             "buffer-reuse",
@@ -312,6 +312,14 @@ def _changed(rank: Rank) -> Iterator[Finding]:
             [*(makers if len(makers) == 1 else []), event],
             cause=cause(event),
         )
+
+
+def _accessed(rank: Rank, event: Event) -> list[Event]:
+    """The one-sided operation that a synchronising call completes, whose origin buffer the call says has changed."""
+    events = rank.events[: event.index]
+    same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
+    found = np.flatnonzero(same & masks(rank.trace.functions).table(calls.RMA)[events["function"]])
+    return [rank.event(int(found[-1]))] if len(found) else []
 
 
 def _completed(rank: Rank, event: Event) -> list[Event]:

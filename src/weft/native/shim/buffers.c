@@ -1,6 +1,7 @@
 /* Buffers of pending operations, looked at to tell whether the program wrote into one. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -12,6 +13,7 @@ extern WEFT_HIDDEN int weft_watching;
 
 /* Which bytes of a watched buffer are looked at: all of a short one, else its ends and some lines of its middle, so
  * that a large send costs no more than a small one. */
+enum { ORIGINS = 1 << 12 }; /* one-sided operations watched at once: an epoch may hold millions */
 enum { WATCHED_WHOLE = 256, WATCHED_PIECE = 32, WATCHED_PIECES = 8, WATCHED_BYTES = 256 };
 _Static_assert(WATCHED_BYTES >= WATCHED_WHOLE && WATCHED_BYTES >= WATCHED_PIECE * WATCHED_PIECES, "a copy holds them");
 
@@ -85,7 +87,8 @@ static void seen_begin(const struct weft_pending *p, MPI_Request request) {
     struct iovec pieces[WATCHED_PIECES];
     int count, arrived = 0;
     size_t size;
-    p->seen->arrived = REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
+    p->seen->arrived = request != MPI_REQUEST_NULL &&
+                       REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
     p->seen->begun = look(p, p->seen->posted, pieces, &count, &size) == (ssize_t)size;
     p->seen->looked = false;
 }
@@ -158,3 +161,69 @@ void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
 }
 
 bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
+
+/* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */
+struct origin {
+    MPI_Win window;
+    int target;
+    bool changed;
+    struct weft_pending watch;
+};
+
+volatile int weft_origins;
+static struct origin *origins;
+static int origin_space;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to) {
+    struct origin made = {.window = window, .target = target};
+    if (target < 0) return;
+    if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
+    else weft_watch(&made.watch, site, buffer, count, type);
+    if (!made.watch.bytes) return;
+    pthread_mutex_lock(&lock);
+    if (weft_origins == origin_space) {
+        int space = origin_space ? origin_space * 2 : 64;
+        struct origin *grown = space <= ORIGINS ? realloc(origins, sizeof *grown * (size_t)space) : NULL;
+        if (grown) {
+            origins = grown;
+            origin_space = space;
+        }
+    }
+    if (weft_origins < origin_space) origins[weft_origins++] = made;
+    else free(made.watch.seen);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool completes(const struct origin *o, MPI_Win window, int target) {
+    return o->window == window && (target < 0 || o->target == target);
+}
+
+void weft_origins_asked(MPI_Win window, int target) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < weft_origins; i++) {
+        struct origin *o = &origins[i];
+        if (!completes(o, window, target)) continue;
+        if (o->watch.seen) weft_buffer_asked(&o->watch);
+        else o->changed = weft_buffer_changed(&o->watch);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+const void *weft_origins_done(MPI_Win window, int target) {
+    const void *found = NULL;
+    int kept = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < weft_origins; i++) {
+        struct origin *o = &origins[i];
+        if (!completes(o, window, target)) {
+            origins[kept++] = *o;
+            continue;
+        }
+        if (!found && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
+        free(o->watch.seen);
+    }
+    weft_origins = kept;
+    pthread_mutex_unlock(&lock);
+    return found;
+}

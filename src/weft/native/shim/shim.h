@@ -204,6 +204,12 @@ WEFT_HIDDEN void weft_watch_receive(struct weft_pending *pending, uint32_t site,
 WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending, MPI_Request request); /* a persistent operation under watch */
 WEFT_HIDDEN void weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
 WEFT_HIDDEN bool weft_buffer_changed(const struct weft_pending *pending);
+/* Origin buffers of one-sided operations: which one, when a call is about to complete those to `target` (-1: all) and when
+ * it has; the address of one that the program wrote into meanwhile, or NULL. */
+extern WEFT_HIDDEN volatile int weft_origins; /* under watch now */
+WEFT_HIDDEN void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to);
+WEFT_COLD void weft_origins_asked(MPI_Win window, int target);
+WEFT_COLD const void *weft_origins_done(MPI_Win window, int target);
 
 /* ---- windows (windows.c) ---- */
 struct weft_did { /* an atomic access that has just been started */
