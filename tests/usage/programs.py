@@ -555,6 +555,30 @@ C_TEMPLATES = [
   MPI_Win_fence(0, w); /* BUG */
   a[0]++;
   MPI_Win_free(&w);"""),
+    ("rma-race", "store_and_get", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(0, w);
+  if (me == 0) MPI_Get(a, 2, MPI_INT, 1, 1, 2, MPI_INT, w); /* BUG */
+  else b[<<2||3>>] = 9;
+  MPI_Win_fence(0, w);
+  b[2] = 10 + me;
+  MPI_Win_fence(0, w);
+  if (me == 0) MPI_Get(a, 2, MPI_INT, 1, 1, 2, MPI_INT, w);
+  MPI_Win_fence(0, w);
+  MPI_Win_free(&w);"""),
+    ("rma-race", "store_and_put", 2, """
+  int *mine;
+  MPI_Win w;
+  MPI_Win_allocate(32, sizeof(int), MPI_INFO_NULL, comm, &mine, &w);
+  for (int i = 0; i < 8; i++) mine[i] = 0;
+  for (int i = 0; i < 20; i++) {
+    MPI_Win_fence(0, w);
+    if (me == 0) { usleep(1000); a[0] = 50 + i; MPI_Put(a, 1, MPI_INT, 1, 1, 1, MPI_INT, w); } /* BUG */
+    else mine[<<1||2>>] = 9;
+    MPI_Win_fence(0, w);
+  }
+  MPI_Win_free(&w);"""),
     ("buffer-reuse", "bcast_on_pending", 2, """
   MPI_Irecv(a, 4, MPI_INT, left, 1, comm, &r);
   MPI_Bcast(<<a||b>>, 4, MPI_INT, 0, comm); /* BUG */

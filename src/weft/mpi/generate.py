@@ -336,6 +336,7 @@ def _window(f: Function) -> Iterator[str]:
     yield from _origins(f, name)
     if name == "Win_free":
         yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
+        yield "        weft_exposed_gone(before_win);"
         yield "        weft_window_gone(before_win);"
     elif name in ("Win_lock", "Win_lock_all"):
         exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if name == "Win_lock" else "false"
@@ -343,8 +344,10 @@ def _window(f: Function) -> Iterator[str]:
         yield f"        weft_window_locked(thread, win, {target}, {exclusive}, event->enter);"
     elif name in ("Win_unlock", "Win_unlock_all"):
         yield f"        weft_window_unlocked(thread, win, {'rank' if name == 'Win_unlock' else '-1'});"
-    elif target := _completes_accesses(f):
-        yield f"        weft_window_synced(thread, win, {target}, {'true' if 'local' in name else 'false'});"
+    elif synced := _completes_accesses(f):
+        yield f"        weft_window_synced(thread, win, {synced}, {'true' if 'local' in name else 'false'});"
+    if name == "Win_fence":
+        yield "        weft_exposed_fenced(win, event->site);"
     elif _ATOMIC.fullmatch(name):
         yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
 
@@ -444,11 +447,15 @@ def wrapper(f: Function) -> str:
     completed = _completes_accesses(f)
     if completed:
         lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
+    if f.name == "MPI_Win_fence":
+        lines.append("    weft_exposed_closing(win);")
     lines.append(f"    {f.result} w_result = {_call(f, replace, 'weft_under')};")
     if _POSTS.fullmatch(f.name):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
     if completed:
-        lines.append(f"    const void *w_changed = UNLIKELY(weft_origins) ? weft_origins_done(win, {completed}) : NULL;")
+        lines.append(
+            f"    const void *w_changed = UNLIKELY(weft_origins) ? weft_origins_done(win, {completed}) : NULL;"
+        )
         lines.append(
             "    if (UNLIKELY(w_changed)) { event->flags |= WEFT_FLAG_BUFFER_CHANGED; event->buffer = (uint64_t)(uintptr_t)w_changed; }"
         )

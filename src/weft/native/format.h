@@ -230,6 +230,9 @@ enum weft_definition {
     WEFT_DEF_NOTE = 17,    /* s text for people: why something is missing */
     WEFT_DEF_PYTHON = 18,  /* s version of the interpreter in the process */
     WEFT_DEF_ENDED = 19,   /* s what MPI said when it ended the process inside a call, may be empty */
+    WEFT_DEF_STORED = 20,  /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
+                              u again): of the window's memory (its first 4096 bytes), what was another between the end
+                              of the epoch's fence and the begin of the closing one; `again`: and another at its end */
 };
 
 #define WEFT_WORLD_UNKNOWN 0xffffu

@@ -70,6 +70,18 @@ class WindowDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredDefinition:
+    """Bytes of a window that changed between two fences, `fences` of its fences before the second one.
+
+    `ranges`: (offset, bytes, whether they changed once more until that fence was over).
+    """
+
+    window: int
+    fences: int
+    ranges: tuple[tuple[int, int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FileDefinition:
     """A file opened by MPI_File_open."""
 
@@ -168,6 +180,10 @@ def _site(c: Cursor, id: int) -> SiteDefinition:
     return SiteDefinition(id, module, offset, code, instruction, tuple((c.u(), c.u()) for _ in range(callers)))
 
 
+def _stored(c: Cursor) -> StoredDefinition:
+    return StoredDefinition(c.u(), c.u(), tuple((c.u(), c.u(), bool(c.u())) for _ in range(c.count())))
+
+
 _DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
     Def.COMM: _comm,
     Def.GROUP: lambda c, i: _members(c),
@@ -199,6 +215,7 @@ class Definitions:
         self.library: tuple[str, str] | None = None
         self.notes: list[str] = []
         self.ended: str | None = None
+        self.stored: list[StoredDefinition] = []
         self.python: str | None = None
         self._index()
 
@@ -259,6 +276,8 @@ class Definitions:
             self.notes.append(c.s())
         elif kind == Def.ENDED:
             self.ended = c.s()
+        elif kind == Def.STORED:
+            self.stored.append(_stored(c))
         elif kind == Def.PYTHON:
             self.python = c.s()
 

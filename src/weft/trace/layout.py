@@ -119,6 +119,7 @@ class Def(IntEnum):
     NOTE = 17
     PYTHON = 18
     ENDED = 19
+    STORED = 20
 
 
 class ObjectClass(IntEnum):

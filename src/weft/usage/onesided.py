@@ -22,6 +22,7 @@ from weft.trace.layout import PROC_NULL
 from weft.usage.epochs import START, Epochs, Window, epochs
 from weft.usage.origins import shared_origins
 from weft.usage.rmaraces import Accesses, joined, races
+from weft.usage.stores import stores
 
 _DYNAMIC = 2
 
@@ -45,6 +46,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     gatherings = Gatherings(trace)
     found: list[Finding] = []
     parts: list[Accesses] = []
+    unplaced: set[Window] = set()
     for rank in trace.ranks:
         of = epochs(rank, gatherings) if len(rank) else None
         if of is not None:
@@ -53,7 +55,10 @@ def find(trace: Trace, order: Order) -> list[Finding]:
             operations = _Operations(rank, of, gatherings)
             found += operations.find()
             parts.append(operations.accesses())
-    return [*found, *races(trace, order, joined(parts))]
+            unplaced |= operations.unplaced()
+    accesses = joined(parts)
+    stored = stores(trace, gatherings, accesses, unplaced)
+    return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
 
 
 def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
@@ -172,8 +177,21 @@ class _Operations:
                 [event], evidence={"parameter": "target_disp"}, cause=cause(event),
             )  # fmt: skip
 
+    @property
+    def _placed(self) -> Ints:
+        """Those whose bytes are known."""
+        return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
+
     def accesses(self) -> Accesses:
         """The accesses whose bytes are known."""
-        of, keep = self.of, np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
+        of, keep = self.of, self._placed
         rows = self.rows[keep]
         return Accesses.of_rank(self.rank, of, rows, (self.target[keep], self.low[keep], self.high[keep]))
+
+    def unplaced(self) -> set[Window]:
+        """Windows with operations whose bytes, or whose epoch, are not known."""
+        of = self.of
+        left = of.call == 0
+        left[self.rows[self._placed]] = False
+        left &= self.rank.events["peer"][of.event] != PROC_NULL
+        return {of.windows[window] for window in np.unique(of.window[left]).tolist() if window >= 0}

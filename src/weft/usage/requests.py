@@ -296,8 +296,8 @@ class _Requests:
 def _changed(rank: Rank) -> Iterator[Finding]:
     """Operations into whose buffer the program wrote before they were complete: the recorder looked.
 
-    A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there when it
-    was posted nor come with its message.
+    A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
+    when it was posted nor come with its message.
     """
     if not catalogue(rank).changed:
         return

@@ -16,7 +16,7 @@ from weft.terms.calls import base, masks, words
 from weft.terms.columns import Ints
 from weft.terms.sizes import kind_of
 from weft.terms.telling import cause, finding, said
-from weft.trace import Rank, Trace
+from weft.trace import Event, Rank, Trace
 from weft.usage.epochs import FENCE, LOCK, Epochs
 
 EXCLUSIVE: Final = 1  # as the recorder numbers MPI_LOCK_EXCLUSIVE for every library; shared is 2
@@ -301,7 +301,7 @@ class _Target:
         )
         return finding(
             "rma-race",
-            f"rank {first.rank.index} in {said(first)} and rank {second.rank.index} in {said(second)} access the same "
+            f"rank {first.rank.index} {_does(first)} and rank {second.rank.index} {_does(second)} access the same "
             f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
             [first, second],
             severity="warning" if atomic else "error",
@@ -318,6 +318,12 @@ class _Target:
             f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are told",
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
+
+
+def _does(event: Event) -> str:
+    """The operation, or for a store of the program itself the fence before which it was."""
+    store = base(event.function.name) == "Win_fence"
+    return f"in a store of its own before {said(event)}" if store else f"in {said(event)}"
 
 
 def _differ(sort: Ints, operation: Ints, others: Ints, one: int) -> NDArray[np.bool_]:

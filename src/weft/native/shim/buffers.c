@@ -87,7 +87,8 @@ static void seen_begin(const struct weft_pending *p, MPI_Request request) {
     struct iovec pieces[WATCHED_PIECES];
     int count, arrived = 0;
     size_t size;
-    p->seen->arrived = request != MPI_REQUEST_NULL &&
+    /* MPICH 5.0 takes a persistent request for inactive once its status was asked for after its completion. */
+    p->seen->arrived = request != MPI_REQUEST_NULL && !p->persistent &&
                        REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
     p->seen->begun = look(p, p->seen->posted, pieces, &count, &size) == (ssize_t)size;
     p->seen->looked = false;
@@ -121,15 +122,19 @@ static bool written(const struct weft_pending *p) {
 enum { WATCHED_FIRST = 32, WATCHED_LATER = 256, WATCHED_SITES = 4096 };
 static uint32_t starts_of_site[WATCHED_SITES];
 
+static bool its_turn(uint32_t site) {
+    uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
+    uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
+    __atomic_store_n(starts, nth + 1, __ATOMIC_RELAXED); /* threads may count one for two: no harm */
+    return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
+}
+
 /* Bytes of a buffer without gaps whose call site is to be watched this time, else 0. */
 static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
     MPI_Aint lb, extent;
     int size;
-    uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
-    uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
-    __atomic_store_n(starts, nth + 1, __ATOMIC_RELAXED); /* threads may count one for two: no harm */
-    if (nth >= WATCHED_FIRST && nth % WATCHED_LATER) return 0;
-    if (!weft_watching || count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
+    if (!its_turn(site)) return 0;
+    if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
     if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) return 0; /* gaps: what is sent is not all */
     if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS) return 0;
     return size <= 0 || lb || extent != size ? 0 : (uint64_t)size * (uint64_t)count;
@@ -226,4 +231,113 @@ const void *weft_origins_done(MPI_Win window, int target) {
     weft_origins = kept;
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+/* ---- memory of windows: what its own process stores between two fences ----
+ *
+ * Three looks: when a fence has opened an epoch, when the next one begins, when that is over. What had changed at the
+ * second look may have come from others, which only all ranks' records together tell: the changed bytes are kept, and
+ * which of them changed once more until the third. */
+enum { EXPOSED_BYTES = 4096, EXPOSED_RANGES = 32 };
+
+struct exposed {
+    MPI_Win window;
+    uint32_t id;
+    const uint8_t *base;
+    size_t bytes;
+    uint64_t fences; /* that are over */
+    bool begun, looked;
+    struct exposed *next;
+    uint8_t opened[EXPOSED_BYTES], closing[EXPOSED_BYTES];
+};
+
+static struct exposed *exposed;
+
+static bool look_at(const uint8_t *from, uint8_t *copy, size_t bytes) {
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes}, here = {.iov_base = copy, .iov_len = bytes};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
+    if (!weft_watching || !base || size <= 0) return;
+    pthread_mutex_lock(&lock);
+    struct exposed *made = malloc(sizeof *made);
+    if (made) {
+        *made = (struct exposed){.window = window, .id = id, .base = base, .next = exposed};
+        made->bytes = size < EXPOSED_BYTES ? (size_t)size : EXPOSED_BYTES;
+        for (struct exposed *other = exposed; other; other = other->next)
+            if (made->base < other->base + other->bytes && other->base < made->base + made->bytes) /* stores by way of both */
+                made->bytes = other->bytes = 0;
+        exposed = made;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft_exposed_gone(MPI_Win window) {
+    pthread_mutex_lock(&lock);
+    for (struct exposed **link = &exposed, *e; (e = *link); link = &e->next)
+        if (e->window == window) {
+            *link = e->next;
+            free(e);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+static struct exposed *exposed_of(MPI_Win window) {
+    struct exposed *e = exposed;
+    while (e && e->window != window) e = e->next;
+    return e;
+}
+
+void weft_exposed_closing(MPI_Win window) {
+    if (!exposed) return;
+    pthread_mutex_lock(&lock);
+    struct exposed *e = exposed_of(window);
+    if (e) e->looked = e->begun && e->bytes && look_at(e->base, e->closing, e->bytes);
+    pthread_mutex_unlock(&lock);
+}
+
+/* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
+static void tell_changes(const struct exposed *e, const uint8_t *now) {
+    uint8_t payload[EXPOSED_RANGES * 24 + 64];
+    struct { size_t at, bytes; bool again; } found[EXPOSED_RANGES];
+    int n = 0;
+    for (size_t i = 0; i < e->bytes; i++) {
+        if (e->closing[i] == e->opened[i]) continue;
+        bool again = e->closing[i] != now[i];
+        if (n && found[n - 1].at + found[n - 1].bytes == i && found[n - 1].again == again) found[n - 1].bytes++;
+        else if (n == EXPOSED_RANGES) break;
+        else found[n].at = i, found[n].bytes = 1, found[n++].again = again;
+    }
+    if (!n) return;
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_u(&text, e->id);
+    weft_text_u(&text, e->fences);
+    weft_text_u(&text, (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        weft_text_u(&text, found[i].at);
+        weft_text_u(&text, found[i].bytes);
+        weft_text_u(&text, found[i].again);
+    }
+    weft_define(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
+}
+
+void weft_exposed_fenced(MPI_Win window, uint32_t site) {
+    uint8_t now[EXPOSED_BYTES];
+    if (!exposed) return;
+    pthread_mutex_lock(&lock);
+    struct exposed *e = exposed_of(window);
+    bool turn = its_turn(site);
+    if (e && e->bytes && (e->looked || turn)) {
+        bool seen = look_at(e->base, now, e->bytes);
+        if (e->looked && seen) tell_changes(e, now);
+        e->begun = turn && seen;
+        if (e->begun) memcpy(e->opened, now, e->bytes);
+    } else if (e) e->begun = false;
+    if (e) {
+        e->looked = false;
+        e->fences++;
+    }
+    pthread_mutex_unlock(&lock);
 }

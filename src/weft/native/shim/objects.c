@@ -588,6 +588,8 @@ void weft_made_op(MPI_Op made) {
     weft_define(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
 }
 
+enum { FLAVOR_DYNAMIC = 2 };
+
 void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
     if (made == MPI_WIN_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_WINDOW, H(made));
@@ -601,6 +603,7 @@ void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base,
     weft_text_u(&d.text, (uint64_t)unit);
     weft_text_u(&d.text, on ? on->windows++ : 0);
     definition_end(&d, WEFT_DEF_WINDOW);
+    if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
 }
 
 void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {

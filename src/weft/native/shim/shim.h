@@ -210,6 +210,11 @@ extern WEFT_HIDDEN volatile int weft_origins; /* under watch now */
 WEFT_HIDDEN void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to);
 WEFT_COLD void weft_origins_asked(MPI_Win window, int target);
 WEFT_COLD const void *weft_origins_done(MPI_Win window, int target);
+/* A window's memory: what its process stores between two fences. */
+WEFT_COLD void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size);
+WEFT_COLD void weft_exposed_gone(MPI_Win window);
+WEFT_HIDDEN void weft_exposed_closing(MPI_Win window);
+WEFT_HIDDEN void weft_exposed_fenced(MPI_Win window, uint32_t site);
 
 /* ---- windows (windows.c) ---- */
 struct weft_did { /* an atomic access that has just been started */
