@@ -11,6 +11,8 @@ from weft.findings import Finding
 from weft.match import match
 from weft.order import order
 from weft.trace.builder import Builder
+from weft.trace.layout import Def
+from weft.trace.varint import put_u
 from weft.usage.onesided import find
 
 SHARED, EXCLUSIVE = 2, 1
@@ -166,6 +168,52 @@ def test_different_atomics_on_one_place_are_a_warning_and_equal_ones_silent() ->
         assert (finding.kind, finding.severity, finding.certainty) == ("rma-race", "warning", "possible")
     assert _atomics("Fetch_and_op", op="MPI_SUM") == []
     assert _atomics("Fetch_and_op", op="MPI_NO_OP") == []
+
+
+def stored(rank: int, fences: int, *ranges: tuple[int, int, int]) -> Callable[[Run], None]:
+    """What the recorder says of a window's memory: (offset, bytes, whether they changed once more)."""
+
+    def define(run: Run) -> None:
+        numbers = [run.wins[rank], fences, len(ranges), *(n for r in ranges for n in r)]
+        run.b.ranks[rank].define(Def.STORED, b"".join(map(put_u, numbers)))
+
+    return define
+
+
+def test_a_store_that_meets_a_get_of_the_same_fences_is_told() -> None:
+    get = put(0, name="Get", disp=1)
+    run = Run()
+    for step in (fence, get, fence, stored(2, 1, (2, 2, 0))):
+        step(run)
+    [finding] = run.find()
+    assert (finding.kind, finding.evidence["bytes"]) == ("rma-race", 2)
+    assert "rank 2 in a store of its own before win_fence" in finding.message
+    assert kinds(fence, get, fence, stored(2, 1, (5, 3, 0))) == []
+    assert kinds(fence, fence, get, fence, stored(2, 1, (2, 2, 0))) == []
+
+
+def test_what_an_operation_wrote_is_no_store() -> None:
+    def both(run: Run) -> None:
+        put(0)(run)
+        put(1, name="Get", disp=64)(run)
+
+    assert kinds(fence, both, fence, stored(2, 1, (0, 4, 0))) == []
+    assert kinds(fence, both, fence, stored(2, 1, (64, 4, 0))) == ["rma-race"]
+    assert kinds(fence, put(0), fence, stored(2, 1, (0, 4, 1))) == ["rma-race"]
+    # The next epoch's value may be there before the fence of this one is over here.
+    assert kinds(fence, put(0), fence, put(1), fence, stored(2, 1, (0, 4, 1))) == []
+    assert kinds(fence, put(1, name="Get"), fence, put(0), fence, stored(2, 1, (0, 4, 0))) == []
+
+
+def test_stores_are_not_judged_where_other_epochs_or_unknown_types_are() -> None:
+    def locked(run: Run) -> None:
+        for step in (lock(0), put(0, disp=512), unlock(0)):
+            step(run)
+
+    get = put(1, name="Get")
+    assert kinds(locked, fence, get, fence, stored(2, 1, (0, 4, 0))) == []
+    assert kinds(fence, get, fence, stored(2, 1, (0, 4, 0))) == ["rma-race"]
+    assert kinds(fence, get, fence, stored(2, 9, (0, 4, 0)), stored(2, 0, (0, 4, 0))) == []
 
 
 def _origins(*steps: Callable[[Run], Any]) -> list[Finding]:
