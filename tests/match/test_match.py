@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import weft.native
-from weft.match import NONE, Match, Op, Post, Spec, match
+from weft.match import NONE, Match, Op, Post, Spec, match, operations
 from weft.match.functions import Code, Role, classify
 from weft.trace.builder import ANY, PROC_NULL, Builder
 from weft.trace.layout import ANY_TAG
@@ -296,3 +297,40 @@ def test_a_request_may_complete_in_another_thread() -> None:
     m = match(b.open())
     assert pairs(m) == {((1, 0), (0, 0))}
     assert m.recvs.completion.tolist() == [w + 1]
+
+
+def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: set[int] = set()
+
+    class Watched(operations.Reading):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            alive.add(id(self.given))
+
+        def __del__(self) -> None:
+            alive.discard(id(self.given))
+
+    class Kernel:
+        def __getattr__(self, name: str) -> Any:
+            function = getattr(kernel, name)
+            if name not in ("weft_extract", "weft_extract_most"):
+                return function
+
+            def called(given: Any, *rest: Any) -> Any:
+                assert id(given._obj) in alive
+                seen.append(name)
+                return function(given, *rest)
+
+            return called
+
+    kernel, seen = operations.native.kernel(), list[str]()
+    monkeypatch.setattr(operations, "Reading", Watched)
+    monkeypatch.setattr(operations.native, "kernel", Kernel)
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    p = r0.send_init(1)
+    r0.startall([p, p, p])
+    for _ in range(3):
+        r1.recv(0)
+    assert len(match(b.open()).sends) == 3
+    assert set(seen) == {"weft_extract", "weft_extract_most"}

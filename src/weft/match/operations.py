@@ -209,7 +209,8 @@ class _Worker:
     def most(self, rank: int) -> list[int]:
         """At most how many sends, receives, probes and parts of collectives the rank has."""
         counts = (ctypes.c_uint64 * 4)()
-        native.kernel().weft_extract_most(ctypes.byref(self._reading(rank).given), ctypes.byref(counts))
+        reading = self._reading(rank)  # it keeps the arrays that C reads
+        native.kernel().weft_extract_most(ctypes.byref(reading.given), ctypes.byref(counts))
         return list(counts)
 
     def read(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:

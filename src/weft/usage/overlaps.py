@@ -72,7 +72,8 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
     of = numbered(sites, site)
     writes = accesses.writes.view(np.uint8)
     places = (accesses.begin, accesses.end, accesses.args, accesses.low, accesses.high, of, writes)
-    given = _Input(len(accesses), *(address(np.ascontiguousarray(c)) for c in places), len(sites), events)
+    columns = [np.ascontiguousarray(c) for c in places]
+    given = _Input(len(accesses), *(address(c) for c in columns), len(sites), events)
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
     find = library().weft_overlaps
     find.restype = ctypes.c_int64
