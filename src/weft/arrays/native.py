@@ -46,8 +46,14 @@ def compiler(language: str = "c") -> str:
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
             return choice
-    name = {"c": "C compiler: install gcc", "c++": "C++ compiler: install g++", "fortran": "Fortran compiler: install gfortran"}
-    raise UsageError(f"there is no {name[language]}, or name it in {({'c': 'CC', 'c++': 'CXX', 'fortran': 'FC'})[language]}")
+    name = {
+        "c": "C compiler: install gcc",
+        "c++": "C++ compiler: install g++",
+        "fortran": "Fortran compiler: install gfortran",
+    }
+    raise UsageError(
+        f"there is no {name[language]}, or name it in {({'c': 'CC', 'c++': 'CXX', 'fortran': 'FC'})[language]}"
+    )
 
 
 def library() -> Path:

@@ -23,7 +23,9 @@ FORTRAN_FLAGS: Final = (
     "-ffixed-line-length-none", "-ffree-line-length-none",
 )  # fmt: skip
 _LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
-_MESSAGE: Final = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+)(:(?P<column>\d+))?:?\s+(fatal )?error: (?P<text>.*)$", re.M | re.I)
+_MESSAGE: Final = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+)(:(?P<column>\d+))?:?\s+(fatal )?error: (?P<text>.*)$", re.M | re.I
+)
 _GFORTRAN: Final = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+):$", re.M)
 
 
