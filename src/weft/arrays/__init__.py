@@ -1,1 +1,5 @@
-"""Data-parallel programs, checked: what their directives and loops promise is held against what they do."""
+"""Check data-parallel programs: run them on one processor while their parallel execution is simulated.
+
+A front end (`dvm` for C-DVMH and Fortran-DVM, `numba` for prange) brings the program and its `Texts`; the runtime
+(`native/check`) watches loops and accesses and writes what it found; `findings` puts both together.
+"""
