@@ -256,6 +256,7 @@ class Dependence:
 
     array: Reference
     widths: tuple[Width, ...] | None
+    way: Literal["in", "out", "inout"] = "inout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,6 @@ class Across:
     """`across(...)`: ordered execution over dependent iterations."""
 
     items: tuple[Dependence, ...]
-    way: Literal["in", "out", "inout"] = "inout"
 
 
 @dataclass(frozen=True, slots=True)
