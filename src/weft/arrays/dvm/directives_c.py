@@ -270,7 +270,7 @@ class _Reader:
                 cursor.expect("(")
                 targets = cursor.listed(self.target)
             elif word.text in INTENTS:
-                data.append(syntax.Data(word.text, self.references()))
+                data.append(syntax.Data(cast(syntax.Intent, word.text), self.references()))
             else:
                 cursor.fail(
                     f"`{word.text}` is no clause of region; known are {', '.join(INTENTS)}, targets, async", word
