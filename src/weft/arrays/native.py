@@ -73,7 +73,10 @@ def objects(fortran: bool = False) -> Path:
         kept = [name for name in names if name not in FOR_PYTHON and (fortran or name not in FOR_FORTRAN)]
         for name in kept:
             run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-c", name], folder)
-        run(["ld", "-r", "-o", "made", *(name.replace(".c", ".o") for name in kept)], folder)
+        run(["ld", "-r", "-o", "whole", *(name.replace(".c", ".o") for name in kept)], folder)
+        # The linker wraps the runtime's own calls, too: they are to reach libc.
+        own = [f"--redefine-sym={name}=__real_{name}" for name in WRAPPED]
+        run(["objcopy", *own, "whole", "made"], folder)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
 

@@ -46,7 +46,10 @@ def build(marked: Sequence[Marked], folder: Path, options: Options = Options()) 
     made = []
     for number, (one, language) in enumerate(zip(marked, languages, strict=True)):
         source = folder / f"{number}-{one.original.stem}{one.suffix}"
-        source.write_text(one.text, encoding="utf-8", errors="surrogateescape")
+        text = one.text
+        if language != "fortran" and not text.startswith("#line"):
+            text = f'#line 1 "{one.original}"\n{text}'
+        source.write_text(text, encoding="utf-8", errors="surrogateescape")
         target = source.with_suffix(".o")
         flags = FORTRAN_FLAGS if language == "fortran" else C_FLAGS
         command = [
