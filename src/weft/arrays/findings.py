@@ -79,7 +79,7 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
         )
         for id, held in file.records.items()
     ]
-    return worst_first(_finding(record, texts) for record in _causes(records))
+    return worst_first(_finding(record, texts) for record in _merged(_causes(records)))
 
 
 def _lines(path: Path) -> _File:
@@ -166,6 +166,19 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         yield one
 
 
+def _merged(records: Iterable[Record]) -> list[Record]:
+    """One finding for what one line does to one variable in one construct."""
+    kept: dict[tuple[Any, ...], Record] = {}
+    for one in records:
+        key = (one.kind, one.why, one.held["construct"], one.held.get("data", 0), one.held.get("array", 0),
+               one.place.file, one.place.line, one.place.column)  # fmt: skip
+        if key in kept:
+            kept[key].count += one.count
+        else:
+            kept[key] = one
+    return list(kept.values())
+
+
 def _finding(record: Record, texts: Texts) -> Finding:
     place, held = record.place, record.held
     what = "write" if held.get("write") else "read"
@@ -174,7 +187,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
             0, what if "bytes" in held else record.construct.kind or "directive", place.file, place.line, place.function
         )
     ]
-    others = list(dict.fromkeys(record.others))
+    others = list(dict.fromkeys((Place(one.file, one.line, 0, one.function), write) for one, write in record.others))
     sites += [Site(0, "write" if write else "read", one.file, one.line, one.function) for one, write in others]
     if record.construct.line and (record.construct.file, record.construct.line) != (place.file, place.line):
         sites.append(Site(0, record.construct.kind, record.construct.file, record.construct.line))

@@ -17,9 +17,16 @@ from weft.errors import UsageError, WeftError
 
 COMPILE_SECONDS: Final = 600
 HOOKS: Final = ("-fsanitize=thread",)
-C_FLAGS: Final = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fsanitize=bounds", "-w")
+C_FLAGS: Final = (
+    "-O1",
+    "-gdwarf-4",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=bounds",
+    "-w",
+)
 FORTRAN_FLAGS: Final = (
-    "-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
+    "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
     "-ffixed-line-length-none", "-ffree-line-length-none",
 )  # fmt: skip
 _LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
