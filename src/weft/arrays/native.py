@@ -46,8 +46,14 @@ def compiler(language: str = "c") -> str:
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
             return choice
-    name = {"c": "C compiler: install gcc", "c++": "C++ compiler: install g++", "fortran": "Fortran compiler: install gfortran"}
-    raise UsageError(f"there is no {name[language]}, or name it in {({'c': 'CC', 'c++': 'CXX', 'fortran': 'FC'})[language]}")
+    name = {
+        "c": "C compiler: install gcc",
+        "c++": "C++ compiler: install g++",
+        "fortran": "Fortran compiler: install gfortran",
+    }
+    raise UsageError(
+        f"there is no {name[language]}, or name it in {({'c': 'CC', 'c++': 'CXX', 'fortran': 'FC'})[language]}"
+    )
 
 
 def library() -> Path:
@@ -67,7 +73,10 @@ def objects(fortran: bool = False) -> Path:
         kept = [name for name in names if name not in FOR_PYTHON and (fortran or name not in FOR_FORTRAN)]
         for name in kept:
             run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-c", name], folder)
-        run(["ld", "-r", "-o", "made", *(name.replace(".c", ".o") for name in kept)], folder)
+        run(["ld", "-r", "-o", "whole", *(name.replace(".c", ".o") for name in kept)], folder)
+        # The linker wraps the runtime's own calls, too: they are to reach libc.
+        own = [f"--redefine-sym={name}=__real_{name}" for name in WRAPPED]
+        run(["objcopy", *own, "whole", "made"], folder)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
 

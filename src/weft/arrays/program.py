@@ -17,13 +17,22 @@ from weft.errors import UsageError, WeftError
 
 COMPILE_SECONDS: Final = 600
 HOOKS: Final = ("-fsanitize=thread",)
-C_FLAGS: Final = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fsanitize=bounds", "-w")
+C_FLAGS: Final = (
+    "-O1",
+    "-gdwarf-4",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=bounds",
+    "-w",
+)
 FORTRAN_FLAGS: Final = (
-    "-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
+    "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
     "-ffixed-line-length-none", "-ffree-line-length-none",
 )  # fmt: skip
 _LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
-_MESSAGE: Final = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+)(:(?P<column>\d+))?:?\s+(fatal )?error: (?P<text>.*)$", re.M | re.I)
+_MESSAGE: Final = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+)(:(?P<column>\d+))?:?\s+(fatal )?error: (?P<text>.*)$", re.M | re.I
+)
 _GFORTRAN: Final = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+):$", re.M)
 
 
@@ -44,7 +53,10 @@ def build(marked: Sequence[Marked], folder: Path, options: Options = Options()) 
     made = []
     for number, (one, language) in enumerate(zip(marked, languages, strict=True)):
         source = folder / f"{number}-{one.original.stem}{one.suffix}"
-        source.write_text(one.text, encoding="utf-8", errors="surrogateescape")
+        text = one.text
+        if language != "fortran" and not text.startswith("#line"):
+            text = f'#line 1 "{one.original}"\n{text}'
+        source.write_text(text, encoding="utf-8", errors="surrogateescape")
         target = source.with_suffix(".o")
         flags = FORTRAN_FLAGS if language == "fortran" else C_FLAGS
         command = [

@@ -385,6 +385,22 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     }
 }
 
+/* A region takes the value that a reduction begins with from the host. */
+void judge_reductions(void)
+{
+    for (int i = 0; i < here.reduction_count && weft_in_region; i++) {
+        struct object *o = object_at(here.reductions[i].low);
+        struct site s = {.object = o};
+        struct cell *c = cell8(here.reductions[i].low);
+        if (!o)
+            continue;
+        if (!o->on_device)
+            o->on_device = region_start();
+        stale_copy(&s, c->written == SPLIT ? cell4(here.reductions[i].low)->written : c->written,
+                   detail_of(&s, here.reductions[i].low, 0, false, 0));
+    }
+}
+
 static bool newer(stamp_t w) /* written by another iteration of this construct */
 {
     bool same_task = weft_task.in_task && here.what != LOOP && w >= weft_task.begun;

@@ -317,6 +317,7 @@ void weft_check_loop_start(void)
         here.started = true;
         return;
     }
+    judge_reductions();
     tick();
     now.base = now.cur;
     here.started = true;

@@ -227,6 +227,7 @@ void construct_undefine(void);
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 
 /* --- judge.c --- */
+void judge_reductions(void);
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place);
 
 /* --- reductions.c --- */
