@@ -302,6 +302,7 @@ void reductions_fork(void)
     if (child == 0) {
         is_child = true, begun = false;
         now.off = true;
+        forget_sites(); /* no access may reach the cells: the child has none */
         signal(SIGINT, SIG_IGN);
         silence();
         for (int s = 1; s < 32; s++)
