@@ -81,7 +81,8 @@ class Constructs:
         elif isinstance(directive, syntax.Actual):
             number = self.unit.texted("get_actual" if directive.get else "actual", directive, text)
             name = "get_actual" if directive.get else "actual"
-            calls = [self.part(name, number, item, begin) for item in directive.items or ()]
+            items = [item for item in directive.items or () if not self.in_register(item, begin)]
+            calls = [self.part(name, number, item, begin) for item in items]
             self.marks.before(begin, " ".join(calls))
 
     def behind(self, directive: Directive, statement: Node | None, name: str) -> Node:
@@ -91,6 +92,11 @@ class Constructs:
                 directive.place, f"`{name}` stands before no statement; put it before the statement it is about"
             )
         return statement
+
+    def in_register(self, item: Reference, at: int) -> bool:
+        """Whether a variable is one that the hooks need not see: taking its address would show it to them."""
+        variable = self.unit.variable(item, at)
+        return variable in self.hooks.unmarked or variable.register or variable.is_pointer_like
 
     def part(self, name: str, number: int, item: Reference, at: int) -> str:
         """A call about a variable or a part of it."""
@@ -131,6 +137,8 @@ class Constructs:
             for item in data.items:
                 variable = self.unit.variable(item, at)
                 named.add(variable)
+                if self.in_register(item, at):
+                    continue
                 bounds = c_calls.section(item, variable)
                 intent = INTENTS[data.intent]
                 calls.append(
@@ -208,13 +216,14 @@ class Constructs:
                 call("loop_on", self.unit.data_id(target), base(target), *c_calls.mapping(on.subscripts or ()))
             )
         unmarked = self.hooks.unmarked
-        for variable in self.unit.indices(directive, loop):
-            if variable is None or at <= variable.statement_begin < self.tree.end(loop):
+        indices = [v for v in self.unit.indices(directive, loop) if v is not None]
+        for variable in indices:
+            if at <= variable.statement_begin < self.tree.end(loop):
                 continue
             if variable.outside or variable.static or variable in self.hooks.escaping:
                 found.append(call("loop_index", base(variable), size(variable)))
         for clause in directive.clauses:
-            found.extend(self.clause(clause, at, unmarked))
+            found.extend(self.clause(clause, at, unmarked | set(indices)))
         return found
 
     def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:

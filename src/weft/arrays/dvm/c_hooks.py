@@ -71,33 +71,35 @@ class Hooks:
             found |= {v for r in references if (v := self.tree.resolve(r.name, at)) is not None}
         return found
 
+    @cached_property
     def wanted(self) -> set[Variable]:
         """The variables of functions that the hooks must see."""
+        return {v for v in self.touched if not v.register} - self.unmarked
+
+    @cached_property
+    def touched(self) -> set[Variable]:
+        """The variables that constructs write, that their clauses name, or that their loops run over."""
         found = self.clause_names()
         for node in self.constructs():
             begin, end = self.tree.begin(node), self.tree.end(node)
             found |= {v for v in c_uses.written(self.tree, node) if not begin <= v.statement_begin < end}
-        headers = {v for _, _, directive, loop in self.unit.parallels for v in self.unit.indices(directive, loop)}
-        return {v for v in found if v not in headers and not v.register} - self.unmarked
+        return found
 
     @cached_property
     def escaping(self) -> set[Variable]:
         """The variables of functions whose address leaves them."""
-        found: set[Variable] = set()
+        found = set(self.wanted)
         for function in self.tree.functions:
             found |= c_uses.addressed(self.tree, function)
-        return found | self.clause_names()
+        return found
 
     @cached_property
     def unmarked(self) -> set[Variable]:
-        """Private scalars of functions that every iteration surely writes first and nothing else reads.
+        """Scalars of functions that run a loop, or that every iteration has for itself and surely writes first.
 
         Nothing can be wrong with them, and in a register they cost nothing.
         """
-        private: set[Variable] = set()
-        for _, _, directive, loop in self.unit.parallels:
-            private |= self.unit.privates(directive, loop)
-        plain = {v for v in private if not v.outside and not v.static and not v.is_array}
+        plain = {v for v in self.touched if not v.outside and not v.static and not v.is_array}
         return {v for v in plain if self.harmless(v)}
 
     def harmless(self, variable: Variable) -> bool:
@@ -129,7 +131,7 @@ class Hooks:
 
     def mark(self) -> None:
         """Name what the constructs write or name: where a function declares it, the others before the program."""
-        for variable in sorted(self.wanted(), key=lambda v: v.at):
+        for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
                 continue
             text = call("data", self.unit.data_id(variable), base(variable), size(variable))

@@ -100,6 +100,8 @@ class Tree:
     statements: dict[int, Node]
     """The outermost statement that begins at an offset."""
     shift: _Shift
+    used: list[tuple[int, Node, Variable]] = field(default_factory=list)
+    """Every identifier that means a variable, by its first byte, in the order of the text."""
 
     def begin(self, node: Node) -> int:
         """Offset of a node's first character."""
@@ -159,13 +161,17 @@ def parse(text: str) -> Tree:
     raw = text.encode("utf-8", "surrogateescape")
     root = Parser(Language(tree_sitter_c.language())).parse(raw).root_node
     tree = Tree(text, root, {}, [], {}, _Shift(text, raw))
-    for node in walk(root):
+    nodes = list(walk(root))
+    for node in nodes:
         if node.type in STATEMENTS:
             tree.statements.setdefault(tree.begin(node), node)
         if node.type == "function_definition":
             tree.functions.append(node)
         if node.type in ("declaration", "parameter_declaration"):
             declared(tree, node)
+    for node in nodes:
+        if node.type == "identifier" and (variable := tree.resolve(tree.source(node), tree.begin(node))) is not None:
+            tree.used.append((node.start_byte, node, variable))
     return tree
 
 

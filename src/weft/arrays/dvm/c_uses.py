@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Final
 
 from tree_sitter import Node
 
 from weft.arrays.dvm.c_tree import Tree, Variable, ancestor, walk
 
-BRANCHES: Final = frozenset(
-    {
-        "if_statement",
-        "while_statement",
-        "switch_statement",
-        "conditional_expression",
-        "binary_expression",
-        "case_statement",
-        "else_clause",
-        "do_statement",
-        "labeled_statement",
-    }
-)
+ALWAYS: Final = {
+    "if_statement": ("condition",),
+    "else_clause": (),
+    "while_statement": ("condition",),
+    "do_statement": ("body",),
+    "for_statement": ("initializer",),
+    "switch_statement": ("condition",),
+    "case_statement": (),
+    "conditional_expression": ("condition",),
+    "binary_expression": ("left",),
+    "labeled_statement": (),
+}
+"""The parts of a statement that run whenever it does; a kind that is not here runs all of its parts."""
 
 
 def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
     """Every identifier below a node that means a variable."""
-    for one in walk(node):
-        if one.type == "identifier":
-            variable = tree.resolve(tree.source(one), tree.begin(one))
-            if variable is not None:
-                yield one, variable
+    low = bisect_left(tree.used, node.start_byte, key=itemgetter(0))
+    high = bisect_left(tree.used, node.end_byte, key=itemgetter(0))
+    for _, one, variable in tree.used[low:high]:
+        yield one, variable
 
 
 def target(node: Node | None) -> Node | None:
@@ -87,33 +88,44 @@ def addressed(tree: Tree, node: Node) -> set[Variable]:
 
 
 def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """Whether the first thing that a piece of source does with a scalar is surely to assign it all.
+    """Whether a piece of source surely assigns a scalar, all of it, before any other use of it.
 
-    Only a plain assignment counts that stands under no condition within `body`, as a loop's first part does.
+    A plain assignment answers for what follows it in the same block: the branch of a condition, the body of a loop.
     """
-    first = next((node for node, found in uses(tree, body) if found is variable), None)
-    if first is None:
-        return True
-    above = first.parent
-    if above is not None and above.type == "init_declarator":
-        return True
-    if above is None or above.type != "assignment_expression" or above.child_by_field_name("left") != first:
-        return False
-    operator = above.child_by_field_name("operator")
-    if operator is None or tree.source(operator) != "=":
-        return False
-    right = above.child_by_field_name("right")
-    if right is not None and any(found is variable for _, found in uses(tree, right)):
-        return False
-    below: Node = first
-    node: Node | None = above
-    while node is not None and node != body:
-        if node.type in BRANCHES:
+    left = [node for node, found in uses(tree, body) if found is variable]
+    while left:
+        block = assigned_in(tree, variable, left[0], body)
+        if block is None:
             return False
-        if node.type == "for_statement" and node.child_by_field_name("initializer") != below:
-            return False
-        below, node = node, node.parent
+        end = block.end_byte
+        left = [node for node in left if node.start_byte >= end]
     return True
+
+
+def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
+    """The block that a use of a scalar assigns it for; None where the use is no plain assignment."""
+    above = first.parent
+    if above is None or above.type not in ("assignment_expression", "init_declarator"):
+        return None
+    written, value = ("left", "right") if above.type == "assignment_expression" else ("declarator", "value")
+    operator = above.child_by_field_name("operator")
+    if above.child_by_field_name(written) != first or (operator is not None and tree.source(operator) != "="):
+        return None
+    right = above.child_by_field_name(value)
+    if right is not None and mentions(tree, variable, right):
+        return None
+    node: Node = above
+    while node != body and (outer := node.parent) is not None and not conditional(node, outer):
+        node = outer
+    return node
+
+
+def conditional(node: Node, outer: Node) -> bool:
+    """Whether a part of a statement may be passed over when the statement runs."""
+    always = ALWAYS.get(outer.type)
+    if always is None:
+        return False
+    return all(outer.child_by_field_name(name) != node for name in always)
 
 
 def loops_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
