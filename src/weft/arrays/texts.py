@@ -56,7 +56,7 @@ class Texts:
     variables: dict[int, Variable] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
 
-    def construct(
+    def construct(  # noqa: PLR0917 - the directive's place, in its usual order
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
     ) -> int:
         """The id of a new construct."""

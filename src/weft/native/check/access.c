@@ -162,6 +162,12 @@ void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t
     GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
 }
 
+void weft_check_out_of_bounds_at(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
+                                 const void *pc)
+{
+    GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
+}
+
 /* -fsanitize=bounds (gcc and clang; layout of libubsan's ubsan_handlers.h: SourceLocation, two type descriptors). */
 struct ubsan_type {
     uint16_t kind, info;

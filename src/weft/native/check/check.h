@@ -45,7 +45,8 @@ enum { WEFT_ORDER_C = 0, WEFT_ORDER_FORTRAN = 1 };
 void weft_check_data(int data, const void *base, size_t bytes);
 
 /* Name an array. extent[d] elements from lower[d] in each dimension; `element` bytes each. Calling it again for the
- * same place (a loop around a declaration, a new malloc) makes a new, undistributed array. */
+ * same place (a loop around a declaration, a new malloc) makes a new, undistributed array. What lies there keeps its
+ * values or the lack of them. extent[0] == 0 (C's `double (*a)[N]`): as much as is known to lie at base. */
 void weft_check_array(int data, const void *base, size_t element, int rank, const int64_t lower[],
                       const int64_t extent[], int order);
 
@@ -56,6 +57,9 @@ void weft_check_argument(int data, const void *base, size_t element, int rank, c
 /* These bytes are uninitialised from here: a declaration without initialiser. They are filled with a pattern, so that
  * values put there by code without hooks are noticed. Inside an iteration it also says: local to this iteration. */
 void weft_check_clear(void *base, size_t bytes);
+
+/* A declaration with initialiser inside an iteration (its address is taken): local to it, and initialised. */
+void weft_check_local(void *base, size_t bytes);
 
 /* These bytes were given values by something without hooks (READ, scanf: known libc functions are known already). */
 void weft_check_written(const void *base, size_t bytes);
@@ -129,6 +133,7 @@ void weft_check_loop_reduction(int data, void *base, int operation, int type, in
 /* The reductions of this loop complete with weft_check_reduction_wait(group) only. */
 void weft_check_loop_reduction_group(int group);
 
+/* low NULL: the declared widths. */
 void weft_check_loop_across(int data, const void *base, int rank, const int64_t low[], const int64_t high[]);
 /* low NULL: the declared widths. Renewed before the loop. */
 void weft_check_loop_shadow_renew(int data, const void *base, int rank, const int64_t low[], const int64_t high[],
@@ -226,6 +231,10 @@ void weft_check_write(const void *address, size_t bytes, int site);
 /* Index of a dimension (from 0) outside its bounds. base may be NULL. */
 void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
                               int site);
+
+/* The same with the place of the access as an address in the program. */
+void weft_check_out_of_bounds_at(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
+                                 const void *pc);
 
 /* 1 where findings are being written (a front end in the same process asks). */
 int weft_check_active(void);

@@ -151,7 +151,8 @@ void found(const struct detail *d)
     if (o && o->array) {
         index_of(o, d->address, index);
         put_numbers(&l, "index", o->rank, index);
-        put(&l, ",\"name\":%d,\"distributed\":%s", o->first_data, o->distributed ? "true" : "false");
+        put(&l, ",\"offset\":%llu,\"name\":%d,\"distributed\":%s", (unsigned long long)(d->address - o->low),
+            o->first_data, o->distributed ? "true" : "false");
         if (o->order == WEFT_ORDER_FORTRAN)
             put(&l, ",\"order\":\"fortran\"");
         if (d->has_delta)
@@ -312,7 +313,7 @@ bool findings_open(void)
     return true;
 }
 
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor(101))) static void start(void)
 {
     if (!findings_open())
         return;

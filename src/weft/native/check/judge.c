@@ -396,6 +396,8 @@ static bool other_task(stamp_t w)
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
+static bool is_scalar(const struct object *o) { return o && !o->array; }
+
 static void judge_read(struct site *s, struct cell *c, struct detail d)
 {
     stamp_t w = c->written;
@@ -419,8 +421,7 @@ static void judge_read(struct site *s, struct cell *c, struct detail d)
         return;
     case SHARED:
         if (newer(w))
-            complain(d, s->object && s->object->high - s->object->low <= s->object->element ? "shared-write"
-                                                                                         : "loop-dependence", "flow");
+            complain(d, is_scalar(s->object) ? "shared-write" : "loop-dependence", "flow");
         else if (w != now.cur && c->read <= now.base)
             c->read = now.cur;
         return;
@@ -443,7 +444,7 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
 {
     stamp_t w = c->written;
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
-    bool scalar = s->object && s->object->high - s->object->low <= s->object->element;
+    bool scalar = is_scalar(s->object);
     d.other = w;
     if (other_task(w) || (weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun)) {
         if (!other_task(w))

@@ -281,7 +281,8 @@ void weft_check_loop_across(int data, const void *base, int rank, const int64_t 
     if (!o || here.across_count == 32)
         return;
     here.across[here.across_count].object = o;
-    for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++) {
+    here.across[here.across_count].widths = o->shadow;
+    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
     }

@@ -220,31 +220,51 @@ void weft_check_data(int data, const void *base, size_t bytes)
     o->element = bytes;
 }
 
+/* The extents with an unknown first one filled in from what lies at base; false: nothing is known. */
+static bool whole(const void *base, size_t element, int rank, const int64_t extent[], int64_t known[])
+{
+    memcpy(known, extent, sizeof *known * (size_t)rank);
+    if (extent[0] != 0)
+        return true;
+    const struct object *o = object_at((uintptr_t)base);
+    size_t row = bytes_of(element, rank - 1, extent + 1);
+    if (!o || row == 0)
+        return false;
+    known[0] = (int64_t)((o->high - (uintptr_t)base) / row);
+    return known[0] > 0;
+}
+
 void weft_check_array(int data, const void *base, size_t element, int rank, const int64_t lower[],
                       const int64_t extent[], int order)
 {
-    if (now.off || !base || rank > WEFT_MAX_RANK)
+    int64_t known[WEFT_MAX_RANK];
+    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK || !whole(base, element, rank, extent, known))
         return;
-    shape(insert(data, (uintptr_t)base, bytes_of(element, rank, extent)), element, rank, lower, extent, order);
+    shape(insert(data, (uintptr_t)base, bytes_of(element, rank, known)), element, rank, lower, known, order);
 }
 
 void weft_check_argument(int data, const void *base, size_t element, int rank, const int64_t lower[],
                          const int64_t extent[], int order)
 {
-    if (now.off || !base || rank > WEFT_MAX_RANK)
+    int64_t known[WEFT_MAX_RANK];
+    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK)
         return;
     struct object *o = object_at((uintptr_t)base);
     if (!o) {
         weft_check_array(data, base, element, rank, lower, extent, order);
         return;
     }
+    if (o->low != (uintptr_t)base) /* a part of an array */
+        return;
     o->data = data;
-    if (!o->distributed && o->low == (uintptr_t)base && !o->array)
-        shape(o, element, rank, lower, extent, order);
+    if (!whole(base, element, rank, extent, known))
+        return;
+    if (!o->array)
+        shape(o, element, rank, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
-    bool same = o->array && o->rank == rank && o->low == (uintptr_t)base && o->order == order && !o->distributed;
+    bool same = o->rank == rank && o->order == order && !o->distributed;
     for (int d = 0; same && d < rank; d++)
-        same = o->extent[d] == extent[d];
+        same = o->extent[d] == known[d];
     for (int d = 0; same && d < rank && lower; d++)
         o->lower[d] = lower[d];
 }
@@ -257,10 +277,23 @@ void weft_check_clear(void *base, size_t bytes)
     mark((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
 }
 
-void weft_check_written(const void *base, size_t bytes)
+void weft_check_local(void *base, size_t bytes)
 {
     if (!now.off && base)
         mark((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
+}
+
+/* Inside an iteration only a private variable belongs to it; what else was written by code without hooks is not told
+ * from what was there before. */
+void weft_check_written(const void *base, size_t bytes)
+{
+    if (now.off || !base)
+        return;
+    uintptr_t low = (uintptr_t)base;
+    bool own = !here.started;
+    for (int i = 0; i < here.private_count && !own; i++)
+        own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
+    mark(low, low + bytes, own ? now.cur : 0);
 }
 
 /* --- distribution --- */

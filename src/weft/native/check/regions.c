@@ -201,13 +201,19 @@ void weft_check_sequential(int on)
     look();
 }
 
+static int inner_owned; /* statements within one of them, or of an array without distribution */
+
 void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[])
 {
-    if (now.off || here.started || here.what != SEQUENTIAL)
+    if (now.off || here.started || here.what != SEQUENTIAL || inner_owned) {
+        inner_owned += here.what == OWNED || inner_owned;
         return;
+    }
     struct object *o = object_of(data, base);
-    if (!o || !o->root)
+    if (!o || !o->root) {
+        inner_owned++;
         return;
+    }
     here.what = OWNED, here.id = construct, here.rank = 0, here.aspect_count = 0;
     here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count = 0;
     int axis[WEFT_MAX_RANK];
@@ -222,8 +228,10 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
 void weft_check_own_end(int construct)
 {
     (void)construct;
-    if (now.off || here.what != OWNED)
+    if (now.off || here.what != OWNED || inner_owned) {
+        inner_owned -= inner_owned > 0;
         return;
+    }
     here.what = SEQUENTIAL, here.on = NULL, here.aspect_count = 0;
     tick();
     look();
@@ -248,6 +256,7 @@ static size_t past_count, past_room;
 static stamp_t begun;
 static struct object *named[MAX_CLAUSES];
 static int named_count;
+static int inner_regions; /* regions that iterations or regions begin: nothing of their own */
 static int on_host; /* depth of host sections within the region */
 
 stamp_t region_start(void) { return begun; }
@@ -271,15 +280,18 @@ bool from_device(stamp_t s)
 void weft_check_region_begin(int construct)
 {
     (void)construct;
-    named_count = 0;
+    if (!now.off && !here.started && !weft_in_region)
+        named_count = 0;
 }
 
 void weft_check_region_data(int data, const void *base, size_t bytes, int direction, int rank, const int64_t low[],
                             const int64_t high[])
 {
     (void)low, (void)high;
-    struct object *o = now.off ? NULL : object_of(data, base);
-    if (!o && !now.off && base && bytes) {
+    if (now.off || here.started || weft_in_region)
+        return;
+    struct object *o = object_of(data, base);
+    if (!o && base && bytes) {
         weft_check_data(data, base, bytes);
         o = object_of(data, base);
     }
@@ -314,8 +326,10 @@ static void leave(void)
 
 void weft_check_region_start(void)
 {
-    if (now.off || weft_in_region)
+    if (now.off || weft_in_region || here.started) {
+        inner_regions++;
         return;
+    }
     enter();
     for (int i = 0; i < named_count; i++) {
         if (named[i]->direction & WEFT_IN && !named[i]->on_device)
@@ -328,8 +342,10 @@ void weft_check_region_start(void)
 void weft_check_region_end(int construct)
 {
     (void)construct;
-    if (now.off || !weft_in_region)
+    if (now.off || !weft_in_region || inner_regions > 0) {
+        inner_regions -= inner_regions > 0;
         return;
+    }
     for (int i = 0; i < named_count; i++) {
         struct object *o = named[i];
         if (o->direction == WEFT_LOCAL)
