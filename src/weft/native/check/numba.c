@@ -91,34 +91,50 @@ static void run_plain(Kernel kernel, char **arguments, size_t *dimensions, size_
     }
 }
 
+/* An array as the runtime wants it: packed, in either order. A view whose elements lie apart is told as the array that
+ * it is a part of, with one dimension more (its index there is 0), or, where it cannot be, as a row of elements. */
+static void announce_array(const Argument *one, char *base, const size_t *dimensions, const size_t *steps) {
+    int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
+    int64_t c = one->element, fortran = one->element, first = 0, last = 0;
+    int in_c = 1, in_fortran = 1, nested = one->rank < WEFT_MAX_RANK, rank = one->rank;
+    for (int d = 0; d < rank; d++) {
+        extent[d] = (int64_t)dimensions[one->dimension[d]];
+        stride[d] = (int64_t)steps[one->stride + d];
+        if (extent[d] == 0) return;
+        if (extent[d] > 1 && stride[d] != fortran) in_fortran = 0;
+        fortran *= extent[d];
+        *(stride[d] < 0 ? &first : &last) += stride[d] * (extent[d] - 1);
+    }
+    for (int d = rank - 1; d >= 0; d--) {
+        if (extent[d] > 1 && stride[d] != c) in_c = 0;
+        c *= extent[d];
+    }
+    if (in_c || in_fortran) {
+        weft_check_array(one->data, base, (size_t)one->element, rank, lower, extent,
+                         in_c ? WEFT_ORDER_C : WEFT_ORDER_FORTRAN);
+        return;
+    }
+    for (int d = 0; d < rank; d++) {
+        int64_t inner = d + 1 < rank ? stride[d + 1] : one->element;
+        if (stride[d] <= 0 || inner <= 0 || stride[d] % inner || (d + 1 < rank && stride[d] / inner < extent[d + 1]))
+            nested = 0;
+    }
+    if (nested) {
+        for (int d = rank; d > 0; d--) extent[d] = stride[d - 1] / (d < rank ? stride[d] : one->element);
+        extent[rank] = stride[rank - 1] / one->element;
+        weft_check_array(one->data, base, (size_t)one->element, rank + 1, lower, extent, WEFT_ORDER_C);
+    } else {
+        extent[0] = (last - first) / one->element + 1;
+        weft_check_array(one->data, base + first, (size_t)one->element, 1, lower, extent, WEFT_ORDER_C);
+    }
+}
+
 /* Name what the loop works on. */
 static void announce(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        char *base = arguments[a + 1];
-        if (one->kind == SHARED) weft_check_data(one->data, base, (size_t)one->element);
-        if (one->kind != ARRAY || one->rank == 0) continue;
-        int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], first = 0, last = 0;
-        int64_t c = one->element, fortran = one->element;
-        int in_c = 1, in_fortran = 1, empty = 0;
-        for (int d = 0; d < one->rank; d++) {
-            extent[d] = (int64_t)dimensions[one->dimension[d]];
-            if (extent[d] == 0) empty = 1;
-            int64_t stride = (int64_t)steps[one->stride + d];
-            if (extent[d] > 1 && stride != fortran) in_fortran = 0;
-            fortran *= extent[d];
-            *(stride < 0 ? &first : &last) += stride * (extent[d] - 1);
-        }
-        for (int d = one->rank - 1; d >= 0; d--) {
-            if (extent[d] > 1 && (int64_t)steps[one->stride + d] != c) in_c = 0;
-            c *= extent[d];
-        }
-        if (empty) continue;
-        if (in_c || in_fortran)
-            weft_check_array(one->data, base, (size_t)one->element, one->rank, lower, extent,
-                             in_c ? WEFT_ORDER_C : WEFT_ORDER_FORTRAN);
-        else
-            weft_check_data(one->data, base + first, (size_t)(last - first + one->element));
+        if (one->kind == SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
+        if (one->kind == ARRAY && one->rank) announce_array(one, arguments[a + 1], dimensions, steps);
     }
 }
 
@@ -167,10 +183,32 @@ int64_t weft_numba_outside(void) {
     return was;
 }
 
+/* The loop that is running, and where its arrays lie. */
+static const Loop *current;
+static char **current_arguments;
+static const size_t *current_dimensions, *current_steps;
+
+/* The variable that holds an address: the one that begins there, else the one around it. */
+static int variable_at(const char *base) {
+    int around = 0;
+    for (int a = 0; current && a < current->count; a++) {
+        const Argument *one = &current->argument[a];
+        if (one->kind != ARRAY) continue;
+        const char *low = current_arguments[a + 1], *high = low;
+        if (low == base) return one->data;
+        for (int d = 0; d < one->rank; d++) {
+            int64_t reach = (int64_t)current_steps[one->stride + d] * ((int64_t)current_dimensions[one->dimension[d]] - 1);
+            *(reach < 0 ? &low : &high) += reach;
+        }
+        if (base >= low && base <= high) around = one->data;
+    }
+    return around;
+}
+
 /* An index is outside 0..extent-1; the code behind this call raises IndexError. */
 void weft_numba_bounds(const void *base, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
     outside++;
-    if (reporting) weft_check_out_of_bounds(0, base, dimension, index, 0, extent - 1, site);
+    if (reporting) weft_check_out_of_bounds(variable_at(base), base, dimension, index, 0, extent - 1, site);
 }
 
 /* The iteration that raised it ends there; the program goes on with the next one. */
@@ -241,8 +279,10 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     exempt(loop, arguments, steps, threads);
     weft_check_loop_start();
     running = 1;
+    current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
     iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads);
     running = 0;
+    current = NULL;
     weft_check_loop_end(loop->construct);
     weigh(loop, arguments, steps, threads);
 }
