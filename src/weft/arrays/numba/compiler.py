@@ -44,6 +44,8 @@ class Compiler:
         self.runtime = runtime
         self.kernels: dict[Any, list[loops.Kernel]] = {}
         """Parallel loops by the code object of the function that they stand in."""
+        self.ranks: dict[int, int] = {}
+        """Dimensions of each array of a loop, by its number."""
         self._lines: list[tuple[str, int, str]] = [("", 0, "")]
         self._numbers: dict[tuple[str, int, str], int] = {}
         self._places: dict[Chain, int | None] = {}
@@ -118,6 +120,7 @@ class Compiler:
         )  # fmt: skip
         self.kernels.setdefault(lowerer.func_ir.func_id.func.__code__, []).append(kernel)
         self._keep.append(kernel)
+        self.ranks |= kernel.ranks
         builder = lowerer.builder
         void, pointer = cgutils.ir.VoidType(), cgutils.voidptr_t
         enter = cgutils.get_or_insert_function(

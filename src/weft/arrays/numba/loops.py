@@ -27,6 +27,8 @@ class Kernel:
     function: str
     reductions: tuple[str, ...]
     """The user's names of the variables that Numba takes for reductions."""
+    ranks: dict[int, int]
+    """Dimensions of its arrays, by their numbers."""
 
 
 def plain(name: str) -> str:
@@ -83,6 +85,7 @@ def describe(
     for one in (*signature[0], *signature[1]):
         symbols += [symbol for symbol in one if symbol not in symbols]
     arguments = []
+    ranks = {}
     stride = len(names) + 1  # behind the steps of all arguments, and the schedule's own stride
     shared = set(races)
     first_reduction = len(kinds) - len(reductions)
@@ -102,6 +105,7 @@ def describe(
         elif isinstance(kind, types.Array):
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
+            ranks[data] = kind.ndim
             where = tuple(1 + symbols.index(symbol) for symbol in one) if fits else ()
             arguments.append(Argument(ARRAY if fits else SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
             stride += kind.ndim
@@ -111,7 +115,7 @@ def describe(
     construct = texts.construct("prange", file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(
         Loop(construct, of_user(parfor), len(parfor.loop_nests), arguments),
-        construct, file, line, function.func_id.func_name, tuple(dict.fromkeys(filter(None, map(plain, reductions)))),
+        construct, file, line, function.func_id.func_name, tuple(dict.fromkeys(filter(None, map(plain, reductions)))), ranks,
     )  # fmt: skip
 
 

@@ -52,6 +52,8 @@ class Session:
 
     compiler: Compiler
     runtime: Runtime
+    findings: Path
+    """What the runtime writes to."""
     mismatches: dict[tuple[str, str, int, str], Mismatch] = field(default_factory=dict)
     checked: dict[tuple[str, str], int] = field(default_factory=dict)
     """Calls by (file, function)."""
@@ -195,8 +197,8 @@ class Session:
     def uninitialised(self) -> bool:
         """Whether the runtime has found a read of uninitialised memory."""
         self.runtime.flush()
-        path = Path(os.environ["WEFT_CHECK_FINDINGS"])
-        return path.exists() and "uninitialised-read" in path.read_text(encoding="utf-8", errors="replace")
+        text = self.findings.read_text(encoding="utf-8", errors="replace") if self.findings.exists() else ""
+        return "uninitialised-read" in text
 
 
 @dataclass(frozen=True, slots=True)
