@@ -140,6 +140,7 @@ def _equal(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: flo
     with np.errstate(all="ignore"):
         apart = np.abs(got - expected)
         near = apart <= relative * np.maximum(np.abs(got), np.abs(expected)) + against * parts
+        near &= np.isfinite(got) & np.isfinite(expected)
     return same | near | (np.isnan(got) & np.isnan(expected))
 
 

@@ -11,44 +11,61 @@ import os
 import runpy
 import sys
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.arrays.numba.program import COMPARED
+from weft.arrays.texts import Texts
+
+if TYPE_CHECKING:
+    from weft.arrays.numba.session import Session
 
 THREADS: Final = "4"
 """Workers that iterations are dealt out to, where the program's user does not say."""
 
 
-def begin(texts_path: Path, library: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The checks of this process; what they found goes to `texts_path`, beside it, and to `findings`."""
+
+    session: Session
+    texts_path: Path
+    findings: Path
+
+    def write(self) -> None:
+        """Write all that was found so far."""
+        self.session.runtime.flush()
+        self.session.compiler.texts.write(self.texts_path)
+        held = {
+            "mismatches": [asdict(one) for one in self.session.mismatches.values()],
+            "checked": [[file, name, count] for (file, name), count in self.session.checked.items()],
+            "ranks": self.session.compiler.ranks,
+        }
+        (self.texts_path.parent / COMPARED).write_text(json.dumps(held), encoding="utf-8")
+
+
+def begin(texts_path: Path, library: Path) -> Watch:
     """Have everything that Numba compiles from here on checked; what was found is written when the process ends."""
     os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
-    findings = os.environ["WEFT_CHECK_FINDINGS"]
+    findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
     from weft.arrays.numba.compiler import install
     from weft.arrays.numba.native import Runtime
     from weft.arrays.numba.session import Session
-    from weft.arrays.texts import Texts
 
-    texts = Texts("python")
-    runtime = Runtime(library)
-    session = Session(install(texts, runtime), runtime, Path(findings))
+    runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
+    os.environ.pop("WEFT_CHECK_FINDINGS", None)
+    session = Session(install(Texts("python"), runtime), runtime, findings)
     session.install()
+    watch = Watch(session, texts_path, findings)
     process = os.getpid()
 
     def end() -> None:
-        if os.getpid() != process:
-            return  # a child of the program's: it has its parent's findings, not its own
-        runtime.flush()
-        texts.write(texts_path)
-        held = {
-            "mismatches": [asdict(one) for one in session.mismatches.values()],
-            "checked": [[file, name, count] for (file, name), count in session.checked.items()],
-            "ranks": session.compiler.ranks,
-        }
-        (texts_path.parent / COMPARED).write_text(json.dumps(held), encoding="utf-8")
+        if os.getpid() == process:  # a child has its parent's findings, not its own
+            watch.write()
 
     atexit.register(end)
+    return watch
 
 
 def main() -> None:

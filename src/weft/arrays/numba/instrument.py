@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 READ: Final = "weft_check_read"
@@ -42,6 +43,9 @@ _LOCATION: Final = re.compile(
 )
 _STRIPPED: Final = re.compile(r",? !dbg !\d+|^!llvm\.dbg\.cu = .*$|^\s+#dbg_.*$", re.MULTILINE)
 _BITS: Final = {"double": 64, "float": 32, "half": 16, "ptr": 64, "fp128": 128, "x86_fp80": 128}
+
+_FRESH: Final = count()
+"""Numbers for values: unique in the process, because modules are linked into one another."""
 
 Chain = tuple[int, ...]
 """The numbers of an access's lines, innermost first: the place, where that was inlined, and so on."""
@@ -103,7 +107,7 @@ class Module:
     asks_for_thread: bool = False
     """Whether the loop's own body asks which thread it runs on."""
     _chains: dict[str, Chain] = field(default_factory=dict)
-    _fresh: int = 0
+    _made_at: dict[str, str] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
     def instrumented(self) -> str:
@@ -130,22 +134,27 @@ class Module:
     def _function(self, lines: list[str]) -> Iterator[str]:
         """The lines of a function's body, with the calls before the accesses."""
         own = frames(lines)
+        self._made_at = {
+            match[1]: found[1] for line in lines if (match := _DERIVED.match(line)) and (found := _DEBUG.search(line))
+        }
         before = ""
         for line in lines:
             yield from self._before(line, own, before)
             yield self._bounds(line) if BOUNDS in line else line
             before = line
 
-    def _site(self, line: str) -> int | None:
+    def _site(self, line: str, pointer: str = "") -> int | None:
+        """The place of an access; of one that optimisation made of several, that of its address's computation."""
         found = _DEBUG.search(line)
-        return self.place(self._chains.get(found[1], ()) if found else ())
+        chain = self._chains.get(found[1], ()) if found else ()
+        return self.place(chain or self._chains.get(self._made_at.get(pointer, ""), ()))
 
     def _before(self, line: str, own: set[str], before: str) -> Iterator[str]:
         if " = load " in line or line.lstrip().startswith("store "):
             match, what = (_LOAD.match(line), "read") if " = load " in line else (_STORE.match(line), "write")
             if match is None or match[2] in own or f"(ptr {match[2]}," in before:
                 return
-            bytes_, site = size_of(match[1]), self._site(line)
+            bytes_, site = size_of(match[1]), self._site(line, match[2])
             if bytes_ is not None and site is not None:
                 yield self._call(what, match[2], str(bytes_), site)
         elif "call " not in line:
@@ -182,8 +191,7 @@ class Module:
         pointer = operand(pointers)
         if total is None or pointer in own:
             return
-        self._fresh += 1
-        new = f"%weft.{self._fresh}"
+        new = f"%weft.{next(_FRESH)}"
         held = mask[len(f"<{lanes} x i1>") :].strip()
         yield f"  {new}.i = bitcast <{lanes} x i1> {held} to i{lanes}"
         yield f"  {new}.m = zext i{lanes} {new}.i to i64" if lanes < 64 else f"  {new}.m = add i64 {new}.i, 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -9,10 +10,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from weft.arrays.native import library
 from weft.arrays.texts import Texts
 from weft.errors import UsageError
 from weft.findings import KINDS, Finding, Site
@@ -27,6 +28,8 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
 
     `findings` gets the runtime's lines, `texts` the side file; what comparing results found stands beside it.
     """
+    from weft.arrays.native import library
+
     needs_numba()
     _compiles(script)
     command = [sys.executable, "-m", "weft.arrays.numba.inside", str(texts), str(library()), str(script), *arguments]
@@ -42,7 +45,8 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
             process.send_signal(signal.SIGINT)
             status = process.wait(10)
     if texts.exists():
-        findings.write_text("".join(tidied(findings, Texts.read(texts))), encoding="utf-8")
+        lines = "".join(tidied(findings, Texts.read(texts)))
+        findings.write_text(lines, encoding="utf-8")
     return status
 
 
@@ -92,6 +96,9 @@ def tidied(findings: Path, texts: Texts) -> Iterator[str]:
             first[key] = one
     for one in first.values():
         _index(one, ranks.get(str(one.get("data", 0))))
+        place = texts.places.get(one.get("site", 0))
+        if not one.get("data") and place and (name := subscripted(place.file, place.line, bool(one.get("write")))):
+            one["symbol"] = f"`{name}`"
         yield json.dumps(one) + "\n"
         yield json.dumps({"id": one["id"], "count": counts[one["id"]]}) + "\n"
 
@@ -101,6 +108,24 @@ def _index(one: dict[str, Any], rank: int | None) -> None:
     one["order"] = "python"
     if "index" in one and rank is not None and len(one["index"]) != rank:
         one["index"] = one["index"][:rank] if len(one["index"]) > rank else []
+
+
+def subscripted(file: str, line: int, stored: bool) -> str:
+    """The only array that a line of a program reads, or writes, an element of; "" where there are several or none."""
+    names = {
+        node.value.id for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Subscript) and node.lineno == line and isinstance(node.value, ast.Name)
+        and (isinstance(node.ctx, ast.Store) == stored)
+    }  # fmt: skip
+    return names.pop() if len(names) == 1 else ""
+
+
+@cache
+def _tree(file: str) -> ast.AST:
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def _ranks(folder: Path) -> dict[str, int]:

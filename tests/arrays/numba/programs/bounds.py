@@ -59,7 +59,7 @@ def called(a, out):
 
 @njit
 def pick_fixed(row, at):
-    return row[min(at, row.size - 1)]
+    return row[at] if at < row.size else 0.0
 
 
 @njit(parallel=True)

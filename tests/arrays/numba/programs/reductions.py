@@ -128,10 +128,11 @@ def all_positive(a):
 
 @njit(parallel=True)
 def all_positive_fixed(a):
-    good = True
+    bad = 0
     for i in prange(a.size):
-        good &= a[i] > 0
-    return good
+        if a[i] <= 0:
+            bad += 1
+    return bad == 0
 
 
 # A smoothed value: each step needs the one before.
