@@ -47,7 +47,7 @@ class Record:
         if self.variable is None:
             return self.held.get("symbol") or "a variable"
         index = self.held.get("index")
-        return messages.element(self.variable.name, index, self.held.get("order") == "fortran")
+        return messages.element(self.variable.name, index, str(self.held.get("order", "c")))
 
 
 @dataclass(slots=True)
