@@ -17,7 +17,7 @@ from weft.errors import UsageError, WeftError
 from weft.mpi.shim import cache_folder
 
 BUILD_SECONDS: Final = 300
-FLAGS: Final = ("-std=c11", "-O3", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
+FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
 FOR_PROGRAMS: Final = ("heap.c",)
 """What takes the place of libc's functions: not in a library that Python loads."""
 
