@@ -277,7 +277,7 @@ static bool space(uintptr_t low, uintptr_t high)
         return false;
     /* The child that verifies reductions does not check. */
     madvise(p, high - low, MADV_DONTFORK);
-    madvise(p, high - low, MADV_NOHUGEPAGE);
+    madvise(p, high - low, MADV_HUGEPAGE);
     return true;
 }
 
