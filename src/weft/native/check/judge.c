@@ -273,6 +273,8 @@ static void copies(struct site *s, struct object *o, bool write)
     if (!o || s->mode == BAD)
         return;
     if (weft_in_region) {
+        if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
+            return;
         if (!o->on_device)
             o->on_device = region_start();
         if (write)
@@ -323,7 +325,11 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t si
         interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
     }
     mode(s, HOST, now.cur);
-    (void)size;
+    if (!o && on_stack(a)) { /* of the compiler */
+        interval(s, a, a + size);
+        mode(s, FREE, 0);
+        return;
+    }
     if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
         return;
     bool remote = here.remote_count && named_remote(o, a);
@@ -366,7 +372,8 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     if (!o || w == now.cur || w >= SPLIT)
         return;
     if (weft_in_region) {
-        stamp_t known = o->actual_at > o->on_device ? o->actual_at : o->on_device;
+        stamp_t known = section_known(o, d.address, false);
+        known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
         if (d.write) {
             if (o->direction == WEFT_IN)
@@ -381,7 +388,7 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     } else if (!d.write && o->on_device && from_device(w)) {
         if (o->local_to && w >= o->local_from && w <= o->local_to)
             complain(d, "uninitialised-read", "was-local");
-        else if (w > o->got_at)
+        else if (w > section_known(o, d.address, true))
             complain(d, "stale-copy", "get_actual");
     }
 }

@@ -187,7 +187,7 @@ struct aspect *aspect_of(struct object *o)
     return s;
 }
 
-static void remote_aspects(void)
+void construct_remotes(void)
 {
     for (int i = 0; i < here.remote_count && here.aspect_count < MAX_ASPECTS; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
@@ -330,7 +330,7 @@ void weft_check_loop_start(void)
     here.inner_step = 0, here.quick = -1;
     run_count = 0, second = false;
     if (here.what != TASKS)
-        remote_aspects();
+        construct_remotes();
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
         mark(here.privates[i].low, here.privates[i].high, UNINITIALISED);

@@ -240,6 +240,7 @@ int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
 void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                   const int64_t offset[]);
+void construct_remotes(void);
 void construct_undefine(void);
 
 /* --- access.c --- */
@@ -260,6 +261,7 @@ extern bool weft_in_region, weft_on_host, weft_sequential_checked;
 extern int weft_io;
 bool from_device(stamp_t s);
 stamp_t region_start(void);
+stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
 /* --- findings.c --- */
