@@ -69,7 +69,8 @@ class Constructs:
         elif isinstance(directive, syntax.RemoteAccess):
             node = self.behind(directive, statement, "remote_access")
             number = self.unit.texted("remote_access", directive, text)
-            opening = call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            opening = self.fetched(directive.remote, begin, number)
+            opening += call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.behind(directive, statement, "host_section")
@@ -160,7 +161,23 @@ class Constructs:
                 call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
             )
         calls.append(call("region_start"))
-        self.marks.around(at, self.tree.end(node), " ".join(calls), call("region_end", number))
+        # A reduction's result is put into the host's memory: it needs no get_actual.
+        reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
+        self.marks.around(at, self.tree.end(node), " ".join(calls), " ".join([call("region_end", number), *reduced]))
+
+    def reduced(self, node: Node) -> list[Reference]:
+        """The reduction variables of the loops of a region."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        return [
+            one
+            for low, high, directive, _ in self.unit.parallels
+            if begin <= low and high <= end
+            for clause in directive.clauses
+            if isinstance(clause, syntax.Reductions)
+            for item in clause.items
+            for one in (item.variable, item.location)
+            if one is not None and self.tree.resolve(one.name, begin) is not None
+        ]
 
     def hidden(self, node: Node) -> set[Variable]:
         """The variables that a region's own loops have for each iteration alone."""
@@ -195,6 +212,9 @@ class Constructs:
         number = self.unit.texted("parallel", directive, text, indices)
         at = self.tree.begin(statement)
         calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        if not self.in_region(at):
+            remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
+            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
         calls.append(call("loop_start"))
         self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
         body = loops[-1].child_by_field_name("body")
@@ -289,6 +309,28 @@ class Constructs:
             c_calls.count(variable),
             *location,
         )
+
+    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
+            part = Reference(item.name, tuple(ranges), item.place)
+            bounds = c_calls.section(part, variable)
+            found.append(
+                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+            )
+        return " ".join(found) + " "
+
+    def in_region(self, at: int) -> bool:
+        """Whether an offset lies in a region's statement."""
+        regions = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+        ]
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in regions)
 
     def remotes(self, remote: syntax.Remote, at: int, name: str) -> str:
         """The calls of remote accesses."""
