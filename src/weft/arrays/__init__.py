@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from weft.arrays.texts import Marked, Texts
 from weft.errors import UsageError
-from weft.findings import Finding
+from weft.findings import Finding, worst_first
 
 C_SUFFIXES: Final = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
 FORTRAN_SUFFIXES: Final = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
@@ -65,6 +65,13 @@ def check(request: Request, folder: Path) -> Checked:
     found.unlink(missing_ok=True)
     status, texts = _run_python(request, folder, found) if _is_python(request) else _run_marked(request, folder, found)
     findings = read(found, texts)
+    if _is_python(request):
+        from weft.arrays import numba
+
+        findings = worst_first([*findings, *numba.compared(folder)])
+        notes = tuple(numba.problems(folder))
+    else:
+        notes = ()
     if status == -signal.SIGTERM and request.timeout:
         problems: tuple[str, ...] = (
             f"the program was ended after {request.timeout:g} s: what it would have done is not checked",
@@ -80,7 +87,7 @@ def check(request: Request, folder: Path) -> Checked:
             "cwd": str(Path.cwd()),
             "ended": "finished" if status == 0 else "crashed" if status < 0 else "finished",
         },
-        problems=problems,
+        problems=(*problems, *notes),
     )
 
 
@@ -92,7 +99,7 @@ def _run_python(request: Request, folder: Path, found: Path) -> tuple[int, Texts
     from weft.arrays import numba
 
     texts = folder / "texts.json"
-    status = numba.run(request.sources[0], request.arguments, found, texts)
+    status = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
     return status, Texts.read(texts) if texts.exists() else Texts("python")
 
 

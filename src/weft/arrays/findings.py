@@ -47,7 +47,7 @@ class Record:
         if self.variable is None:
             return self.held.get("symbol") or "a variable"
         index = self.held.get("index")
-        return messages.element(self.variable.name, index, self.held.get("order") == "fortran")
+        return messages.element(self.variable.name, index, str(self.held.get("order", "c")))
 
 
 @dataclass(slots=True)
@@ -151,10 +151,15 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         key = (one.held["construct"], one.held.get("data", 0))
         by[key].add(one.kind + ("!" if one.held.get("write") else ""))
         at[(*key, one.place)].add(one.kind)
+    outside = {
+        (one.held["construct"], one.place.file, one.place.line) for one in records if one.kind == "out-of-bounds"
+    }
     shared = {one.held.get("data", 0) for one in records if one.kind == "shared-write"}
     for one in records:
         key = (one.held["construct"], one.held.get("data", 0))
         kinds, here = by[key], at[(*key, one.place)]
+        if one.kind != "out-of-bounds" and (one.held["construct"], one.place.file, one.place.line) in outside:
+            continue
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
         if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {"halo-write!", "remote-access!"}:

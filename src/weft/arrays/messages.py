@@ -137,11 +137,14 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 }
 
 
-def element(name: str, index: Sequence[int] | None, fortran: bool) -> str:
-    """`a[3][4]`, or `a(3, 4)` in Fortran."""
+def element(name: str, index: Sequence[int] | None, order: str) -> str:
+    """`a[3][4]`; `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
     if not index:
         return f"`{name}`"
-    return f"`{name}({', '.join(map(str, index))})`" if fortran else f"`{name}{''.join(f'[{i}]' for i in index)}`"
+    if order == "c":
+        return f"`{name}{''.join(f'[{i}]' for i in index)}`"
+    listed = ", ".join(map(str, index))
+    return f"`{name}({listed})`" if order == "fortran" else f"`{name}[{listed}]`"
 
 
 def message(record: Record, texts: Texts) -> str:

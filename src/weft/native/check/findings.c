@@ -171,10 +171,10 @@ void found(const struct detail *d)
     int places = 0;
     for (int i = 0; i < SITES && places < 4 && o; i++) {
         const struct site *s = &weft_sites[i];
-        if (s->object == o && s->key == (s->place ^ now.tag) && s->place != d->place &&
-            (s->write || d->write))
-            put(&l, "%s{\"%s\":%llu,\"write\":%s}", places++ ? "," : "", s->place < 0x400000 ? "site" : "pc",
-                (unsigned long long)(s->place < 0x400000 ? s->place >> 2 : s->place), s->write ? "true" : "false");
+        uintptr_t place = weft_margins[i].place;
+        if (s->object == o && s->key == (place ^ now.tag) && place != d->place && (s->write || d->write))
+            put(&l, "%s{\"%s\":%llu,\"write\":%s}", places++ ? "," : "", place < 0x400000 ? "site" : "pc",
+                (unsigned long long)(place < 0x400000 ? place >> 2 : place), s->write ? "true" : "false");
     }
     put(&l, "]}");
     send(&l);

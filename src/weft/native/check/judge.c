@@ -41,7 +41,7 @@ static const uintptr_t zero = 0;
 
 static void interval(struct site *s, uintptr_t low, uintptr_t high)
 {
-    s->home = &zero, s->low = low, s->length = high - low;
+    s->home = &zero, s->low = low, margin_of(s)->length = high - low;
 }
 
 static void mode(struct site *s, enum mode m, stamp_t limit)
@@ -51,11 +51,13 @@ static void mode(struct site *s, enum mode m, stamp_t limit)
         base = weft_task.base;
         limit = limit < base ? limit : base;
     }
-    s->mode = (unsigned char)m, s->limit = limit;
+    s->mode = (unsigned char)m, s->least = 0, s->limit = margin_of(s)->limit = limit;
     s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
     s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
+    if (s->track) /* only what this iteration wrote itself passes the hooks */
+        s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
     if (m == FREE)
-        s->limit = REDZONE - 2, s->floor = SPLIT, s->span = 1;
+        s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
     if (m == PRIVATE || m == HOST)
         s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
 }
@@ -68,7 +70,7 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    s->period = s->total = 0;
+    struct margin *rest = margin_of(s);
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -76,16 +78,15 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
             continue;
         }
         inner = false;
-        if (v->free[d] && !s->period) { /* not contiguous: the same again every stride */
-            s->period = (uintptr_t)o->stride[d];
-            s->total = (uintptr_t)(o->extent[d] * o->stride[d]);
+        if (v->free[d] && !rest->period) { /* not contiguous: the same again every stride */
+            rest->period = (uintptr_t)o->stride[d];
+            rest->total = (uintptr_t)(o->extent[d] * o->stride[d]);
         }
         low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
     }
-    s->home = &v->home;
-    s->low = low - v->home, s->length = block;
-    if (a + size > low + block || !v->exact)
-        s->length = 0; /* never passes again without being judged */
+    s->home = v->home;
+    s->low = low - *v->home, rest->length = block;
+    s->closed |= a + size > low + block || !v->exact;
 }
 
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
@@ -134,7 +135,7 @@ static bool outside(const struct object *o, const int64_t at[])
 
 static void bad(struct site *s, struct detail *d, const char *kind, const char *why)
 {
-    s->length = 0, s->mode = BAD;
+    s->closed = true, s->mode = BAD;
     d->kind = kind, d->why = why;
 }
 
@@ -244,7 +245,7 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
                  location ? (uintptr_t)r->location + r->location_bytes : r->high);
         mode(s, FREE, 0);
         if (!write)
-            r->reader = s->place;
+            r->reader = margin_of(s)->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
         interval(s, a, a + size);
         if (a < here.frame && !o)
@@ -272,20 +273,22 @@ static void copies(struct site *s, struct object *o, bool write)
     if (!o || s->mode == BAD)
         return;
     if (weft_in_region) {
+        if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
+            return;
         if (!o->on_device)
             o->on_device = region_start();
         if (write)
             o->device_wrote = now.cur;
         else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
                  o->local_to)
-            s->length = 0;
+            s->closed = true;
         if (write && o->direction == WEFT_IN)
-            s->length = 0;
+            s->closed = true;
     } else if (o->on_device) {
         if (write)
             o->host_wrote = now.cur;
         else if (o->device_wrote > o->got_at)
-            s->length = 0;
+            s->closed = true;
     }
 }
 
@@ -322,12 +325,16 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t si
         interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
     }
     mode(s, HOST, now.cur);
-    (void)size;
+    if (!o && on_stack(a)) { /* of the compiler */
+        interval(s, a, a + size);
+        mode(s, FREE, 0);
+        return;
+    }
     if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
         return;
     bool remote = here.remote_count && named_remote(o, a);
     if (here.remote_count)
-        s->length = 0;
+        s->closed = true;
     if (remote && write)
         bad(s, d, "remote-access", "buffer-write");
     else if (weft_sequential_checked && !remote && !write)
@@ -365,7 +372,8 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     if (!o || w == now.cur || w >= SPLIT)
         return;
     if (weft_in_region) {
-        stamp_t known = o->actual_at > o->on_device ? o->actual_at : o->on_device;
+        stamp_t known = section_known(o, d.address, false);
+        known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
         if (d.write) {
             if (o->direction == WEFT_IN)
@@ -380,7 +388,7 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     } else if (!d.write && o->on_device && from_device(w)) {
         if (o->local_to && w >= o->local_from && w <= o->local_to)
             complain(d, "uninitialised-read", "was-local");
-        else if (w > o->got_at)
+        else if (w > section_known(o, d.address, true))
             complain(d, "stale-copy", "get_actual");
     }
 }
@@ -522,7 +530,7 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         without_value(c, d);
         return;
     }
-    if (s->length == 0)
+    if (s->closed)
         stale_copy(s, w, d);
     if (d.write)
         judge_write(s, c, d);
@@ -532,43 +540,49 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
 
 static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
 {
-    if (!s->period || !s->length)
+    const struct margin *rest = margin_of(s);
+    if (!rest->period)
         return false;
     uintptr_t from = a - *s->home - s->low;
     if ((intptr_t)from < 0)
-        from += s->total;
-    uintptr_t rest = from % s->period;
-    if (from >= s->total || rest + size > s->length)
+        from += rest->total;
+    uintptr_t over = from % rest->period;
+    if (from >= rest->total || over + size > rest->length)
         return false;
     const struct object *o = s->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     index_of(o, *s->home + s->low, before);
-    index_of(o, a - rest, after);
+    index_of(o, a - over, after);
     int moved = 0; /* only the one free dimension may have changed */
     for (int k = 0; k < o->rank; k++)
-        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
+        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != rest->period;
     if (moved || outside(o, after))
         return false;
-    s->low = a - rest - *s->home;
+    s->low = a - over - *s->home;
     return true;
 }
 
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place)
 {
-    static struct site passing; /* in sequential parts nothing is kept */
-    struct site *s = now.looked ? &weft_sites[(place >> 2) & (SITES - 1)] : &passing;
+    struct site *s = &weft_sites[(place >> 2) & (SITES - 1)];
     struct detail verdict = {0};
-    bool known = now.looked && s->key == (place ^ now.tag) && s->mode != BAD &&
-                 (a - *s->home - s->low <= s->length - size ? s->length >= size : again(s, a, size));
+    bool known = now.looked && s->key == (place ^ now.tag) && !s->closed && s->size == size &&
+                 (a - *s->home - s->low <= s->reach || again(s, a, size));
     if (!known) {
         memset(s, 0, sizeof *s);
-        s->key = place ^ now.tag, s->place = place, s->write = write;
+        *margin_of(s) = (struct margin){.place = place};
+        s->write = write, s->size = (unsigned char)size;
         s->object = object_at(a);
+        s->home = &zero;
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
             in_sequence(s, &verdict, a, size, write);
         copies(s, s->object, write);
+        uintptr_t length = margin_of(s)->length;
+        s->closed |= length < size;
+        s->reach = length - size;
+        s->key = s->closed || !now.looked ? 0 : place ^ now.tag; /* 0 is no place: judged again */
     }
     struct detail d = detail_of(s, a, size, write, place);
     for (size_t i = 0; i < size;) {

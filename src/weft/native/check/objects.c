@@ -29,7 +29,12 @@ bool on_stack(uintptr_t a)
     return a - stack_low < stack_high - stack_low;
 }
 
-void forget_sites(void) { now.tag += (uintptr_t)1 << 48; }
+void forget_sites(void)
+{
+    now.tag += (uintptr_t)1 << 48;
+    if (now.tag == 0)
+        memset(weft_sites, 0, sizeof weft_sites);
+}
 
 /* --- cells --- */
 

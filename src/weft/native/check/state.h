@@ -92,8 +92,8 @@ struct object {
 
 /* An array as the current construct sees it: where the iteration's own element lies. */
 struct aspect {
-    uintptr_t home; /* address of the own element; free dimensions at their lower bound */
-    int64_t step;   /* what the innermost index adds to home */
+    uintptr_t *home; /* address of the own element; free dimensions at their lower bound */
+    int64_t step;    /* what the innermost index adds to home */
     struct object *object;
     bool remote;    /* from a REMOTE_ACCESS clause */
     bool exact;     /* home is affine in the indices */
@@ -118,17 +118,25 @@ enum mode {
     BAD         /* every access is judged */
 };
 
-/* What a place of the program (a return address or site id) may access in this construct without being judged. */
+/* What a place of the program (a return address or site id) may access in this construct without being judged: the
+ * first 48 bytes are all that the hooks look at. */
 struct site {
     uintptr_t key;         /* place ^ now.tag */
     const uintptr_t *home; /* what `low` is relative to */
-    uintptr_t low, length; /* an access at home+low .. home+low+length-size */
-    stamp_t limit;         /* reading: what was written up to here is right */
+    uintptr_t low, reach;  /* an access at home+low .. home+low+reach */
+    stamp_t least, limit;  /* reading: what was written at least..least+limit is right */
     stamp_t floor, span;   /* writing: judged where written - floor < span */
-    unsigned char track, mode, write;
+    unsigned char track, mode, write, size;
+    bool closed;           /* every access is judged */
     struct object *object;
-    uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
+} __attribute__((aligned(64)));
+
+/* The rest, by the same index. */
+struct margin {
     uintptr_t place;
+    uintptr_t length;        /* reach + the access's size */
+    uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
+    stamp_t limit;           /* of a site that is tracked */
 };
 
 #define SITES 8192
@@ -137,12 +145,15 @@ struct clock {
     stamp_t cur;  /* this iteration */
     stamp_t base; /* the construct's start: everything newer belongs to the construct */
     uintptr_t tag;
-    bool looked;  /* accesses go through the sites: a parallel construct, or something to guard */
+    bool looked;  /* accesses have sites: a parallel construct, or something to guard */
     bool off;     /* no checks at all: a child that verifies reductions, or no findings wanted */
 };
 
 extern struct clock weft_now;
 extern struct site weft_sites[SITES];
+extern struct margin weft_margins[SITES];
+
+static inline struct margin *margin_of(const struct site *s) { return &weft_margins[s - weft_sites]; }
 #define now weft_now
 
 enum what { SEQUENTIAL, LOOP, TASKS, OWNED };
@@ -189,9 +200,17 @@ struct construct {
     int written_count;
     int group;
     uintptr_t frame; /* stack below it belongs to what iterations call */
-    int64_t last, inner_step;
+    int64_t expected, inner_step; /* of the innermost index */
+    int quick;                    /* aspects to advance; -1: the next iteration is not an ordinary one */
     bool started;
 };
+
+/* The homes of the aspects, and what an iteration of the innermost loop adds to them. */
+struct home {
+    uintptr_t at;
+    int64_t by;
+};
+extern struct home weft_homes[MAX_ASPECTS];
 
 extern struct construct weft_construct;
 #define here weft_construct
@@ -221,6 +240,7 @@ int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
 void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                   const int64_t offset[]);
+void construct_remotes(void);
 void construct_undefine(void);
 
 /* --- access.c --- */
@@ -241,6 +261,7 @@ extern bool weft_in_region, weft_on_host, weft_sequential_checked;
 extern int weft_io;
 bool from_device(stamp_t s);
 stamp_t region_start(void);
+stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
 /* --- findings.c --- */
