@@ -69,7 +69,8 @@ class Constructs:
         elif isinstance(directive, syntax.RemoteAccess):
             node = self.behind(directive, statement, "remote_access")
             number = self.unit.texted("remote_access", directive, text)
-            opening = call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            opening = self.fetched(directive.remote, begin, number)
+            opening += call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.behind(directive, statement, "host_section")
@@ -195,6 +196,9 @@ class Constructs:
         number = self.unit.texted("parallel", directive, text, indices)
         at = self.tree.begin(statement)
         calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        if not self.in_region(at):
+            remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
+            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
         calls.append(call("loop_start"))
         self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
         body = loops[-1].child_by_field_name("body")
@@ -289,6 +293,28 @@ class Constructs:
             c_calls.count(variable),
             *location,
         )
+
+    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
+            part = Reference(item.name, tuple(ranges), item.place)
+            bounds = c_calls.section(part, variable)
+            found.append(
+                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+            )
+        return " ".join(found) + " "
+
+    def in_region(self, at: int) -> bool:
+        """Whether an offset lies in a region's statement."""
+        regions = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+        ]
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in regions)
 
     def remotes(self, remote: syntax.Remote, at: int, name: str) -> str:
         """The calls of remote accesses."""

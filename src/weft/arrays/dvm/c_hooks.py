@@ -123,7 +123,10 @@ class Hooks:
             if variable in self.unit.indices(directive, loop):
                 continue
             body = c_uses.nest(loop, directive.rank)[-1].child_by_field_name("body")
-            if variable not in c_uses.written(self.tree, loop) and c_uses.loops_over(self.tree, variable, node) is not None:
+            if (
+                variable not in c_uses.written(self.tree, loop)
+                and c_uses.loops_over(self.tree, variable, node) is not None
+            ):
                 continue
             if variable not in self.unit.privates(directive, loop) or body is None:
                 return False
