@@ -219,7 +219,9 @@ def _patch_lines(compiler: Compiler) -> None:
     cpu.CPUTargetOptions.finalize = with_lines
     lowering.Lower.lower_inst = lower_inst
     cpu.CPUContext.DIBuilder = Lines
-    lowering.BaseLower._compute_def_location = lambda self: self.func_ir.loc  # its warnings are about a debugger's lines
+    lowering.BaseLower._compute_def_location = lambda self: (
+        self.func_ir.loc
+    )  # its warnings are about a debugger's lines
 
 
 def _patch_modules(compiler: Compiler) -> None:

@@ -203,9 +203,7 @@ class Module:
         self._used.add(name := f"weft_numba_{what}_lane")
         for lane in range(lanes):
             yield f"  {new}.p{lane} = extractelement <{lanes} x ptr> {pointer}, i64 {lane}"
-            yield (
-                f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})"
-            )
+            yield (f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})")
 
     def _bounds(self, line: str) -> str:
         """The call of a bounds check, told at which place it stands."""

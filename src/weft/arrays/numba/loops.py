@@ -89,9 +89,7 @@ def describe(
     stride = len(names) + 1  # behind the steps of all arguments, and the schedule's own stride
     shared = set(races)
     first_reduction = len(kinds) - len(reductions)
-    for at, (name, kind, one) in enumerate(
-        zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)
-    ):
+    for at, (name, kind, one) in enumerate(zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)):
         known = named(reductions[at - first_reduction] if at >= first_reduction else name, function)
         data = texts.variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
         if at >= first_reduction:

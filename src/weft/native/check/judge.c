@@ -37,11 +37,9 @@ static struct reduction *reduction_at(uintptr_t a)
 
 /* --- what a place may access: the site --- */
 
-static const uintptr_t zero = 0;
-
 static void interval(struct site *s, uintptr_t low, uintptr_t high)
 {
-    s->home = &zero, s->low = low, margin_of(s)->length = high - low;
+    s->home = &weft_nowhere, s->low = low, s->length = high - low;
 }
 
 static void mode(struct site *s, enum mode m, stamp_t limit)
@@ -51,7 +49,7 @@ static void mode(struct site *s, enum mode m, stamp_t limit)
         base = weft_task.base;
         limit = limit < base ? limit : base;
     }
-    s->mode = (unsigned char)m, s->least = 0, s->limit = margin_of(s)->limit = limit;
+    s->mode = (unsigned char)m, s->least = 0, s->limit = s->known = limit;
     s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
     s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
     if (s->track) /* only what this iteration wrote itself passes the hooks */
@@ -70,7 +68,6 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    struct margin *rest = margin_of(s);
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -78,14 +75,14 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
             continue;
         }
         inner = false;
-        if (v->free[d] && !rest->period) { /* not contiguous: the same again every stride */
-            rest->period = (uintptr_t)o->stride[d];
-            rest->total = (uintptr_t)(o->extent[d] * o->stride[d]);
+        if (v->free[d] && !s->period) { /* not contiguous: the same again every stride */
+            s->period = (uintptr_t)o->stride[d];
+            s->total = (uintptr_t)(o->extent[d] * o->stride[d]);
         }
         low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
     }
     s->home = v->home;
-    s->low = low - *v->home, rest->length = block;
+    s->low = low - *v->home, s->length = block;
     s->closed |= a + size > low + block || !v->exact;
 }
 
@@ -245,7 +242,7 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
                  location ? (uintptr_t)r->location + r->location_bytes : r->high);
         mode(s, FREE, 0);
         if (!write)
-            r->reader = margin_of(s)->place;
+            r->reader = s->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
         interval(s, a, a + size);
         if (a < here.frame && !o)
@@ -540,14 +537,13 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
 
 static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
 {
-    const struct margin *rest = margin_of(s);
-    if (!rest->period)
+    if (!s->period)
         return false;
     uintptr_t from = a - *s->home - s->low;
     if ((intptr_t)from < 0)
-        from += rest->total;
-    uintptr_t over = from % rest->period;
-    if (from >= rest->total || over + size > rest->length)
+        from += s->total;
+    uintptr_t over = from % s->period;
+    if (from >= s->total || over + size > s->length)
         return false;
     const struct object *o = s->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
@@ -555,34 +551,37 @@ static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, som
     index_of(o, a - over, after);
     int moved = 0; /* only the one free dimension may have changed */
     for (int k = 0; k < o->rank; k++)
-        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != rest->period;
+        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
     if (moved || outside(o, after))
         return false;
     s->low = a - over - *s->home;
     return true;
 }
 
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place)
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
 {
-    struct site *s = &weft_sites[(place >> 2) & (SITES - 1)];
     struct detail verdict = {0};
-    bool known = now.looked && s->key == (place ^ now.tag) && !s->closed && s->size == size &&
+    bool known = now.looked && s->key == place && !s->closed && s->size == size &&
                  (a - *s->home - s->low <= s->reach || again(s, a, size));
     if (!known) {
-        memset(s, 0, sizeof *s);
-        *margin_of(s) = (struct margin){.place = place};
-        s->write = write, s->size = (unsigned char)size;
+        struct site *next = s->next;
+        *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
         s->object = object_at(a);
-        s->home = &zero;
+        s->home = &weft_nowhere;
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
             in_sequence(s, &verdict, a, size, write);
         copies(s, s->object, write);
-        uintptr_t length = margin_of(s)->length;
+        uintptr_t length = s->length;
         s->closed |= length < size;
-        s->reach = length - size;
-        s->key = s->closed || !now.looked ? 0 : place ^ now.tag; /* 0 is no place: judged again */
+        if (s->closed || !now.looked) { /* judged again */
+            s->home = &weft_nowhere, s->low = 1, s->reach = 0;
+        } else {
+            s->reach = length - size;
+            s->key = place;
+            open_site(s);
+        }
     }
     struct detail d = detail_of(s, a, size, write, place);
     for (size_t i = 0; i < size;) {

@@ -29,11 +29,28 @@ bool on_stack(uintptr_t a)
     return a - stack_low < stack_high - stack_low;
 }
 
+static struct site *opened;
+
+const uintptr_t weft_nowhere = 0;
+
+void open_site(struct site *s)
+{
+    if (s->next)
+        return;
+    s->next = opened ? opened : s;
+    opened = s;
+}
+
+struct site *sites_opened(void) { return opened; }
+
 void forget_sites(void)
 {
-    now.tag += (uintptr_t)1 << 48;
-    if (now.tag == 0)
-        memset(weft_sites, 0, sizeof weft_sites);
+    for (struct site *s = opened, *next; s; s = next) {
+        next = s->next == s ? NULL : s->next;
+        s->next = NULL;
+        s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0; /* only an access to address 1 passes */
+    }
+    opened = NULL;
 }
 
 /* --- cells --- */

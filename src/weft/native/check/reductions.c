@@ -278,11 +278,11 @@ static size_t location_bytes(void)
     return n;
 }
 
-/* Instances 1, 2, 4, 8, ... of a loop are verified: a wrong operation does not wait for a certain one. */
+/* Instances 1, 2, 8, 32, ... of a loop are verified: a wrong operation does not wait for a certain one. */
 static bool chosen(void)
 {
-    int n = ++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
-    return (n & (n - 1)) == 0;
+    unsigned n = (unsigned)++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
+    return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
 void reductions_fork(void)

@@ -118,42 +118,42 @@ enum mode {
     BAD         /* every access is judged */
 };
 
-/* What a place of the program (a return address or site id) may access in this construct without being judged: the
- * first 48 bytes are all that the hooks look at. */
+/* What a place of the program may access in this construct without being judged. A hook finds its site by its return
+ * address; where the compiler's assembly was rewritten (weft.arrays.assembly, which knows these offsets), each place
+ * has a site of its own.
+ *
+ *     0 key   8 home   16 low   24 reach   32 least   36 limit   40 floor   44 span   48 the rest, for judge() alone
+ */
 struct site {
-    uintptr_t key;         /* place ^ now.tag */
+    uintptr_t key;         /* the place while the site is open, else 0 */
     const uintptr_t *home; /* what `low` is relative to */
     uintptr_t low, reach;  /* an access at home+low .. home+low+reach */
     stamp_t least, limit;  /* reading: what was written at least..least+limit is right */
     stamp_t floor, span;   /* writing: judged where written - floor < span */
     unsigned char track, mode, write, size;
     bool closed;           /* every access is judged */
+    stamp_t known;         /* the limit of a site that is tracked */
     struct object *object;
-} __attribute__((aligned(64)));
-
-/* The rest, by the same index. */
-struct margin {
     uintptr_t place;
     uintptr_t length;        /* reach + the access's size */
     uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
-    stamp_t limit;           /* of a site that is tracked */
-};
+    struct site *next;       /* opened since the sites were forgotten; itself: the last one */
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, "weft.arrays.assembly knows these");
 
 #define SITES 8192
 
 struct clock {
     stamp_t cur;  /* this iteration */
     stamp_t base; /* the construct's start: everything newer belongs to the construct */
-    uintptr_t tag;
     bool looked;  /* accesses have sites: a parallel construct, or something to guard */
     bool off;     /* no checks at all: a child that verifies reductions, or no findings wanted */
 };
 
-extern struct clock weft_now;
+extern struct clock weft_now; /* `cur` comes first: weft.arrays.assembly knows that */
 extern struct site weft_sites[SITES];
-extern struct margin weft_margins[SITES];
-
-static inline struct margin *margin_of(const struct site *s) { return &weft_margins[s - weft_sites]; }
+extern const uintptr_t weft_nowhere; /* home of a site that lets nothing pass */
 #define now weft_now
 
 enum what { SEQUENTIAL, LOOP, TASKS, OWNED };
@@ -228,6 +228,7 @@ void split4(struct cell *c, uintptr_t a);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
+struct site *sites_opened(void);
 void index_of(const struct object *o, uintptr_t a, int64_t index[]);
 
 /* --- loops.c --- */
@@ -248,7 +249,8 @@ void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 
 /* --- judge.c --- */
 void judge_reductions(void);
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place);
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
+void open_site(struct site *s);
 
 /* --- reductions.c --- */
 void reductions_fork(void);
