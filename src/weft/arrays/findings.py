@@ -79,7 +79,7 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
         )
         for id, held in file.records.items()
     ]
-    return worst_first(_finding(record, texts) for record in _causes(records))
+    return worst_first(_finding(record, texts) for record in _merged(_causes(records)))
 
 
 def _lines(path: Path) -> _File:
@@ -151,10 +151,15 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         key = (one.held["construct"], one.held.get("data", 0))
         by[key].add(one.kind + ("!" if one.held.get("write") else ""))
         at[(*key, one.place)].add(one.kind)
+    outside = {
+        (one.held["construct"], one.place.file, one.place.line) for one in records if one.kind == "out-of-bounds"
+    }
     shared = {one.held.get("data", 0) for one in records if one.kind == "shared-write"}
     for one in records:
         key = (one.held["construct"], one.held.get("data", 0))
         kinds, here = by[key], at[(*key, one.place)]
+        if one.kind != "out-of-bounds" and (one.held["construct"], one.place.file, one.place.line) in outside:
+            continue
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
         if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {"halo-write!", "remote-access!"}:
@@ -166,6 +171,19 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         yield one
 
 
+def _merged(records: Iterable[Record]) -> list[Record]:
+    """One finding for what one line does to one variable in one construct."""
+    kept: dict[tuple[Any, ...], Record] = {}
+    for one in records:
+        key = (one.kind, one.why, one.held["construct"], one.held.get("data", 0), one.held.get("array", 0),
+               one.place.file, one.place.line, one.place.column)  # fmt: skip
+        if key in kept:
+            kept[key].count += one.count
+        else:
+            kept[key] = one
+    return list(kept.values())
+
+
 def _finding(record: Record, texts: Texts) -> Finding:
     place, held = record.place, record.held
     what = "write" if held.get("write") else "read"
@@ -174,7 +192,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
             0, what if "bytes" in held else record.construct.kind or "directive", place.file, place.line, place.function
         )
     ]
-    others = list(dict.fromkeys(record.others))
+    others = list(dict.fromkeys((Place(one.file, one.line, 0, one.function), write) for one, write in record.others))
     sites += [Site(0, "write" if write else "read", one.file, one.line, one.function) for one, write in others]
     if record.construct.line and (record.construct.file, record.construct.line) != (place.file, place.line):
         sites.append(Site(0, record.construct.kind, record.construct.file, record.construct.line))

@@ -11,15 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.arrays.assembly import rewrite
 from weft.arrays.native import WRAPPED, compiler, objects, sources
 from weft.arrays.texts import Marked
 from weft.errors import UsageError, WeftError
 
 COMPILE_SECONDS: Final = 600
 HOOKS: Final = ("-fsanitize=thread",)
-C_FLAGS: Final = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fsanitize=bounds", "-w")
+C_FLAGS: Final = (
+    "-O1",
+    "-gdwarf-4",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=bounds",
+    "-w",
+)
 FORTRAN_FLAGS: Final = (
-    "-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
+    "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
     "-ffixed-line-length-none", "-ffree-line-length-none",
 )  # fmt: skip
 _LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
@@ -46,16 +54,21 @@ def build(marked: Sequence[Marked], folder: Path, options: Options = Options()) 
     made = []
     for number, (one, language) in enumerate(zip(marked, languages, strict=True)):
         source = folder / f"{number}-{one.original.stem}{one.suffix}"
-        source.write_text(one.text, encoding="utf-8", errors="surrogateescape")
-        target = source.with_suffix(".o")
+        text = one.text
+        if language != "fortran" and not text.startswith("#line"):
+            text = f'#line 1 "{one.original}"\n{text}'
+        source.write_text(text, encoding="utf-8", errors="surrogateescape")
+        assembly, target = source.with_suffix(".s"), source.with_suffix(".o")
         flags = FORTRAN_FLAGS if language == "fortran" else C_FLAGS
         command = [
-            *compiler(language).split(), *HOOKS, *flags, "-c", str(source), "-o", str(target),
+            *compiler(language).split(), *HOOKS, *flags, "-S", str(source), "-o", str(assembly),
             *(["-J", str(folder)] if language == "fortran" else []),
             f"-I{sources()}", f"-I{one.original.parent}", *(f"-I{path}" for path in options.include),
             *(f"-D{name}" for name in options.define), *options.flags,
         ]  # fmt: skip
         _compile(command, one.original, folder)
+        assembly.write_text(rewrite(assembly.read_text(errors="surrogateescape")), errors="surrogateescape")
+        _compile([*compiler(language).split(), "-c", str(assembly), "-o", str(target)], one.original, folder)
         made.append(str(target))
     fortran = "fortran" in languages
     linker = compiler("fortran" if fortran else "c++" if "c++" in languages else "c").split()

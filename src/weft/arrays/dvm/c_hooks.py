@@ -6,8 +6,8 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from weft.arrays.dvm import c_tree, c_uses, syntax
-from weft.arrays.dvm.c_calls import base, call, size
+from weft.arrays.dvm import c_calls, c_tree, c_uses, syntax
+from weft.arrays.dvm.c_calls import base, call, longs, size
 from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import FIRST, Unit
 from weft.arrays.dvm.syntax import Reference
@@ -123,6 +123,8 @@ class Hooks:
             if variable in self.unit.indices(directive, loop):
                 continue
             body = c_uses.nest(loop, directive.rank)[-1].child_by_field_name("body")
+            if variable not in c_uses.written(self.tree, loop) and c_uses.loops_over(self.tree, variable, node) is not None:
+                continue
             if variable not in self.unit.privates(directive, loop) or body is None:
                 return False
             if not c_uses.writes_first(self.tree, variable, body):
@@ -134,7 +136,7 @@ class Hooks:
         for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
                 continue
-            text = call("data", self.unit.data_id(variable), base(variable), size(variable))
+            text = self.named(variable)
             if variable.outside:
                 continue
             if variable.parameter:
@@ -152,10 +154,16 @@ class Hooks:
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
                 if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
-                    number = self.unit.data_id(variable)
-                    self.unit.constructor(
-                        variable.statement_end, FIRST, call("data", number, base(variable), size(variable))
-                    )
+                    self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
+
+    def named(self, variable: Variable) -> str:
+        """The call that names a variable, with its dimensions where it is an array."""
+        number = self.unit.data_id(variable)
+        if not variable.is_array or variable.by_pointer:
+            return call("data", number, base(variable), size(variable))
+        rank = variable.rank
+        element, extents = c_calls.element(variable, rank), c_calls.extents(variable, rank)
+        return call("array", number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
 
     def in_header(self, variable: Variable) -> bool:
         """Whether a variable is declared in a loop's header: no statement can follow there."""

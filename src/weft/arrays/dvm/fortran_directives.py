@@ -253,15 +253,15 @@ class Directives:
                     yield from self.reductions(clause, sentinel.place)
                 case syntax.ShadowRenew():
                     for item in clause.items:
-                        yield self.edges(RENEW, construct, 0, item.array, item.widths, item.corner)
+                        yield self.edges(RENEW, construct, 0, item)
                 case syntax.ShadowUse(kind="compute"):
                     if clause.array is not None:
-                        yield self.edges(COMPUTE, construct, 0, clause.array.array, clause.array.widths, False)
+                        yield self.edges(COMPUTE, construct, 0, clause.array)
                     else:
                         yield f"call weft_check_edges({COMPUTE}, {construct}, 0, 0, 0, 0, [0_8], [0_8])"
                 case syntax.Across():
                     for dependence in clause.items:
-                        yield self.edges(ACROSS, construct, 0, dependence.array, dependence.widths, False)
+                        yield self.edges(ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths))
                 case syntax.Remote():
                     group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
@@ -280,23 +280,17 @@ class Directives:
         if clause.group:
             yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, place)})"
 
-    def edges(
-        self,
-        what: int,
-        construct: int,
-        group: int,
-        array: Reference,
-        widths: Sequence[syntax.Width | syntax.NamedEdges] | None,
-        corner: bool,
-    ) -> str:
+    def edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
         """An array with widths for each dimension; none: the declared ones."""
+        array = item.array
+        widths = item.widths
         known = self.marks.widths(widths) if widths is not None else None
         low, high = known if known is not None else ([], [])
         if low:
             self.marks.fits(array.name, len(low), array.place)
         number = self.marks.data(array.name, array.place)
         return (
-            f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(corner)}, {len(low)}, "
+            f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(item.corner)}, {len(low)}, "
             f"{longs(low)}, {longs(high)}{self.marks.base(array.name)})"
         )
 
@@ -382,7 +376,7 @@ class Directives:
         construct = self.marks.construct("shadow_group", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         for item in directive.renewals:
-            self.here(sentinel, self.edges(GROUP, construct, group, item.array, item.widths, item.corner))
+            self.here(sentinel, self.edges(GROUP, construct, group, item))
 
     def use_group(self, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
         """`shadow_start`, `reduction_wait`, `prefetch` and their like."""

@@ -407,8 +407,10 @@ class UnitMarks:
         self, construct: int, name: str, distribution: syntax.Distribution, place: Place, once: int
     ) -> Iterator[str]:
         """`distribute a(block,*) onto p`."""
-        if distribution.axes is None:
-            return
+        if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
+            rank = self.symbol(name, place)[1].rank
+            distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
+        assert distribution.axes is not None
         self.fits(name, len(distribution.axes), place)
         number = self.data(name, place)
         for dimension, axis in enumerate(distribution.axes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +11,14 @@ from typing import Final, Literal
 from weft.arrays.dvm import syntax
 from weft.arrays.dvm.directives_fortran import read
 from weft.arrays.dvm.fortran_lines import Item, Sentinel, Source, Statement
-from weft.arrays.dvm.syntax import DirectiveError, Place
+from weft.arrays.dvm.syntax import Place
 
 UnitKind = Literal["program", "subroutine", "function", "module", "block data"]
 
 NAME: Final = re.compile(r"[a-z]\w*")
-_PREFIX = r"(?:(?:recursive|pure|elemental|impure|module)|(?:integer|real|complex|logical|character|doubleprecision|doublecomplex|byte|type\(\w+\))(?:\*\d+|\([^()]*(?:\([^()]*\))?[^()]*\))?)*"
+_TYPES = r"(?:integer|real|complex|logical|character|doubleprecision|doublecomplex|byte|type\(\w+\))"
+_LENGTH = r"(?:\*\d+|\([^()]*(?:\([^()]*\))?[^()]*\))?"
+_PREFIX = rf"(?:(?:recursive|pure|elemental|impure|module)|{_TYPES}{_LENGTH})*"
 HEADERS: Final[tuple[tuple[UnitKind, re.Pattern[str]], ...]] = (
     ("program", re.compile(r"program([a-z]\w*)$")),
     ("block data", re.compile(r"blockdata(\w*)$")),
@@ -152,7 +155,7 @@ def units_of(source: Source) -> list[Unit]:
         if isinstance(item, Sentinel):
             item.directive = read(item.pieces)
             if not open_units:
-                open_units.append(_begun("program", "", source, None, None, found))
+                open_units.append(_begun(Unit("program", "", source), found))
             open_units[-1].items.append(item)
             continue
         code = item.code
@@ -170,14 +173,14 @@ def units_of(source: Source) -> list[Unit]:
         if header:
             kind, matched = header
             parent = open_units[-1] if open_units else None
-            unit = _begun(kind, matched[1], source, parent, item, found)
+            unit = _begun(Unit(kind, matched[1], source, parent, item), found)
             _dummies(unit, matched, item)
             open_units.append(unit)
             continue
         if code == "contains":
             continue
         if not open_units:
-            open_units.append(_begun("program", "", source, None, None, found))
+            open_units.append(_begun(Unit("program", "", source), found))
         unit = open_units[-1]
         unit.items.append(item)
         if END.match(code) and not NOT_AN_END.match(code) and not _assigns(code):
@@ -187,10 +190,7 @@ def units_of(source: Source) -> list[Unit]:
     return found
 
 
-def _begun(
-    kind: UnitKind, name: str, source: Source, parent: Unit | None, header: Statement | None, found: list[Unit]
-) -> Unit:
-    unit = Unit(kind, name, source, parent, header)
+def _begun(unit: Unit, found: list[Unit]) -> Unit:
     found.append(unit)
     return unit
 
@@ -237,7 +237,7 @@ def top_level(code: str, signs: str) -> Iterator[int]:
 def split_top(code: str, sign: str = ",") -> list[str]:
     """The parts between these signs outside of brackets."""
     cuts = [-1, *top_level(code, sign), len(code)]
-    return [code[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
 
 
 def _equals(code: str) -> int | None:
@@ -488,13 +488,3 @@ class Program:
             if module and (found := self._owner(module, name, seen)):
                 return found
         return self._owner(unit.parent, name, seen) if unit.parent else None
-
-
-def program_of(sources: Sequence[Source]) -> Program:
-    """The program that these sources are; the directives of all are read, the first fault is raised."""
-    return Program([unit for source in sources for unit in units_of(source)])
-
-
-def misplaced(place: Place, what: str) -> DirectiveError:
-    """The error of a directive on the wrong statement."""
-    return DirectiveError(place, what)

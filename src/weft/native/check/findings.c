@@ -169,13 +169,10 @@ void found(const struct detail *d)
     /* the places that may have made the other access: those of this construct on the same variable */
     put(&l, ",\"places\":[");
     int places = 0;
-    for (int i = 0; i < SITES && places < 4 && o; i++) {
-        const struct site *s = &weft_sites[i];
-        if (s->object == o && s->key == (s->place ^ now.tag) && s->place != d->place &&
-            (s->write || d->write))
+    for (const struct site *s = sites_opened(); s && places < 4 && o; s = s->next == s ? NULL : s->next)
+        if (s->object == o && s->place != d->place && (s->write || d->write))
             put(&l, "%s{\"%s\":%llu,\"write\":%s}", places++ ? "," : "", s->place < 0x400000 ? "site" : "pc",
                 (unsigned long long)(s->place < 0x400000 ? s->place >> 2 : s->place), s->write ? "true" : "false");
-    }
     put(&l, "]}");
     send(&l);
 }

@@ -37,11 +37,9 @@ static struct reduction *reduction_at(uintptr_t a)
 
 /* --- what a place may access: the site --- */
 
-static const uintptr_t zero = 0;
-
 static void interval(struct site *s, uintptr_t low, uintptr_t high)
 {
-    s->home = &zero, s->low = low, s->length = high - low;
+    s->home = &weft_nowhere, s->low = low, s->length = high - low;
 }
 
 static void mode(struct site *s, enum mode m, stamp_t limit)
@@ -51,11 +49,13 @@ static void mode(struct site *s, enum mode m, stamp_t limit)
         base = weft_task.base;
         limit = limit < base ? limit : base;
     }
-    s->mode = (unsigned char)m, s->limit = limit;
+    s->mode = (unsigned char)m, s->least = 0, s->limit = s->known = limit;
     s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
     s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
+    if (s->track) /* only what this iteration wrote itself passes the hooks */
+        s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
     if (m == FREE)
-        s->limit = REDZONE - 2, s->floor = SPLIT, s->span = 1;
+        s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
     if (m == PRIVATE || m == HOST)
         s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
 }
@@ -68,7 +68,6 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    s->period = s->total = 0;
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -82,10 +81,9 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
         }
         low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
     }
-    s->home = &v->home;
-    s->low = low - v->home, s->length = block;
-    if (a + size > low + block || !v->exact)
-        s->length = 0; /* never passes again without being judged */
+    s->home = v->home;
+    s->low = low - *v->home, s->length = block;
+    s->closed |= a + size > low + block || !v->exact;
 }
 
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
@@ -134,7 +132,7 @@ static bool outside(const struct object *o, const int64_t at[])
 
 static void bad(struct site *s, struct detail *d, const char *kind, const char *why)
 {
-    s->length = 0, s->mode = BAD;
+    s->closed = true, s->mode = BAD;
     d->kind = kind, d->why = why;
 }
 
@@ -272,20 +270,22 @@ static void copies(struct site *s, struct object *o, bool write)
     if (!o || s->mode == BAD)
         return;
     if (weft_in_region) {
+        if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
+            return;
         if (!o->on_device)
             o->on_device = region_start();
         if (write)
             o->device_wrote = now.cur;
         else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
                  o->local_to)
-            s->length = 0;
+            s->closed = true;
         if (write && o->direction == WEFT_IN)
-            s->length = 0;
+            s->closed = true;
     } else if (o->on_device) {
         if (write)
             o->host_wrote = now.cur;
         else if (o->device_wrote > o->got_at)
-            s->length = 0;
+            s->closed = true;
     }
 }
 
@@ -322,12 +322,16 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t si
         interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
     }
     mode(s, HOST, now.cur);
-    (void)size;
+    if (!o && on_stack(a)) { /* of the compiler */
+        interval(s, a, a + size);
+        mode(s, FREE, 0);
+        return;
+    }
     if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
         return;
     bool remote = here.remote_count && named_remote(o, a);
     if (here.remote_count)
-        s->length = 0;
+        s->closed = true;
     if (remote && write)
         bad(s, d, "remote-access", "buffer-write");
     else if (weft_sequential_checked && !remote && !write)
@@ -365,7 +369,8 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     if (!o || w == now.cur || w >= SPLIT)
         return;
     if (weft_in_region) {
-        stamp_t known = o->actual_at > o->on_device ? o->actual_at : o->on_device;
+        stamp_t known = section_known(o, d.address, false);
+        known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
         if (d.write) {
             if (o->direction == WEFT_IN)
@@ -380,8 +385,24 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     } else if (!d.write && o->on_device && from_device(w)) {
         if (o->local_to && w >= o->local_from && w <= o->local_to)
             complain(d, "uninitialised-read", "was-local");
-        else if (w > o->got_at)
+        else if (w > section_known(o, d.address, true))
             complain(d, "stale-copy", "get_actual");
+    }
+}
+
+/* A region takes the value that a reduction begins with from the host. */
+void judge_reductions(void)
+{
+    for (int i = 0; i < here.reduction_count && weft_in_region; i++) {
+        struct object *o = object_at(here.reductions[i].low);
+        struct site s = {.object = o};
+        struct cell *c = cell8(here.reductions[i].low);
+        if (!o)
+            continue;
+        if (!o->on_device)
+            o->on_device = region_start();
+        stale_copy(&s, c->written == SPLIT ? cell4(here.reductions[i].low)->written : c->written,
+                   detail_of(&s, here.reductions[i].low, 0, false, 0));
     }
 }
 
@@ -506,7 +527,7 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         without_value(c, d);
         return;
     }
-    if (s->length == 0)
+    if (s->closed)
         stale_copy(s, w, d);
     if (d.write)
         judge_write(s, c, d);
@@ -516,43 +537,51 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
 
 static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
 {
-    if (!s->period || !s->length)
+    if (!s->period)
         return false;
     uintptr_t from = a - *s->home - s->low;
     if ((intptr_t)from < 0)
         from += s->total;
-    uintptr_t rest = from % s->period;
-    if (from >= s->total || rest + size > s->length)
+    uintptr_t over = from % s->period;
+    if (from >= s->total || over + size > s->length)
         return false;
     const struct object *o = s->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     index_of(o, *s->home + s->low, before);
-    index_of(o, a - rest, after);
+    index_of(o, a - over, after);
     int moved = 0; /* only the one free dimension may have changed */
     for (int k = 0; k < o->rank; k++)
         moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
     if (moved || outside(o, after))
         return false;
-    s->low = a - rest - *s->home;
+    s->low = a - over - *s->home;
     return true;
 }
 
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place)
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
 {
-    static struct site passing; /* in sequential parts nothing is kept */
-    struct site *s = now.looked ? &weft_sites[(place >> 2) & (SITES - 1)] : &passing;
     struct detail verdict = {0};
-    bool known = now.looked && s->key == (place ^ now.tag) && s->mode != BAD &&
-                 (a - *s->home - s->low <= s->length - size ? s->length >= size : again(s, a, size));
+    bool known = now.looked && s->key == place && !s->closed && s->size == size &&
+                 (a - *s->home - s->low <= s->reach || again(s, a, size));
     if (!known) {
-        memset(s, 0, sizeof *s);
-        s->key = place ^ now.tag, s->place = place, s->write = write;
+        struct site *next = s->next;
+        *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
         s->object = object_at(a);
+        s->home = &weft_nowhere;
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
             in_sequence(s, &verdict, a, size, write);
         copies(s, s->object, write);
+        uintptr_t length = s->length;
+        s->closed |= length < size;
+        if (s->closed || !now.looked) { /* judged again */
+            s->home = &weft_nowhere, s->low = 1, s->reach = 0;
+        } else {
+            s->reach = length - size;
+            s->key = place;
+            open_site(s);
+        }
     }
     struct detail d = detail_of(s, a, size, write, place);
     for (size_t i = 0; i < size;) {

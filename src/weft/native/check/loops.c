@@ -6,6 +6,7 @@
 #include <string.h>
 
 struct construct weft_construct;
+struct home weft_homes[MAX_ASPECTS];
 
 static struct construct outer;    /* the task region around this loop */
 static int nested;               /* parallel loops inside an iteration are plain code */
@@ -127,9 +128,9 @@ static void place_home(struct aspect *s)
     const struct object *o = s->object;
     int64_t own[WEFT_MAX_RANK];
     home_of(s, here.index, own);
-    s->home = o->low;
+    *s->home = o->low;
     for (int k = 0; k < o->rank; k++)
-        s->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
+        *s->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
 }
 
 static void derive_step(struct aspect *s)
@@ -145,6 +146,9 @@ static void derive_step(struct aspect *s)
             s->step += s->own[k].coefficient / s->divisor[k] * s->object->stride[k];
     }
     place_home(s);
+    weft_homes[s - here.aspects].by = s->exact ? s->step * here.inner_step : 0;
+    if (here.quick >= 0)
+        here.quick = s->exact ? (int)(s - here.aspects) + 1 : -1;
 }
 
 /* How an array lies to this construct's iterations; NULL: any iteration may use it. */
@@ -157,7 +161,7 @@ struct aspect *aspect_of(struct object *o)
         return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
-    s->object = o;
+    s->object = o, s->home = &weft_homes[here.aspect_count].at;
     for (int k = 0; k < o->rank; k++)
         s->free[k] = true, s->divisor[k] = 1;
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++) {
@@ -183,11 +187,12 @@ struct aspect *aspect_of(struct object *o)
     return s;
 }
 
-static void remote_aspects(void)
+void construct_remotes(void)
 {
     for (int i = 0; i < here.remote_count && here.aspect_count < MAX_ASPECTS; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
+        s->home = &weft_homes[s - here.aspects].at;
         s->object = here.remotes[i].object, s->remote = true, s->filled = here.remotes[i].filled;
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
@@ -204,6 +209,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
 {
     if (now.off || here.what == LOOP) {
         nested++;
+        here.quick = -1;
         return;
     }
     if (here.what == TASKS)
@@ -211,7 +217,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = 0;
-    here.started = false;
+    here.started = false, here.quick = -1;
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
     here.frame = (uintptr_t)__builtin_frame_address(0);
     tick();
@@ -314,17 +320,17 @@ void weft_check_loop_start(void)
     if (here.reduction_count && here.what == LOOP)
         reductions_fork();
     if (now.off) {
-        here.started = true;
+        here.started = true, here.quick = -1;
         return;
     }
+    judge_reductions();
     tick();
     now.base = now.cur;
     here.started = true;
-    here.inner_step = 0;
+    here.inner_step = 0, here.quick = -1;
     run_count = 0, second = false;
-    here.last = INT64_MIN;
     if (here.what != TASKS)
-        remote_aspects();
+        construct_remotes();
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
         mark(here.privates[i].low, here.privates[i].high, UNINITIALISED);
@@ -352,80 +358,76 @@ static void new_run(int rank, const int64_t index[])
     second = true;
 }
 
-static __attribute__((noinline)) void jump(int rank, const int64_t index[])
+/* Whether all homes can be advanced by adding: -1 where not. */
+static void settle(void)
 {
-    if (rank > 0 && second && run_count && memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) == 0) {
-        here.inner_step = runs[run_count - 1].step = index[rank - 1] - here.last;
-        second = false;
-    } else {
-        new_run(rank, index);
+    here.quick = second ? -1 : here.aspect_count;
+    for (int i = 0; i < here.aspect_count; i++) {
+        struct aspect *s = &here.aspects[i];
+        place_home(s);
+        weft_homes[i].by = s->step * here.inner_step;
+        if (!s->exact)
+            here.quick = -1;
     }
-    memcpy(here.index, index, sizeof *index * (size_t)rank);
-    here.last = rank ? index[rank - 1] : 0;
-    for (int i = 0; i < here.aspect_count; i++)
-        place_home(&here.aspects[i]);
 }
 
-static inline __attribute__((always_inline)) bool quick(void) /* false: not looked at */
+static __attribute__((noinline)) void jump(int rank, const int64_t index[])
 {
     if (__builtin_expect(now.off || nested || !here.started, 0)) {
         if (now.off && !nested)
             reductions_iteration();
-        return false;
+        return;
     }
-    if (__builtin_expect(++now.cur >= LAST_STAMP, 0))
+    if (++now.cur >= LAST_STAMP)
         renumber();
-    return true;
+    int last = rank - 1;
+    bool same = rank > 0 && run_count && memcmp(here.index, index, sizeof *index * (size_t)last) == 0;
+    if (same && second) {
+        here.inner_step = runs[run_count - 1].step = index[last] - here.index[last];
+        second = false;
+    } else if (!same || index[last] != here.expected) {
+        new_run(rank, index);
+    }
+    memcpy(here.index, index, sizeof *index * (size_t)rank);
+    here.expected = rank ? index[last] + here.inner_step : 0;
+    settle();
 }
 
-static inline __attribute__((always_inline)) void advance(int rank, int64_t innermost)
+/* An iteration that follows the last one: only the innermost index has moved, by its step. */
+static inline __attribute__((always_inline)) bool follows(int last, int64_t innermost)
 {
-    here.last = here.index[rank - 1] = innermost;
-    for (int i = 0; i < here.aspect_count; i++)
-        if (__builtin_expect(here.aspects[i].exact, 1))
-            here.aspects[i].home += (uintptr_t)(here.aspects[i].step * here.inner_step);
-        else
-            place_home(&here.aspects[i]);
+    if (__builtin_expect(innermost != here.expected || here.quick < 0 || now.cur >= LAST_STAMP - 1, 0))
+        return false;
+    now.cur++;
+    here.index[last] = innermost;
+    here.expected = innermost + here.inner_step;
+    for (int i = 0; i < here.quick; i++)
+        weft_homes[i].at += (uintptr_t)weft_homes[i].by;
+    return true;
 }
 
 void weft_check_iteration(int rank, const int64_t index[])
 {
-    if (!quick())
-        return;
-    if (rank > 1 && !second && index[rank - 1] == here.last + here.inner_step && run_count &&
-        memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) == 0)
-        advance(rank, index[rank - 1]);
-    else
+    if (rank < 1 || (rank > 1 && memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) != 0) ||
+        !follows(rank - 1, index[rank - 1]))
         jump(rank, index);
 }
 
 void weft_check_iteration1(int64_t i)
 {
-    if (!quick())
-        return;
-    if (!second && i == here.last + here.inner_step && here.inner_step)
-        advance(1, i);
-    else
+    if (!follows(0, i))
         jump(1, &i);
 }
 
 void weft_check_iteration2(int64_t i, int64_t j)
 {
-    if (!quick())
-        return;
-    if (i == here.index[0] && !second && j == here.last + here.inner_step && here.inner_step)
-        advance(2, j);
-    else
+    if (i != here.index[0] || !follows(1, j))
         jump(2, (int64_t[]){i, j});
 }
 
 void weft_check_iteration3(int64_t i, int64_t j, int64_t k)
 {
-    if (!quick())
-        return;
-    if (i == here.index[0] && j == here.index[1] && !second && k == here.last + here.inner_step && here.inner_step)
-        advance(3, k);
-    else
+    if (i != here.index[0] || j != here.index[1] || !follows(2, k))
         jump(3, (int64_t[]){i, j, k});
 }
 
@@ -475,6 +477,7 @@ void weft_check_loop_end(int construct)
         nested--;
         return;
     }
+    here.quick = -1;
     if (here.reduction_count)
         reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL)
@@ -496,7 +499,7 @@ void weft_check_loop_end(int construct)
         for (int i = 0; i < here.reduction_count; i++)
             mark(here.reductions[i].low, here.reductions[i].high, now.cur);
     here.what = SEQUENTIAL;
-    here.on = NULL, here.aspect_count = 0;
+    here.on = NULL, here.aspect_count = 0, here.quick = -1;
     if (weft_task.in_task)
         here = outer, now.base = weft_task.base;
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

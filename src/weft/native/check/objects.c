@@ -29,7 +29,29 @@ bool on_stack(uintptr_t a)
     return a - stack_low < stack_high - stack_low;
 }
 
-void forget_sites(void) { now.tag += (uintptr_t)1 << 48; }
+static struct site *opened;
+
+const uintptr_t weft_nowhere = 0;
+
+void open_site(struct site *s)
+{
+    if (s->next)
+        return;
+    s->next = opened ? opened : s;
+    opened = s;
+}
+
+struct site *sites_opened(void) { return opened; }
+
+void forget_sites(void)
+{
+    for (struct site *s = opened, *next; s; s = next) {
+        next = s->next == s ? NULL : s->next;
+        s->next = NULL;
+        s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0; /* only an access to address 1 passes */
+    }
+    opened = NULL;
+}
 
 /* --- cells --- */
 

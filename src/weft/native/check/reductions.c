@@ -27,7 +27,7 @@ struct result { /* an element of a reduction in the child */
     value sum;         /* combined so far */
     value start;       /* before the loop */
     long double size;  /* sum of magnitudes: what rounding is measured by */
-    bool tie;          /* two iterations gave the extreme value: either location is right */
+    int ties;          /* iterations that gave the extreme value: each one's location is right */
 };
 
 struct hashed {
@@ -36,6 +36,7 @@ struct hashed {
 };
 
 #define MOST_ARRAYS 256
+#define MOST_TIES 16
 struct shared {
     int done;
     uint64_t iterations;
@@ -224,14 +225,15 @@ static void fold(void)
             value part = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
             if (located && part != neutral(r)) {
                 value best = combine(r->operation, e->sum, part);
-                e->tie |= part == e->sum;
                 if (best != e->sum)
-                    memcpy(kept, r->location, r->location_bytes), e->tie = false;
+                    e->ties = 0;
+                if (part == best && e->ties++ < MOST_TIES)
+                    memcpy(kept + (size_t)(e->ties - 1) * r->location_bytes, r->location, r->location_bytes);
             }
             e->sum = combine(r->operation, e->sum, part);
             e->size += cabsl(part);
         }
-        kept += r->location_bytes;
+        kept += MOST_TIES * r->location_bytes;
     }
 }
 
@@ -272,7 +274,7 @@ static size_t location_bytes(void)
 {
     size_t n = 0;
     for (int i = 0; i < here.reduction_count; i++)
-        n += here.reductions[i].location_bytes;
+        n += MOST_TIES * here.reductions[i].location_bytes;
     return n;
 }
 
@@ -302,6 +304,7 @@ void reductions_fork(void)
     if (child == 0) {
         is_child = true, begun = false;
         now.off = true;
+        forget_sites(); /* no access may reach the cells: the child has none */
         signal(SIGINT, SIG_IGN);
         silence();
         for (int s = 1; s < 32; s++)
@@ -386,15 +389,16 @@ static void compare(void)
             value other = combine(r->operation, e->start, e->sum);
             char expected[64], have[64];
             bool located = (r->operation == WEFT_MAXLOC || r->operation == WEFT_MINLOC) && r->count == 1;
-            bool moved = located && other == got && other != e->start && !e->tie &&
-                         memcmp(kept, r->location, r->location_bytes) != 0;
+            bool moved = located && other == got && other != e->start && e->ties <= MOST_TIES;
+            for (int t = 0; moved && t < e->ties; t++)
+                moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
             if (told || (alike(r, e, other, got) && !moved))
                 continue;
             tell(expected, other, r->type), tell(have, got, r->type);
             findings_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
             told = true;
         }
-        kept += r->location_bytes;
+        kept += MOST_TIES * r->location_bytes;
     }
     struct hashed mine[MOST_ARRAYS];
     int n = hash_arrays(mine);

@@ -222,6 +222,7 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
         axis[d] = WEFT_CONSTANT;
     construct_on(data, base, rank, axis, zero, index);
     tick();
+    construct_remotes();
     look();
 }
 
@@ -370,37 +371,84 @@ void weft_check_host_section_end(int construct)
         enter();
 }
 
-static void all_or_one(int data, const void *base, bool got)
+/* Sections of arrays that were declared actual or fetched; the whole is kept in the object itself. */
+static struct section {
+    const struct object *object;
+    stamp_t at;
+    bool got;
+    int rank;
+    int64_t low[WEFT_MAX_RANK], high[WEFT_MAX_RANK];
+} sections[1024];
+static unsigned section_count;
+
+/* When an element was last declared actual (or fetched). */
+stamp_t section_known(const struct object *o, uintptr_t a, bool got)
 {
-    struct object *o = NULL, *next;
+    stamp_t known = got ? o->got_at : o->actual_at;
+    int64_t at[WEFT_MAX_RANK];
+    index_of(o, a, at);
+    unsigned n = section_count < 1024 ? section_count : 1024;
+    for (unsigned i = 0; i < n; i++) {
+        const struct section *s = &sections[i];
+        if (s->object != o || s->got != got || s->at <= known)
+            continue;
+        bool inside = true;
+        for (int d = 0; inside && d < s->rank && d < o->rank; d++)
+            inside = s->low[d] <= at[d] && at[d] <= s->high[d];
+        if (inside)
+            known = s->at;
+    }
+    return known;
+}
+
+static bool covers(const struct object *o, int rank, const int64_t low[], const int64_t high[])
+{
+    for (int d = 0; d < rank && d < o->rank; d++)
+        if (low[d] > o->lower[d] || high[d] < o->lower[d] + o->extent[d] - 1)
+            return false;
+    return true;
+}
+
+static void known_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got)
+{
+    struct object *o = NULL;
     if (base) {
-        if ((o = object_of(data, base)))
+        o = object_of(data, base);
+        if (!o)
+            return;
+        if (!o->array || rank < 1 || !low || !high || covers(o, rank, low, high)) {
             *(got ? &o->got_at : &o->actual_at) = now.cur;
+            return;
+        }
+        struct section *s = &sections[section_count++ % 1024];
+        *s = (struct section){.object = o, .at = now.cur, .got = got, .rank = rank};
+        memcpy(s->low, low, sizeof *low * (size_t)rank);
+        memcpy(s->high, high, sizeof *high * (size_t)rank);
         return;
     }
-    for (uintptr_t a = 0; (next = object_after(a)); a = next->high)
-        *(got ? &next->got_at : &next->actual_at) = now.cur;
+    for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
+        *(got ? &o->got_at : &o->actual_at) = now.cur;
 }
 
 void weft_check_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                        const int64_t high[])
 {
-    (void)construct, (void)bytes, (void)rank, (void)low, (void)high;
+    (void)construct, (void)bytes;
     if (now.off)
         return;
     tick();
-    all_or_one(data, base, false);
+    known_now(data, base, rank, low, high, false);
     forget_sites();
 }
 
 void weft_check_get_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                            const int64_t high[])
 {
-    (void)construct, (void)bytes, (void)rank, (void)low, (void)high;
+    (void)construct, (void)bytes;
     if (now.off)
         return;
     tick();
-    all_or_one(data, base, true);
+    known_now(data, base, rank, low, high, true);
     forget_sites();
 }
 

@@ -92,8 +92,8 @@ struct object {
 
 /* An array as the current construct sees it: where the iteration's own element lies. */
 struct aspect {
-    uintptr_t home; /* address of the own element; free dimensions at their lower bound */
-    int64_t step;   /* what the innermost index adds to home */
+    uintptr_t *home; /* address of the own element; free dimensions at their lower bound */
+    int64_t step;    /* what the innermost index adds to home */
     struct object *object;
     bool remote;    /* from a REMOTE_ACCESS clause */
     bool exact;     /* home is affine in the indices */
@@ -118,31 +118,42 @@ enum mode {
     BAD         /* every access is judged */
 };
 
-/* What a place of the program (a return address or site id) may access in this construct without being judged. */
+/* What a place of the program may access in this construct without being judged. A hook finds its site by its return
+ * address; where the compiler's assembly was rewritten (weft.arrays.assembly, which knows these offsets), each place
+ * has a site of its own.
+ *
+ *     0 key   8 home   16 low   24 reach   32 least   36 limit   40 floor   44 span   48 the rest, for judge() alone
+ */
 struct site {
-    uintptr_t key;         /* place ^ now.tag */
+    uintptr_t key;         /* the place while the site is open, else 0 */
     const uintptr_t *home; /* what `low` is relative to */
-    uintptr_t low, length; /* an access at home+low .. home+low+length-size */
-    stamp_t limit;         /* reading: what was written up to here is right */
+    uintptr_t low, reach;  /* an access at home+low .. home+low+reach */
+    stamp_t least, limit;  /* reading: what was written at least..least+limit is right */
     stamp_t floor, span;   /* writing: judged where written - floor < span */
-    unsigned char track, mode, write;
+    unsigned char track, mode, write, size;
+    bool closed;           /* every access is judged */
+    stamp_t known;         /* the limit of a site that is tracked */
     struct object *object;
-    uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
     uintptr_t place;
-};
+    uintptr_t length;        /* reach + the access's size */
+    uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
+    struct site *next;       /* opened since the sites were forgotten; itself: the last one */
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, "weft.arrays.assembly knows these");
 
 #define SITES 8192
 
 struct clock {
     stamp_t cur;  /* this iteration */
     stamp_t base; /* the construct's start: everything newer belongs to the construct */
-    uintptr_t tag;
-    bool looked;  /* accesses go through the sites: a parallel construct, or something to guard */
+    bool looked;  /* accesses have sites: a parallel construct, or something to guard */
     bool off;     /* no checks at all: a child that verifies reductions, or no findings wanted */
 };
 
-extern struct clock weft_now;
+extern struct clock weft_now; /* `cur` comes first: weft.arrays.assembly knows that */
 extern struct site weft_sites[SITES];
+extern const uintptr_t weft_nowhere; /* home of a site that lets nothing pass */
 #define now weft_now
 
 enum what { SEQUENTIAL, LOOP, TASKS, OWNED };
@@ -189,9 +200,17 @@ struct construct {
     int written_count;
     int group;
     uintptr_t frame; /* stack below it belongs to what iterations call */
-    int64_t last, inner_step;
+    int64_t expected, inner_step; /* of the innermost index */
+    int quick;                    /* aspects to advance; -1: the next iteration is not an ordinary one */
     bool started;
 };
+
+/* The homes of the aspects, and what an iteration of the innermost loop adds to them. */
+struct home {
+    uintptr_t at;
+    int64_t by;
+};
+extern struct home weft_homes[MAX_ASPECTS];
 
 extern struct construct weft_construct;
 #define here weft_construct
@@ -209,6 +228,7 @@ void split4(struct cell *c, uintptr_t a);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
+struct site *sites_opened(void);
 void index_of(const struct object *o, uintptr_t a, int64_t index[]);
 
 /* --- loops.c --- */
@@ -221,13 +241,16 @@ int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
 void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                   const int64_t offset[]);
+void construct_remotes(void);
 void construct_undefine(void);
 
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 
 /* --- judge.c --- */
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place);
+void judge_reductions(void);
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
+void open_site(struct site *s);
 
 /* --- reductions.c --- */
 void reductions_fork(void);
@@ -240,6 +263,7 @@ extern bool weft_in_region, weft_on_host, weft_sequential_checked;
 extern int weft_io;
 bool from_device(stamp_t s);
 stamp_t region_start(void);
+stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
 /* --- findings.c --- */

@@ -10,17 +10,17 @@ module weft_check
     subroutine weft_check_data(data, base) bind(C, name="weft_fortran_data")
       import :: weft_check_int
       integer(weft_check_int), value :: data
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_array(data, role, name, lower, base) bind(C, name="weft_fortran_array")
       import :: weft_check_int, weft_check_long, weft_check_char
       integer(weft_check_int), value :: data, role
       character(kind=weft_check_char), intent(in) :: name(*)
       integer(weft_check_long), intent(in) :: lower(*)
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear")
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_template(data, rank, low, high) bind(C, name="weft_fortran_template")
       import :: weft_check_int, weft_check_long
@@ -30,8 +30,8 @@ module weft_check
     subroutine weft_check_blocks(data, dimension, sizes, base) bind(C, name="weft_fortran_blocks")
       import :: weft_check_int
       integer(weft_check_int), value :: data, dimension
-      type(*), dimension(..) :: sizes
-      type(*), dimension(..), optional :: base
+      type(*), dimension(..), target :: sizes
+      type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_distribute(construct, data, once, rank, kinds, tasks, task, base) &
         bind(C, name="weft_fortran_distribute")
@@ -39,7 +39,7 @@ module weft_check
       integer(weft_check_int), value :: construct, data, once, rank, tasks
       integer(weft_check_int), intent(in) :: kinds(*)
       integer(weft_check_long), value :: task
-      type(*), dimension(..), optional :: base
+      type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_align(construct, data, once, target, rank, axis, coefficient, offset, base, goal) &
         bind(C, name="weft_fortran_align")
@@ -47,13 +47,13 @@ module weft_check
       integer(weft_check_int), value :: construct, data, once, target, rank
       integer(weft_check_int), intent(in) :: axis(*)
       integer(weft_check_long), intent(in) :: coefficient(*), offset(*)
-      type(*), dimension(..), optional :: base, goal
+      type(*), dimension(..), target, optional :: base, goal
     end subroutine
     subroutine weft_check_shadow(data, rank, low, high, base) bind(C, name="weft_fortran_shadow")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
 
     subroutine weft_check_loop_begin(construct, rank, flags) bind(C, name="weft_check_loop_begin")
@@ -67,21 +67,21 @@ module weft_check
       integer(weft_check_int), value :: what, group, data, rank
       integer(weft_check_int), intent(in) :: axis(*)
       integer(weft_check_long), intent(in) :: coefficient(*), offset(*)
-      type(*), dimension(..), optional :: base
+      type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_loop_index(base) bind(C, name="weft_fortran_loop_index")
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_loop_private(data, base) bind(C, name="weft_fortran_loop_private")
       import :: weft_check_int
       integer(weft_check_int), value :: data
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_loop_reduction(data, operation, base, location) bind(C, name="weft_fortran_loop_reduction")
       import :: weft_check_int
       integer(weft_check_int), value :: data, operation
-      type(*), dimension(..) :: base
-      type(*), dimension(..), optional :: location
+      type(*), dimension(..), target :: base
+      type(*), dimension(..), target, optional :: location
     end subroutine
     subroutine weft_check_loop_reduction_group(group) bind(C, name="weft_check_loop_reduction_group")
       import :: weft_check_int
@@ -93,7 +93,7 @@ module weft_check
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: what, construct, group, data, corner, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
-      type(*), dimension(..), optional :: base
+      type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_loop_start() bind(C, name="weft_check_loop_start")
     end subroutine
@@ -148,7 +148,7 @@ module weft_check
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: construct, data, rank
       integer(weft_check_long), intent(in) :: indices(*)
-      type(*), dimension(..) :: base
+      type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_own_end(construct) bind(C, name="weft_check_own_end")
       import :: weft_check_int
@@ -190,7 +190,7 @@ module weft_check
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: what, construct, data, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
-      type(*), dimension(..), optional :: base
+      type(*), dimension(..), target, optional :: base
     end subroutine
 
     subroutine weft_check_task_array(tasks, lower, count) bind(C, name="weft_check_task_array")
