@@ -290,9 +290,10 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         if (!write)
             r->reader = s->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
-        interval(s, a, a + size);
-        if (a < here.frame && !o)
-            interval(s, (uintptr_t)__builtin_frame_address(0), here.frame);
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        uintptr_t frame = a < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
+        interval(s, low > frame ? low : frame, a < here.frame && !o && here.frame < high ? here.frame : high);
         mode(s, FREE, 0);
     } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
                o->task != weft_task.task) {
@@ -372,18 +373,18 @@ static bool everywhere(const struct object *o) /* no dimension is distributed */
     return true;
 }
 
-static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
+static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
 {
     struct object *o = object_at(a);
     if (o) {
         interval(s, o->low, o->high);
-    } else { /* up to the next variable */
-        struct object *next = object_after(a);
-        interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
+    } else {
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        interval(s, low, high);
     }
     mode(s, HOST, now.cur);
     if (!o && on_stack(a)) { /* of the compiler */
-        interval(s, a, a + size);
         mode(s, FREE, 0);
         return;
     }
@@ -641,7 +642,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
-            in_sequence(s, &verdict, a, size, write);
+            in_sequence(s, &verdict, a, write);
         copies(s, s->object, write);
         uintptr_t length = s->length;
         s->closed |= length < size;
