@@ -156,6 +156,8 @@ class Hooks:
         for many in self.tree.variables.values():
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
+                if not variable.static and variable.name in self.unit.shared.spread:
+                    continue
                 if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
                     self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
 
