@@ -33,7 +33,8 @@ def told(subscripts: object) -> list[object]:
 
 def test_a_parallel_loop_reads_the_same_in_both_languages() -> None:
     one = c(
-        "parallel([i][j] on a[i][2*j+1]) shadow_renew(b(corner)), across(a[1:0][0:0]) reduction(max(e), maxloc(m, k, 2))"
+        "parallel([i][j] on a[i][2*j+1]) shadow_renew(b(corner)), "
+        "across(a[1:0][0:0]) reduction(max(e), maxloc(m, k, 2))"
     )
     two = fortran(
         " PARALLEL (I, J) ON A(I, 2*J+1), SHADOW_RENEW(B(CORNER)),",

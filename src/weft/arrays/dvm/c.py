@@ -289,7 +289,8 @@ class Constructs:
         if not variable.declare:
             self.unit.fail(array.place, f"`{array.name}` in `{where}` is no distributed array")
         if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
-            what = f"`{array.name}` has {plural(self.unit.rank(variable), 'dimension')}; `{where}` gives {len(widths)} widths"
+            has = plural(self.unit.rank(variable), "dimension")
+            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
             self.unit.fail(array.place, what)
         return variable
 

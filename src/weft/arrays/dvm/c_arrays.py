@@ -59,7 +59,8 @@ class Arrays:
                 if axes is None or variable.named_type or c_calls.is_template(variable):
                     continue
                 if len(axes) != variable.rank:
-                    what = f"`{variable.name}` has {plural(variable.rank, 'dimension')}; the directive speaks of {len(axes)}"
+                    has = plural(variable.rank, "dimension")
+                    what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
                     self.unit.fail(directive.place, what)
 
     def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
