@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from weft.arrays import Request, check
+from weft.arrays import mark
+from weft.arrays.findings import read
+from weft.arrays.program import build, execute
+from weft.arrays.texts import Texts
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "fortran"
@@ -77,15 +80,23 @@ def corrected(line: str) -> str:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Findings of a program (with arguments), each run once."""
+    """Findings of a program with these arguments; each program is built once, and run once for its arguments."""
+
+    @cache
+    def built(name: str, good: bool) -> tuple[Path, Path, Texts]:
+        folder = tmp_path_factory.mktemp(name)
+        path = variant(name, good, folder)
+        marked, texts = mark((path,))
+        objects = folder / "built"
+        objects.mkdir()
+        return path, build(marked, objects), texts
 
     @cache
     def run(name: str, good: bool, arguments: tuple[str, ...] = ()) -> tuple[Path, tuple[Finding, ...]]:
-        folder = tmp_path_factory.mktemp(name)
-        path = variant(name, good, folder)
-        built = folder / "built"
-        built.mkdir()
-        return path, check(Request((path,), arguments, timeout=30), built).findings
+        path, program, texts = built(name, good)
+        found = path.parent / "-".join(("found", *arguments))
+        execute(program, arguments, found, timeout=30)
+        return path, tuple(read(found, texts))
 
     return run
 
@@ -93,12 +104,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def tells(finding: Finding, fault: Fault, path: Path) -> bool:
     """Whether a finding is this fault."""
     held = finding.evidence
+    index = [held["value"]] if finding.kind == "out-of-bounds" else held.get("index")
     return (
         finding.kind == fault.kind
         and (finding.sites[0].file, finding.sites[0].line) == (str(path), fault.line)
         and held.get("iteration") == fault.iteration
         and (not fault.variable or held["variable"] == fault.variable)
-        and (fault.index is None or held.get("index") == fault.index)
+        and (fault.index is None or index == fault.index)
         and (fault.iteration is None or held["loop"]["line"] == fault.loop)
     )
 
