@@ -64,7 +64,7 @@ def fault(finding: Finding) -> Fault:
         finding.sites[0].line,
         loop.get("line", 0) if loop.get("kind") == "parallel" else 0,
         tuple(iteration) if iteration is not None else None,
-        f"{held['variable'] or named(finding)}{index}",
+        f"{held['variable'] or named(finding) or 'memory'}{index}",
     )
 
 
