@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.arrays import mark
+from weft.arrays import Request, check, mark
 from weft.arrays.findings import read
 from weft.arrays.program import build, execute
 from weft.arrays.texts import Texts
@@ -147,3 +147,14 @@ def test_an_index_outside_of_its_bounds_is_told_before_the_program_ends(case: in
 def test_a_twin_within_its_bounds_is_silent(case: int, results: Any) -> None:
     _, findings = results("out_of_bounds", True, (str(case),))
     assert not findings, shown(findings)
+
+
+def test_correct_uses_of_the_language_are_silent(tmp_path: Path) -> None:
+    found = check(Request((PROGRAMS / "right" / "features.fdv",), timeout=30), tmp_path).findings
+    assert not found, shown(found)
+
+
+@pytest.mark.parametrize("grid", ["2x2", "1"])
+def test_correct_uses_of_the_language_are_silent_on_a_grid(grid: str, tmp_path: Path) -> None:
+    found = check(Request((PROGRAMS / "right" / "features.fdv",), grid=grid, timeout=30), tmp_path).findings
+    assert not found, shown(found)
