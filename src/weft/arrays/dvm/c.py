@@ -161,7 +161,23 @@ class Constructs:
                 call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
             )
         calls.append(call("region_start"))
-        self.marks.around(at, self.tree.end(node), " ".join(calls), call("region_end", number))
+        # A reduction's result is put into the host's memory: it needs no get_actual.
+        reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
+        self.marks.around(at, self.tree.end(node), " ".join(calls), " ".join([call("region_end", number), *reduced]))
+
+    def reduced(self, node: Node) -> list[Reference]:
+        """The reduction variables of the loops of a region."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        return [
+            one
+            for low, high, directive, _ in self.unit.parallels
+            if begin <= low and high <= end
+            for clause in directive.clauses
+            if isinstance(clause, syntax.Reductions)
+            for item in clause.items
+            for one in (item.variable, item.location)
+            if one is not None and self.tree.resolve(one.name, begin) is not None
+        ]
 
     def hidden(self, node: Node) -> set[Variable]:
         """The variables that a region's own loops have for each iteration alone."""

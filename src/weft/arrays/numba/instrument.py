@@ -107,7 +107,7 @@ class Module:
     asks_for_thread: bool = False
     """Whether the loop's own body asks which thread it runs on."""
     _chains: dict[str, Chain] = field(default_factory=dict)
-    _made_at: dict[str, str] = field(default_factory=dict)
+    _told: dict[str, Chain] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
     def instrumented(self) -> str:
@@ -134,9 +134,7 @@ class Module:
     def _function(self, lines: list[str]) -> Iterator[str]:
         """The lines of a function's body, with the calls before the accesses."""
         own = frames(lines)
-        self._made_at = {
-            match[1]: found[1] for line in lines if (match := _DERIVED.match(line)) and (found := _DEBUG.search(line))
-        }
+        self._told = dict(self._tells(lines))
         before = ""
         for line in lines:
             yield from self._before(line, own, before)
@@ -144,10 +142,24 @@ class Module:
             before = line
 
     def _site(self, line: str, pointer: str = "") -> int | None:
-        """The place of an access; of one that optimisation made of several, that of its address's computation."""
+        """The place of an access; of one that optimisation moved and left without a line, another one's at `pointer`."""
+        return self.place(self._chain(line) or self._told.get(pointer, ()))
+
+    def _chain(self, line: str) -> Chain:
         found = _DEBUG.search(line)
-        chain = self._chains.get(found[1], ()) if found else ()
-        return self.place(chain or self._chains.get(self._made_at.get(pointer, ""), ()))
+        return self._chains.get(found[1], ()) if found else ()
+
+    def _tells(self, lines: list[str]) -> Iterator[tuple[str, Chain]]:
+        """Pointers, and a line that computes or uses each."""
+        for line in lines:
+            if match := _DERIVED.match(line):
+                pointer = match[1]
+            elif match := _LOAD.match(line) or _STORE.match(line):
+                pointer = match[2]
+            else:
+                continue
+            if chain := self._chain(line):
+                yield pointer, chain
 
     def _before(self, line: str, own: set[str], before: str) -> Iterator[str]:
         if " = load " in line or line.lstrip().startswith("store "):

@@ -205,9 +205,11 @@ static int variable_at(const char *base) {
     return around;
 }
 
-/* An index is outside 0..extent-1; the code behind this call raises IndexError. */
+/* An index is outside 0..extent-1; the code behind this call raises IndexError. A negative one has been counted from
+ * the end before: it is told as the program has it. */
 void weft_numba_bounds(const void *base, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
     outside++;
+    if (index < 0) index -= extent;
     if (reporting) weft_check_out_of_bounds(variable_at(base), base, dimension, index, 0, extent - 1, site);
 }
 

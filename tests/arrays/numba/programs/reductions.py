@@ -135,22 +135,23 @@ def all_positive_fixed(a):
     return bad == 0
 
 
-# A smoothed value: each step needs the one before.
+# The nearest of two: each branch sets it.
 @njit(parallel=True)
-def smooth(a):
-    s = 1.0
+def nearest(a, wanted):
+    distance = 1e9
     for i in prange(a.size):
-        if i > 0:
-            s = 0.9 * s + 0.1 * a[i]  # finds: wrong-reduction
-    return s
+        away = abs(a[i] - wanted)
+        distance = away if away < distance else distance  # finds: wrong-reduction
+    return distance
 
 
 @njit(parallel=True)
-def smooth_fixed(a):
-    s = 0.9**a.size
+def nearest_fixed(a, wanted):
+    distance = 1e9
     for i in prange(a.size):
-        s += 0.1 * a[i] * 0.9 ** (a.size - 1 - i)
-    return s
+        away = abs(a[i] - wanted)
+        distance = min(distance, away)
+    return distance
 
 
 rng = np.random.default_rng(1)
@@ -166,5 +167,5 @@ until(np.ones(12), 2.5)
 until_fixed(np.ones(12), 2.5)
 all_positive(np.array([1.0, -1.0, 1.0]))
 all_positive_fixed(np.array([1.0, -1.0, 1.0]))
-smooth(rng.random(9))
-smooth_fixed(rng.random(9))
+nearest(rng.random(9), 0.5)
+nearest_fixed(rng.random(9), 0.5)
