@@ -15,7 +15,9 @@ from pathlib import Path
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "dvm" / "c"
-FOUND = re.compile(r"/\* found (?:(?P<kind>[a-z-]+) )?loop=(?P<loop>[-+]?\d+)(?: at=(?P<at>[-\d,]+))? of=(?P<of>\S+) \*/")
+FOUND = re.compile(
+    r"/\* found (?:(?P<kind>[a-z-]+) )?loop=(?P<loop>[-+]?\d+)(?: at=(?P<at>[-\d,]+))? of=(?P<of>\S+) \*/"
+)
 DEPENDS = re.compile(r"/\* (wrong|right) \*/")
 
 
@@ -33,9 +35,7 @@ class Fault:
 def variant(text: str, right: bool) -> str:
     """The faulty program or its twin; a line that is not part of it is left empty."""
     leave_out = "wrong" if right else "right"
-    return "".join(
-        "\n" if leave_out in DEPENDS.findall(line) else line for line in text.splitlines(keepends=True)
-    )
+    return "".join("\n" if leave_out in DEPENDS.findall(line) else line for line in text.splitlines(keepends=True))
 
 
 def faults(name: str) -> list[Fault]:
@@ -64,7 +64,7 @@ def fault(finding: Finding) -> Fault:
         finding.sites[0].line,
         loop.get("line", 0) if loop.get("kind") == "parallel" else 0,
         tuple(iteration) if iteration is not None else None,
-        f"{held['variable'] or named(finding)}{index}",
+        f"{held['variable'] or named(finding) or 'memory'}{index}",
     )
 
 

@@ -21,6 +21,7 @@ from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
 from weft.arrays.dvm.syntax import Directive, Reference
 from weft.arrays.texts import Marked, Texts
+from weft.terms.words import plural
 
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
@@ -31,12 +32,14 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
     shared = Shared(texts)
-    return [marked(Unit(c_source.read(path, include), shared)) for path in paths]
+    units = [Unit(c_source.read(path, include), shared) for path in paths]
+    for unit in units:
+        Arrays(unit).mark()
+    return [marked(unit) for unit in units]
 
 
 def marked(unit: Unit) -> Marked:
-    """The marked copy of one source; what is marked first stands outermost."""
-    Arrays(unit).mark()
+    """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
     hooks = Hooks(unit)
     Constructs(unit, hooks).mark()
     hooks.mark()
@@ -286,7 +289,8 @@ class Constructs:
         if not variable.declare:
             self.unit.fail(array.place, f"`{array.name}` in `{where}` is no distributed array")
         if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
-            what = f"`{array.name}` has {self.unit.rank(variable)} dimensions; `{where}` gives {len(widths)} widths"
+            has = plural(self.unit.rank(variable), "dimension")
+            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
             self.unit.fail(array.place, what)
         return variable
 
