@@ -92,9 +92,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return path, build(marked, objects), texts
 
     @cache
-    def run(
-        name: str, good: bool, arguments: tuple[str, ...] = (), grid: str = ""
-    ) -> tuple[Path, tuple[Finding, ...]]:
+    def run(name: str, good: bool, arguments: tuple[str, ...] = (), grid: str = "") -> tuple[Path, tuple[Finding, ...]]:
         path, program, texts = built(name, good)
         found = path.parent / "-".join(("found", grid, *arguments))
         execute(program, arguments, found, grid, timeout=30)
