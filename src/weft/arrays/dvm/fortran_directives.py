@@ -69,7 +69,7 @@ class Directives:
             case syntax.Parallel():
                 self.parallel(at, sentinel, directive)
             case syntax.Region():
-                self.region(at, sentinel, directive)
+                self.region(sentinel, directive)
             case syntax.End():
                 self.end(sentinel, directive)
             case syntax.Actual():
@@ -305,7 +305,7 @@ class Directives:
 
     # --- regions --------------------------------------------------------------------------------------------------
 
-    def region(self, at: int, sentinel: Sentinel, directive: syntax.Region) -> None:
+    def region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
         """`region in(a), out(b)` up to its end."""
         construct = self.marks.construct("region", sentinel)
         self.open.append(("region", construct, sentinel))
@@ -313,22 +313,7 @@ class Directives:
         for data in directive.data:
             for reference in data.items:
                 calls.append(self.copies(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
-        named = {reference.name for data in directive.data for reference in data.items}
-        for reference in self.reduced(at):
-            if reference.name not in named:  # what a region's loops reduce goes in and comes out by itself
-                named.add(reference.name)
-                calls.append(self.copies(REGION_DATA + DIRECTIONS["inout"], construct, reference))
         self.here(sentinel, *calls, "call weft_check_region_start()")
-
-    def reduced(self, at: int) -> Iterator[Reference]:
-        """The reduction variables of the loops of a region."""
-        end = self.marks.end_of(at, "region")
-        for item in self.unit.items[at : end if end is not None else at]:
-            if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Parallel):
-                for clause in item.directive.clauses:
-                    if isinstance(clause, syntax.Reductions):
-                        for one in clause.items:
-                            yield from (ref for ref in (one.variable, one.location) if ref)
 
     def copies(self, what: int, construct: int, reference: Reference) -> str:
         """A variable or a section of it, for copies between host and devices."""
