@@ -64,7 +64,7 @@ def variant(name: str, good: bool, folder: Path) -> Path:
     lines = (PROGRAMS / f"{name}.fdv").read_text().splitlines()
     if good:
         lines = [corrected(line) for line in lines]
-    path = folder / f"{name}.fdv"
+    path = folder / f"{Path(name).name}.fdv"
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -84,7 +84,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     @cache
     def built(name: str, good: bool) -> tuple[Path, Path, Texts]:
-        folder = tmp_path_factory.mktemp(name)
+        folder = tmp_path_factory.mktemp(Path(name).name)
         path = variant(name, good, folder)
         marked, texts = mark((path,))
         objects = folder / "built"
@@ -92,10 +92,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return path, build(marked, objects), texts
 
     @cache
-    def run(name: str, good: bool, arguments: tuple[str, ...] = ()) -> tuple[Path, tuple[Finding, ...]]:
+    def run(name: str, good: bool, arguments: tuple[str, ...] = (), grid: str = "") -> tuple[Path, tuple[Finding, ...]]:
         path, program, texts = built(name, good)
-        found = path.parent / "-".join(("found", *arguments))
-        execute(program, arguments, found, timeout=30)
+        found = path.parent / "-".join(("found", grid, *arguments))
+        execute(program, arguments, found, grid, timeout=30)
         return path, tuple(read(found, texts))
 
     return run
@@ -146,4 +146,10 @@ def test_an_index_outside_of_its_bounds_is_told_before_the_program_ends(case: in
 @pytest.mark.parametrize("case", range(1, 7))
 def test_a_twin_within_its_bounds_is_silent(case: int, results: Any) -> None:
     _, findings = results("out_of_bounds", True, (str(case),))
+    assert not findings, shown(findings)
+
+
+@pytest.mark.parametrize("grid", ["", "1", "2x2"])
+def test_correct_uses_of_the_language_are_silent_on_any_grid(grid: str, results: Any) -> None:
+    _, findings = results("right/features", False, (), grid)
     assert not findings, shown(findings)
