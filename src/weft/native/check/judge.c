@@ -258,13 +258,15 @@ static bool tied_across(struct site *s, struct detail *d, struct object *o, uint
     int64_t at[WEFT_MAX_RANK];
     int axes;
     index_of(o, a, at);
-    struct widths over = here.across[i].widths, turned = over;
-    for (int k = 0; k < o->rank; k++)
-        if (v->own[k].axis >= 0 && v->own[k].coefficient < 0)
-            turned.low[k] = over.high[k], turned.high[k] = over.low[k];
-    int far = distance(v, at, &turned, d->delta, &axes);
+    const struct widths *over = &here.across[i].widths;
+    bool covered = distance(v, at, over, d->delta, &axes) == 0;
+    /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
+    for (int k = 0; k < o->rank; k++) {
+        int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
+        covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
+    }
     d->has_delta = true;
-    if (far == 2)
+    if (!covered)
         return false;
     around(s, v, a, size);
     mode(s, ACROSS, SPLIT - 1);
@@ -488,7 +490,7 @@ static bool other_task(stamp_t w)
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
-static bool is_scalar(const struct object *o) { return o && !o->array; }
+static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
 
 static void judge_read(struct site *s, struct cell *c, struct detail d)
 {
