@@ -7,6 +7,7 @@ names each part it relies on; `install` says which Numba it does not fit.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from numba.parfors import parfor_lowering
 
 from weft.arrays.numba import loops
 from weft.arrays.numba.instrument import BOUNDS, Chain, Module, strip
-from weft.arrays.numba.native import Runtime
+from weft.arrays.numba.native import MAX_ARGUMENTS, Runtime
 from weft.arrays.texts import Texts
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
@@ -52,7 +53,7 @@ class Compiler:
         self._here: list[tuple[str, int, str]] = []
         self._loop: list[Any] = []
         self._instrumented: set[int] = set()
-        self._by_thread: set[int] = set()
+        self._made: dict[int, tuple[Module, Any]] = {}
         self._keep: list[Any] = []
         self._base: Any = None
 
@@ -89,11 +90,12 @@ class Compiler:
         shared = library._final_module
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
-            module = Module(text, self.place, kernel)
+            guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS)
+            module = Module(text, self.place, kernel, ctypes.addressof(guards) if kernel else 0)
             text = module.instrumented()
             shared = _parsed(text, shared.name)
-            if module.asks_for_thread:
-                self._by_thread.add(id(library))
+            self._made[id(library)] = (module, guards)
+            self._keep.append(library)
         for function in shared.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
                 function.linkage = "linkonce_odr"  # what Numba makes of it for linking, with the lines still in it
@@ -131,8 +133,12 @@ class Compiler:
         builder.call(enter, [address])
         result = call(*given)
         builder.call(leave, [])
-        if id(compiled.library) in self._by_thread:
-            kernel.loop.by_thread()
+        if id(compiled.library) in self._made:
+            module, guards = self._made[id(compiled.library)]
+            kernel.loop.guard(ctypes.addressof(guards), module.stored)
+            if module.asks_for_thread:
+                kernel.loop.by_thread()
+            module.text = ""  # nobody needs it any more
         return result
 
     # --- bounds -----------------------------------------------------------------------------------------------------

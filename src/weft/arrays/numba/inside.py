@@ -47,7 +47,8 @@ class Watch:
 
 def begin(texts_path: Path, library: Path) -> Watch:
     """Have everything that Numba compiles from here on checked; what was found is written when the process ends."""
-    os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
+    if "numba" not in sys.modules:  # it has made its threads when it was imported
+        os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
     findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
     from weft.arrays.numba.compiler import install
     from weft.arrays.numba.native import Runtime

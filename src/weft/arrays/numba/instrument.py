@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-READ: Final = "weft_check_read"
-WRITE: Final = "weft_check_write"
 BOUNDS: Final = "weft_numba_bounds"
 
 DECLARATIONS: Final = {
-    READ: "declare void @weft_check_read(ptr, i64, i32)",
-    WRITE: "declare void @weft_check_write(ptr, i64, i32)",
+    "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",
+    "weft_numba_write": "declare void @weft_numba_write(ptr, i64, i32)",
     "weft_numba_read_given": "declare void @weft_numba_read_given(ptr, i64, i32)",
     "weft_numba_write_given": "declare void @weft_numba_write_given(ptr, i64, i32)",
     "weft_numba_read_masked": "declare void @weft_numba_read_masked(ptr, i64, i64, i32)",
@@ -34,6 +32,10 @@ _LOAD: Final = re.compile(rf"^\s+{_VALUE} = load (?:volatile )?({_TYPE}), ptr ({
 _STORE: Final = re.compile(rf"^\s+store (?:volatile )?({_TYPE}) .*, ptr ({_VALUE})(?:, align|, !|$)")
 _DERIVED: Final = re.compile(rf"^\s+({_VALUE}) = (?:getelementptr[^%]*?, ptr|bitcast ptr) ({_VALUE})(?:,|$)")
 _ALLOCA: Final = re.compile(rf"^\s+({_VALUE}) = alloca ")
+_ALLOCATION: Final = re.compile(rf"^\s+({_VALUE}) = (?:tail )?call .*@NRT_MemInfo_\w*alloc")
+_POINTER: Final = re.compile(rf"^\s+({_VALUE}) = load ptr, ptr ({_VALUE})(?:,|$)")
+_LABEL: Final = re.compile(rf"^({_NAME}):")
+_PHI: Final = re.compile(rf"%({_NAME}) \]")
 _MEMORY: Final = re.compile(r"^\s+(?:tail )?call void @llvm\.(memset|memcpy|memmove)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _MASKED: Final = re.compile(r"call .*@llvm\.masked\.(load|store|gather|scatter)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
@@ -104,10 +106,15 @@ class Module:
     text: str
     place: Callable[[Chain], int | None]
     kernel: bool
+    guards: int = 0
+    """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is read there."""
     asks_for_thread: bool = False
     """Whether the loop's own body asks which thread it runs on."""
+    stored: set[int] | None = field(default_factory=set)
+    """Of a kernel: the arguments that it writes to; None where it may write to anything."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
+    _roots: Roots | None = None
     _used: set[str] = field(default_factory=set)
 
     def instrumented(self) -> str:
@@ -116,13 +123,14 @@ class Module:
         self._chains = chains(lines)
         out: list[str] = []
         function: list[str] | None = None
+        head = ""
         for line in lines:
             if function is None:
                 out.append(line)
                 if line.startswith("define ") and _is_program(line):
-                    function = []
+                    function, head = [], line
             elif line.startswith("}"):
-                out += self._function(function)
+                out += self._function(head, function)
                 out.append(line)
                 function = None
             else:
@@ -131,15 +139,49 @@ class Module:
         out += [DECLARATIONS[name] for name in sorted(self._used) if f"@{name}(" not in held]
         return "\n".join(out)
 
-    def _function(self, lines: list[str]) -> Iterator[str]:
+    def _function(self, head: str, lines: list[str]) -> Iterator[str]:
         """The lines of a function's body, with the calls before the accesses."""
         own = frames(lines)
         self._told = dict(self._tells(lines))
-        before = ""
+        self._roots = Roots(head, lines) if self.kernel and self.guards else None
+        if self._roots is not None:
+            self._writes(lines, own)
+        before, label = "", ""
+        renamed: dict[str, str] = {}
+        out: list[str] = []
         for line in lines:
-            yield from self._before(line, own, before)
-            yield self._bounds(line) if BOUNDS in line else line
+            if found := _LABEL.match(line):
+                label = found[1]
+            for new in self._before(line, own, before):
+                out.append(new)
+                if found := _LABEL.match(new):
+                    renamed[label] = found[1]
+            out.append(self._bounds(line) if BOUNDS in line else line)
             before = line
+        for line in out:
+            yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
+
+    def _writes(self, lines: list[str], own: set[str]) -> None:
+        """Note which arguments a kernel writes to."""
+        assert self._roots is not None
+        for line in lines:
+            pointer = ""
+            if match := _STORE.match(line):
+                pointer = match[2]
+            elif match := _MEMORY.match(line):
+                pointer = operand(arguments(match[2])[0])
+            elif "@llvm.masked.store" in line or "@llvm.masked.scatter" in line:
+                given = arguments(_MASKED.search(line)[2])  # type: ignore[index]
+                pointer = next((operand(one) for one in given if one.startswith("ptr ")), "?")
+            elif re.search(r"call .*@_ZN", line):
+                pointer = "?"
+            if not pointer or pointer in own or self._roots.fresh(pointer):
+                continue
+            root = self._roots.argument(pointer)
+            if root is None:
+                self.stored = None
+            elif self.stored is not None:
+                self.stored.add(root)
 
     def _site(self, line: str, pointer: str = "") -> int | None:
         """The place of an access; of one that optimisation moved and left without a line, another one's at `pointer`."""
@@ -168,7 +210,9 @@ class Module:
                 return
             bytes_, site = size_of(match[1]), self._site(line, match[2])
             if bytes_ is not None and site is not None:
-                yield self._call(what, match[2], str(bytes_), site)
+                root = self._roots.argument(match[2]) if self._roots and what == "read" else None
+                call = self._call(what, match[2], str(bytes_), site)
+                yield from [call] if root is None else self._guarded(root, call)
         elif "call " not in line:
             return
         elif "@llvm.masked." in line:
@@ -181,14 +225,27 @@ class Module:
                 return
             for what, pointer in (("write", given[0]), ("read", given[1])):
                 if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
-                    yield self._call(what, pointer, length, site)
+                    root = self._roots.argument(pointer) if self._roots and what == "read" else None
+                    call = self._call(what, pointer, length, site)
+                    yield from [call] if root is None else self._guarded(root, call)
         elif "@get_thread_id()" in line and self._site(line) is not None:
             self.asks_for_thread = True
 
     def _call(self, what: str, pointer: str, length: str, site: int) -> str:
-        name = f"weft_check_{what}" if self.kernel else f"weft_numba_{what}_given"
+        name = f"weft_numba_{what}" if self.kernel else f"weft_numba_{what}_given"
         self._used.add(name)
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
+
+    def _guarded(self, root: int, call: str) -> Iterator[str]:
+        """A call behind a branch that is seldom taken."""
+        new = f"weft.{next(_FRESH)}"
+        yield f"  %{new}.g = load i8, ptr inttoptr (i64 {self.guards + root} to ptr), align 1"
+        yield f"  %{new}.t = icmp ne i8 %{new}.g, 0"
+        yield f"  br i1 %{new}.t, label %{new}.call, label %{new}.on"
+        yield f"{new}.call:"
+        yield call
+        yield f"  br label %{new}.on"
+        yield f"{new}.on:"
 
     def _masked(self, line: str, own: set[str]) -> Iterator[str]:
         match, site = _MASKED.search(line), self._site(line)
@@ -221,6 +278,39 @@ class Module:
         """The call of a bounds check, told at which place it stands."""
         site = self._site(line)
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
+
+
+class Roots:
+    """Where a function's pointers come from: an argument's array, or memory that the function itself was given."""
+
+    def __init__(self, head: str, lines: list[str]) -> None:
+        names = dict.fromkeys(match[1] for match in re.finditer(r"%arg\.(\w+)", head))
+        self._arguments = {name: number for number, name in enumerate(names)}
+        self._from: dict[str, str] = {}
+        self._fresh: set[str] = set()
+        for line in lines:
+            if match := _DERIVED.match(line):
+                self._from[match[1]] = match[2]
+            elif match := _ALLOCATION.match(line):
+                self._fresh.add(match[1])
+            elif (match := _POINTER.match(line)) and self.fresh(match[2]):
+                self._fresh.add(match[1])
+
+    def _root(self, pointer: str) -> str:
+        for _ in range(64):
+            if pointer not in self._from:
+                break
+            pointer = self._from[pointer]
+        return pointer
+
+    def fresh(self, pointer: str) -> bool:
+        """Whether it points into memory that the function allocated."""
+        return self._root(pointer) in self._fresh
+
+    def argument(self, pointer: str) -> int | None:
+        """The number of the argument whose array it points into; the schedule is 0."""
+        match = re.fullmatch(r"%arg\.(\w+)\.4", self._root(pointer))
+        return self._arguments.get(match[1]) if match else None
 
 
 def _is_program(define: str) -> bool:

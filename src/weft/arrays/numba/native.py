@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 MAX_RANK: Final = 8
+MAX_ARGUMENTS: Final = 256
 SCALAR, ARRAY, SHARED, REDUCTION = range(4)
 
 SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
@@ -21,7 +22,7 @@ ALLOCATOR: Final = (
 """Functions of NRT (NRT_MemInfo_...) that weft_numba_... stand in for, in the order of numba.c's Runtime."""
 
 HOOKS: Final = (
-    "weft_check_read", "weft_check_write", "weft_numba_read_given", "weft_numba_write_given",
+    "weft_numba_read", "weft_numba_write", "weft_numba_read_given", "weft_numba_write_given",
     "weft_numba_read_masked", "weft_numba_write_masked", "weft_numba_read_lane", "weft_numba_write_lane",
     "weft_numba_bounds", "weft_numba_enter", "weft_numba_leave",
 )  # fmt: skip
@@ -31,6 +32,7 @@ HOOKS: Final = (
 class _Argument(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("kind", "data", "element", "rank", "real", "stride")),
+        ("stored", ctypes.c_int32),
         ("dimension", ctypes.c_int32 * MAX_RANK),
     )
 
@@ -38,11 +40,11 @@ class _Argument(ctypes.Structure):
 class _Loop(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "unused")
-    )
+    ) + (("guards", ctypes.c_void_p),)
 
 
-assert ctypes.sizeof(_Argument) == 56
-assert ctypes.sizeof(_Loop) == 24
+assert ctypes.sizeof(_Argument) == 60
+assert ctypes.sizeof(_Loop) == 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,10 @@ class Loop:
         self._head = _Loop.from_buffer(self._memory)
         self._head.construct, self._head.checked = construct, checked
         self._head.rank, self._head.count = rank, len(arguments)
-        each = (_Argument * len(arguments)).from_buffer(self._memory, ctypes.sizeof(_Loop))
+        self._each = each = (_Argument * len(arguments)).from_buffer(self._memory, ctypes.sizeof(_Loop))
         for place, one in zip(each, arguments, strict=True):
             place.kind, place.data, place.element = one.kind, one.data, one.element
-            place.real, place.stride, place.rank = one.real, one.stride, len(one.dimensions)
+            place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
             place.dimension[: len(one.dimensions)] = one.dimensions
 
     @property
@@ -81,6 +83,13 @@ class Loop:
     def checked(self) -> bool:
         """Whether its iterations are the user's."""
         return bool(self._head.checked)
+
+    def guard(self, guards: int, stored: Collection[int] | None) -> None:
+        """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
+        if stored is not None:
+            self._head.guards = guards
+            for number, one in enumerate(self._each, 1):
+                one.stored = number in stored
 
     @property
     def asks(self) -> bool:

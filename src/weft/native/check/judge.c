@@ -258,13 +258,15 @@ static bool tied_across(struct site *s, struct detail *d, struct object *o, uint
     int64_t at[WEFT_MAX_RANK];
     int axes;
     index_of(o, a, at);
-    struct widths over = here.across[i].widths, turned = over;
-    for (int k = 0; k < o->rank; k++)
-        if (v->own[k].axis >= 0 && v->own[k].coefficient < 0)
-            turned.low[k] = over.high[k], turned.high[k] = over.low[k];
-    int far = distance(v, at, &turned, d->delta, &axes);
+    const struct widths *over = &here.across[i].widths;
+    bool covered = distance(v, at, over, d->delta, &axes) == 0;
+    /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
+    for (int k = 0; k < o->rank; k++) {
+        int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
+        covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
+    }
     d->has_delta = true;
-    if (far == 2)
+    if (!covered)
         return false;
     around(s, v, a, size);
     mode(s, ACROSS, SPLIT - 1);
@@ -290,9 +292,10 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         if (!write)
             r->reader = s->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
-        interval(s, a, a + size);
-        if (a < here.frame && !o)
-            interval(s, (uintptr_t)__builtin_frame_address(0), here.frame);
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        uintptr_t frame = a < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
+        interval(s, low > frame ? low : frame, a < here.frame && !o && here.frame < high ? here.frame : high);
         mode(s, FREE, 0);
     } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
                o->task != weft_task.task) {
@@ -372,18 +375,18 @@ static bool everywhere(const struct object *o) /* no dimension is distributed */
     return true;
 }
 
-static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
+static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
 {
     struct object *o = object_at(a);
     if (o) {
         interval(s, o->low, o->high);
-    } else { /* up to the next variable */
-        struct object *next = object_after(a);
-        interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
+    } else {
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        interval(s, low, high);
     }
     mode(s, HOST, now.cur);
     if (!o && on_stack(a)) { /* of the compiler */
-        interval(s, a, a + size);
         mode(s, FREE, 0);
         return;
     }
@@ -487,7 +490,7 @@ static bool other_task(stamp_t w)
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
-static bool is_scalar(const struct object *o) { return o && !o->array; }
+static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
 
 static void judge_read(struct site *s, struct cell *c, struct detail d)
 {
@@ -641,7 +644,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
-            in_sequence(s, &verdict, a, size, write);
+            in_sequence(s, &verdict, a, write);
         copies(s, s->object, write);
         uintptr_t length = s->length;
         s->closed |= length < size;

@@ -7,7 +7,7 @@
  *
  * Owner of everything here: the one thread that runs the checked function (Numba's worker threads stay idle).
  */
-#include "check.h"
+#include "state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 /* --- loops, as weft.arrays.numba.loops describes them ----------------------------------------------------------- */
 
-enum { SCALAR = 0, ARRAY = 1, SHARED = 2, REDUCTION = 3 };
+enum { AS_SCALAR = 0, AS_ARRAY = 1, AS_SHARED = 2, AS_REDUCTION = 3 };
 
 /* One argument of a kernel behind its schedule. `dimension[d]` says which number of `dimensions` is its extent,
  * `stride` which number of `steps` is the stride of its first dimension. */
@@ -29,6 +29,7 @@ typedef struct {
     int32_t rank;
     int32_t real; /* of a reduction: 4 float, 8 double, 0 anything else */
     int32_t stride;
+    int32_t stored; /* the kernel writes there, or may */
     int32_t dimension[WEFT_MAX_RANK];
 } Argument;
 
@@ -39,16 +40,18 @@ typedef struct {
     int32_t rank;
     int32_t count;
     int32_t unused;
+    uint8_t *guards; /* a byte for each argument, the schedule's first: 1 where reads are to be seen; NULL: all are */
     Argument argument[];
 } Loop;
 
-_Static_assert(sizeof(Argument) == 56 && sizeof(Loop) == 24, "weft.arrays.numba.native draws the same");
+_Static_assert(sizeof(Argument) == 60 && sizeof(Loop) == 32, "weft.arrays.numba.native draws the same");
 
 typedef void (*Kernel)(char **arguments, size_t *dimensions, size_t *steps, void *data);
 
 static const Loop *entered[MAX_DEPTH];
 static int depth;
 static int running; /* inside iterations of a checked loop */
+static uint32_t loops_run; /* so far */
 static int64_t thread;
 static char *frames; /* of iterations: all below this address */
 static double magnitude;
@@ -133,8 +136,47 @@ static void announce_array(const Argument *one, char *base, const size_t *dimens
 static void announce(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        if (one->kind == SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
-        if (one->kind == ARRAY && one->rank) announce_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
+        if (one->kind == AS_ARRAY && one->rank) announce_array(one, arguments[a + 1], dimensions, steps);
+    }
+}
+
+/* Where an array of the loop lies: [*low, *high); whether it fills that. */
+static int extent_of(const Argument *one, char *base, const size_t *dimensions, const size_t *steps, char **low,
+                     char **high) {
+    int64_t packed = one->element;
+    *low = base, *high = base + one->element;
+    for (int d = 0; d < one->rank; d++) {
+        int64_t extent = (int64_t)dimensions[one->dimension[d]], reach = (int64_t)steps[one->stride + d] * (extent - 1);
+        if (extent == 0) *high = *low, reach = 0;
+        *(reach < 0 ? low : high) += reach;
+        packed *= extent;
+    }
+    return *high - *low == packed;
+}
+
+/* Whether every element between two addresses has a value, as far as whole cells tell. */
+static int has_values(const char *low, const char *high) {
+    for (uintptr_t a = (uintptr_t)low & ~(uintptr_t)7; a < (uintptr_t)high; a += 8)
+        if (cell8(a)->written > LAST_STAMP) return 0;
+    return 1;
+}
+
+/* Reads of an array that the loop does not write, that shares no memory with what it writes, and whose elements all
+ * have values can show nothing: they are not looked at. */
+static void guard(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+    for (int a = 0; loop->guards && a < loop->count; a++) {
+        const Argument *one = &loop->argument[a];
+        char *low, *high, *other_low, *other_high;
+        int look = one->kind != AS_ARRAY || one->stored ||
+                   !extent_of(one, arguments[a + 1], dimensions, steps, &low, &high) || !has_values(low, high);
+        for (int b = 0; b < loop->count && !look; b++) {
+            const Argument *other = &loop->argument[b];
+            if (b == a || !other->stored) continue;
+            extent_of(other, arguments[b + 1], dimensions, steps, &other_low, &other_high);
+            look = low < other_high && other_low < high;
+        }
+        loop->guards[a + 1] = (uint8_t)look;
     }
 }
 
@@ -142,7 +184,7 @@ static void announce(const Loop *loop, char **arguments, const size_t *dimension
 static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        if (one->kind == REDUCTION)
+        if (one->kind == AS_REDUCTION)
             weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
     }
 }
@@ -150,7 +192,7 @@ static void exempt(const Loop *loop, char **arguments, const size_t *steps, int 
 static void weigh(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        if (one->kind != REDUCTION || !one->real) continue;
+        if (one->kind != AS_REDUCTION || !one->real) continue;
         size_t values = (size_t)threads * steps[one->stride] / (size_t)one->real;
         double sum = 0;
         for (size_t v = 0; v < values; v++)
@@ -193,13 +235,10 @@ static int variable_at(const char *base) {
     int around = 0;
     for (int a = 0; current && a < current->count; a++) {
         const Argument *one = &current->argument[a];
-        if (one->kind != ARRAY) continue;
-        const char *low = current_arguments[a + 1], *high = low;
-        if (low == base) return one->data;
-        for (int d = 0; d < one->rank; d++) {
-            int64_t reach = (int64_t)current_steps[one->stride + d] * ((int64_t)current_dimensions[one->dimension[d]] - 1);
-            *(reach < 0 ? &low : &high) += reach;
-        }
+        char *low, *high;
+        if (one->kind != AS_ARRAY) continue;
+        if (current_arguments[a + 1] == base) return one->data;
+        extent_of(one, current_arguments[a + 1], current_dimensions, current_steps, &low, &high);
         if (base >= low && base <= high) around = one->data;
     }
     return around;
@@ -277,9 +316,11 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
         return;
     }
     announce(loop, arguments, dimensions, steps);
+    guard(loop, arguments, dimensions, steps);
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
     exempt(loop, arguments, steps, threads);
     weft_check_loop_start();
+    loops_run++;
     running = 1;
     current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
     iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads);
@@ -290,6 +331,54 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
 }
 
 /* --- accesses --------------------------------------------------------------------------------------------------- */
+
+/* Accesses of a kernel, whose iterations run in any order: what the cells alone tell to be right is noted here, all
+ * else goes to the runtime's judge; and the first access of each place in a loop, so that the judge knows the places. */
+#define PLACES 8192
+static uint32_t known[PLACES]; /* the loop in which a place was seen last */
+
+static inline int is_known(int32_t site) {
+    uint32_t *of = &known[site & (PLACES - 1)];
+    if (*of == loops_run) return 1;
+    *of = loops_run;
+    return 0;
+}
+
+void weft_numba_read(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_known(site)) {
+        weft_check_read(address, bytes, site);
+        return;
+    }
+    const stamp_t base = now.base, cur = now.cur;
+    struct cell *c = cell8(a);
+    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
+        if (c->written == cur) continue;
+        if (__builtin_expect(c->written > base, 0))
+            weft_check_read((const void *)a, 8, site);
+        else if (c->read <= base)
+            c->read = cur;
+    }
+}
+
+void weft_numba_write(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_known(site)) {
+        weft_check_write(address, bytes, site);
+        return;
+    }
+    const stamp_t base = now.base, cur = now.cur;
+    struct cell *c = cell8(a);
+    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
+        if (__builtin_expect((c->written <= base || c->written == cur || c->written >= UNDEFINED) &&
+                             (c->read <= base || c->read == cur), 1))
+            c->written = cur;
+        else
+            weft_check_write((const void *)a, 8, site);
+    }
+}
 
 /* Lanes of a vector access, one bit each. */
 void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {

@@ -126,6 +126,18 @@ struct object *object_after(uintptr_t a)
     return i < count ? table[i] : NULL;
 }
 
+/* What lies around an address between the objects; around an object it is the object. */
+void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high)
+{
+    int i = first_above(a);
+    if (i < count && table[i]->low <= a) {
+        *low = table[i]->low, *high = table[i]->high;
+        return;
+    }
+    *low = i ? table[i - 1]->high : 1;
+    *high = i < count ? table[i]->low : UINTPTR_MAX / 2;
+}
+
 struct object *object_of(int data, const void *base)
 {
     if (base)

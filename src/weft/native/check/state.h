@@ -229,6 +229,7 @@ bool on_stack(uintptr_t a);
 void mark(uintptr_t low, uintptr_t high, stamp_t written);
 void split8(struct cell *c, uintptr_t a);
 void split4(struct cell *c, uintptr_t a);
+void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
