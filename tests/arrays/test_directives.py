@@ -160,6 +160,15 @@ def test_every_directive_of_fortran_dvmh_is_read(text: str, made: type[Directive
     assert type(fortran(text)) is made
 
 
+def test_colons_of_an_alignment_go_together_in_their_order() -> None:
+    found = fortran(" ALIGN (:,*,:) WITH B(:,2,:) :: A")
+    assert isinstance(found, syntax.Declare)
+    (alignment,) = found.attributes
+    assert isinstance(alignment, syntax.Alignment) and alignment.target is not None
+    assert told(alignment.target.subscripts) == [(0, "1", "0"), "2", (2, "1", "0")]
+    assert alignment.dummies is not None and alignment.dummies[1] is None
+
+
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
