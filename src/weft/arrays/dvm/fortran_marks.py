@@ -169,6 +169,9 @@ class UnitMarks:
         if unit.executable is None or not (unit.directed or unit.kind == "program"):
             return
         first = unit.items[unit.executable]
+        before = unit.items[unit.executable - 1] if unit.executable else None
+        if before is not None and before.last == first.first:
+            raise DirectiveError(first.place, "the first executable statement stands behind a declaration; give it a line")
         self.before(first.first, first.place, *self.entry())
 
     def plain(self) -> None:
