@@ -59,9 +59,21 @@ class Constructs:
     def mark(self) -> None:
         """Put the calls for every directive that is no declaration."""
         for begin, _, directive, text in self.source.directives:
+            if self.source.old and self.unfollowed(directive, begin):
+                continue
             self.construct(begin, directive, self.unit.attached[begin], text)
 
     # --- constructs -----------------------------------------------------------------------------------------------
+
+    def unfollowed(self, directive: Directive, at: int) -> bool:
+        """Whether a directive of the old form is about an array that cannot be followed."""
+        arrays: list[Reference] = []
+        if isinstance(directive, syntax.Parallel) and directive.on is not None:
+            arrays = [directive.on]
+        elif isinstance(directive, syntax.Redistribute | syntax.Realign):
+            arrays = list(directive.arrays)
+        found = [self.tree.resolve(one.name, at) for one in arrays]
+        return any(one is None or not one.declare for one in found)
 
     def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
         """Put the calls for one directive."""
