@@ -171,7 +171,9 @@ class UnitMarks:
         first = unit.items[unit.executable]
         before = unit.items[unit.executable - 1] if unit.executable else None
         if before is not None and before.last == first.first:
-            raise DirectiveError(first.place, "the first executable statement stands behind a declaration; give it a line")
+            raise DirectiveError(
+                first.place, "the first executable statement stands behind a declaration; give it a line"
+            )
         self.before(first.first, first.place, *self.entry())
 
     def plain(self) -> None:
