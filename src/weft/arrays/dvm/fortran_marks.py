@@ -171,7 +171,9 @@ class UnitMarks:
         first = unit.items[unit.executable]
         before = unit.items[unit.executable - 1] if unit.executable else None
         if before is not None and before.last == first.first:
-            raise DirectiveError(first.place, "the first executable statement stands behind a declaration; give it a line")
+            raise DirectiveError(
+                first.place, "the first executable statement stands behind a declaration; give it a line"
+            )
         self.before(first.first, first.place, *self.entry())
 
     def plain(self) -> None:
@@ -504,8 +506,10 @@ class UnitMarks:
         found = assignment(action)
         if found and self.distributed(found[0]):
             self.own(statement, found[0], found[1])
-        elif re.match(r"(print|read|write)[(*\d'\"]", action) and any(
-            self.distributed(name) for name in set(NAME.findall(action))
+        elif (
+            re.match(r"(print|read|write)[(*\d'\"]", action)
+            and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
+            and any(self.distributed(name) for name in set(NAME.findall(action)))
         ):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
