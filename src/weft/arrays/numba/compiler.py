@@ -17,8 +17,8 @@ import llvmlite.binding as llvm
 import numba
 import numpy
 from numba.core import cgutils, codegen, cpu, dispatcher, lowering
-from numba.core.runtime import _nrt_python as nrt
 from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python as nrt
 from numba.core.runtime import rtsys
 from numba.np import arrayobj
 from numba.np.ufunc import parallel
@@ -225,7 +225,8 @@ def _patch_lines(compiler: Compiler) -> None:
     cpu.CPUTargetOptions.finalize = with_lines
     lowering.Lower.lower_inst = lower_inst
     cpu.CPUContext.DIBuilder = Lines
-    lowering.BaseLower._compute_def_location = lambda self: self.func_ir.loc  # its warnings are about a debugger's lines
+    # Its warnings are about the lines that a debugger shows.
+    lowering.BaseLower._compute_def_location = lambda self: self.func_ir.loc
 
 
 def _patch_modules(compiler: Compiler) -> None:

@@ -184,7 +184,7 @@ class Module:
                 self.stored.add(root)
 
     def _site(self, line: str, pointer: str = "") -> int | None:
-        """The place of an access; of one that optimisation moved and left without a line, another one's at `pointer`."""
+        """The place of an access; of one that optimisation moved, and left without a line, another one's there."""
         return self.place(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
@@ -272,9 +272,7 @@ class Module:
         self._used.add(name := f"weft_numba_{what}_lane")
         for lane in range(lanes):
             yield f"  {new}.p{lane} = extractelement <{lanes} x ptr> {pointer}, i64 {lane}"
-            yield (
-                f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})"
-            )
+            yield (f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})")
 
     def _bounds(self, line: str) -> str:
         """The call of a bounds check, told at which place it stands."""
@@ -293,9 +291,7 @@ class Roots:
         for line in lines:
             if match := _DERIVED.match(line):
                 self._from[match[1]] = match[2]
-            elif match := _ALLOCATION.match(line):
-                self._fresh.add(match[1])
-            elif (match := _POINTER.match(line)) and self.fresh(match[2]):
+            elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
                 self._fresh.add(match[1])
 
     def _root(self, pointer: str) -> str:
@@ -328,9 +324,7 @@ def frames(lines: list[str]) -> set[str]:
     """Pointers into the function's own frame, and to where it is to leave its result: no data of the program."""
     own = {"%retptr", "%excinfo"}
     for line in lines:
-        if match := _ALLOCA.match(line) or (
-            (found := _DERIVED.match(line)) is not None and found[2] in own and found or None
-        ):
+        if (match := _ALLOCA.match(line)) or ((match := _DERIVED.match(line)) and match[2] in own):
             own.add(match[1])
     return own
 

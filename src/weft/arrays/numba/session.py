@@ -76,9 +76,7 @@ class Session:
         Dispatcher.__call__ = lambda function, *args, **kwargs: self.call(call, function, args, kwargs)
         self.runtime.watch(True)
 
-    def call(
-        self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def call(self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """One call from Python."""
         if self._busy or not self.is_parallel(function):
             return plain(function, *args, **kwargs)

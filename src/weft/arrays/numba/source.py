@@ -131,17 +131,26 @@ def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[s
                 )  # fmt: skip
             else:
                 yield Suspect(
-                    "loop-dependence", name, early, loop.lineno,
+                    "loop-dependence",
+                    name,
+                    early,
+                    loop.lineno,
                     f"an iteration reads at line {early} what an earlier one left at line {stores[0].line}",
                 )
         elif early is not None:
             yield Suspect(
-                "uninitialised-read", name, early, loop.lineno,
+                "uninitialised-read",
+                name,
+                early,
+                loop.lineno,
                 f"an iteration that did not come through line {stores[0].line} reads it before it has a value",
             )
         elif after:
             yield Suspect(
-                "shared-write", name, stores[0].line, loop.lineno,
+                "shared-write",
+                name,
+                stores[0].line,
+                loop.lineno,
                 f"every iteration writes it, and line {after} behind the loop reads it",
             )
 
@@ -179,7 +188,9 @@ def _uses_of(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
 def _accumulates(statement: ast.stmt, name: str) -> bool:
     """Whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
     if isinstance(statement, ast.AugAssign):
-        return isinstance(statement.target, ast.Name) and statement.target.id == name and not _holds(statement.value, name)
+        return (
+            isinstance(statement.target, ast.Name) and statement.target.id == name and not _holds(statement.value, name)
+        )
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return False
     target, value = statement.targets[0], statement.value
@@ -270,10 +281,14 @@ def _head(statement: ast.stmt) -> ast.stmt:
     """A statement without the statements in it."""
     if not _inner(statement):
         return statement
-    bare = type(statement)(**{
-        key: [] if isinstance(value, list) and value and isinstance(value[0], ast.stmt | ast.ExceptHandler) else value
-        for key, value in ast.iter_fields(statement)
-    })
+    bare = type(statement)(
+        **{
+            key: []
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt | ast.ExceptHandler)
+            else value
+            for key, value in ast.iter_fields(statement)
+        }
+    )
     return ast.copy_location(bare, statement)
 
 
