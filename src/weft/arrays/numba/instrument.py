@@ -74,7 +74,8 @@ def size_of(kind: str) -> int | None:
 
 def arguments(text: str) -> list[str]:
     """The arguments of a call: split at the commas outside of brackets and quotes."""
-    parts, depth, quoted, start = [], 0, False, 0
+    parts: list[str] = []
+    depth, quoted, start = 0, False, 0
     for at, sign in enumerate(text):
         if sign == '"':
             quoted = not quoted
@@ -112,6 +113,8 @@ class Module:
     """Whether the loop's own body asks which thread it runs on."""
     stored: set[int] | None = field(default_factory=set)
     """Of a kernel: the arguments that it writes to; None where it may write to anything."""
+    arguments: int = 0
+    """Of a kernel: how many it has, the schedule among them."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
     _roots: Roots | None = None
@@ -146,6 +149,7 @@ class Module:
         self._roots = Roots(head, lines) if self.kernel and self.guards else None
         if self._roots is not None:
             self._writes(lines, own)
+            self.arguments = max(self.arguments, self._roots.count)
         before, label = "", ""
         renamed: dict[str, str] = {}
         out: list[str] = []
@@ -286,6 +290,7 @@ class Roots:
     def __init__(self, head: str, lines: list[str]) -> None:
         names = dict.fromkeys(match[1] for match in re.finditer(r"%arg\.(\w+)", head))
         self._arguments = {name: number for number, name in enumerate(names)}
+        self.count = len(names)
         self._from: dict[str, str] = {}
         self._fresh: set[str] = set()
         for line in lines:
