@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from weft.arrays import Request, check
+from weft.arrays import mark
+from weft.arrays.findings import read
+from weft.arrays.program import build, execute
+from weft.arrays.texts import Texts
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "fortran"
@@ -61,7 +64,7 @@ def variant(name: str, good: bool, folder: Path) -> Path:
     lines = (PROGRAMS / f"{name}.fdv").read_text().splitlines()
     if good:
         lines = [corrected(line) for line in lines]
-    path = folder / f"{name}.fdv"
+    path = folder / f"{Path(name).name}.fdv"
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -77,15 +80,23 @@ def corrected(line: str) -> str:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Findings of a program (with arguments), each run once."""
+    """Findings of a program with these arguments; each program is built once, and run once for its arguments."""
 
     @cache
-    def run(name: str, good: bool, arguments: tuple[str, ...] = ()) -> tuple[Path, tuple[Finding, ...]]:
-        folder = tmp_path_factory.mktemp(name)
+    def built(name: str, good: bool) -> tuple[Path, Path, Texts]:
+        folder = tmp_path_factory.mktemp(Path(name).name)
         path = variant(name, good, folder)
-        built = folder / "built"
-        built.mkdir()
-        return path, check(Request((path,), arguments, timeout=30), built).findings
+        marked, texts = mark((path,))
+        objects = folder / "built"
+        objects.mkdir()
+        return path, build(marked, objects), texts
+
+    @cache
+    def run(name: str, good: bool, arguments: tuple[str, ...] = (), grid: str = "") -> tuple[Path, tuple[Finding, ...]]:
+        path, program, texts = built(name, good)
+        found = path.parent / "-".join(("found", grid, *arguments))
+        execute(program, arguments, found, grid, timeout=30)
+        return path, tuple(read(found, texts))
 
     return run
 
@@ -93,12 +104,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def tells(finding: Finding, fault: Fault, path: Path) -> bool:
     """Whether a finding is this fault."""
     held = finding.evidence
+    index = [held["value"]] if finding.kind == "out-of-bounds" else held.get("index")
     return (
         finding.kind == fault.kind
         and (finding.sites[0].file, finding.sites[0].line) == (str(path), fault.line)
         and held.get("iteration") == fault.iteration
         and (not fault.variable or held["variable"] == fault.variable)
-        and (fault.index is None or held.get("index") == fault.index)
+        and (fault.index is None or index == fault.index)
         and (fault.iteration is None or held["loop"]["line"] == fault.loop)
     )
 
@@ -134,4 +146,10 @@ def test_an_index_outside_of_its_bounds_is_told_before_the_program_ends(case: in
 @pytest.mark.parametrize("case", range(1, 7))
 def test_a_twin_within_its_bounds_is_silent(case: int, results: Any) -> None:
     _, findings = results("out_of_bounds", True, (str(case),))
+    assert not findings, shown(findings)
+
+
+@pytest.mark.parametrize("grid", ["", "1", "2x2"])
+def test_correct_uses_of_the_language_are_silent_on_any_grid(grid: str, results: Any) -> None:
+    _, findings = results("right/features", False, (), grid)
     assert not findings, shown(findings)

@@ -199,7 +199,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
     evidence: dict[str, Any] = {
         "case": record.why or record.kind,
         "count": record.count,
-        "variable": record.variable.name if record.variable else held.get("symbol", ""),
+        "variable": record.variable.name if record.variable else messages.name_at(place) if "type" in held else "",
         "column": place.column or messages.column(place, record.variable.name if record.variable else ""),
     }
     for key in ("index", "iteration", "other", "task", "delta", "offset", "bytes", "expected", "got", "value"):

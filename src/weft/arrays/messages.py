@@ -204,7 +204,8 @@ def _distance(held: dict[str, Any]) -> str:
 def _bounds(record: Record) -> str:
     held = record.held
     if "type" in held:
-        name = _name_at(record.place)
+        known = name_at(record.place)
+        name = f"`{known}`" if known else "an array"
         extent = re.search(r"\[(\d+)\]", held["type"])
         allowed = f"0..{int(extent[1]) - 1}" if extent else held["type"]
         return f"{_start(record)} uses index {held['value']} of {name}, which goes over {allowed}"
@@ -219,11 +220,11 @@ def _start(record: Record) -> str:
     return text[0].upper() + text[1:]
 
 
-def _name_at(place: Place) -> str:
+def name_at(place: Place) -> str:
     """The array whose bracket stands at a column."""
     line = linecache.getline(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
-    return f"`{before[1]}`" if before else "an array"
+    return before[1] if before else ""
 
 
 def column(place: Place, name: str) -> int:

@@ -83,7 +83,9 @@ def objects(fortran: bool = False) -> Path:
 
 def _cached(name: str, make: Callable[[Path, list[str]], None]) -> Path:
     texts = {one.name: one.read_bytes() for one in sources().iterdir() if one.name.endswith((".c", ".h"))}
-    key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + compiler().encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        b"".join(texts[one] for one in sorted(texts)) + repr((compiler(), FLAGS, WRAPPED)).encode()
+    ).hexdigest()[:16]
     target = cache_folder() / "check" / key / name
     if target.exists():
         return target

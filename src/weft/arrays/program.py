@@ -97,7 +97,7 @@ def _compile(command: list[str], original: Path, folder: Path) -> None:
 def _first_error(output: str, original: Path, folder: Path) -> str:
     """`jac.c:12:3: error ...: mend that first`, with the user's own file and line."""
     found = _MESSAGE.search(output)
-    if found and not found["file"].startswith(str(folder)):
+    if found and not re.match(rf"{re.escape(str(folder))}/\d+-", found["file"]):
         return f"{found['file']}:{found['line']}: the program does not compile: {found['text']}"
     place = _GFORTRAN.search(output)
     texts = [line for line in output.splitlines() if re.match(r"(fatal )?error:", line, re.I)]

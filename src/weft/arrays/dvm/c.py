@@ -21,6 +21,7 @@ from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
 from weft.arrays.dvm.syntax import Directive, Reference
 from weft.arrays.texts import Marked, Texts
+from weft.terms.words import plural
 
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
@@ -31,12 +32,14 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
     shared = Shared(texts)
-    return [marked(Unit(c_source.read(path, include), shared)) for path in paths]
+    units = [Unit(c_source.read(path, include), shared) for path in paths]
+    for unit in units:
+        Arrays(unit).mark()
+    return [marked(unit) for unit in units]
 
 
 def marked(unit: Unit) -> Marked:
-    """The marked copy of one source; what is marked first stands outermost."""
-    Arrays(unit).mark()
+    """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
     hooks = Hooks(unit)
     Constructs(unit, hooks).mark()
     hooks.mark()
@@ -69,7 +72,8 @@ class Constructs:
         elif isinstance(directive, syntax.RemoteAccess):
             node = self.behind(directive, statement, "remote_access")
             number = self.unit.texted("remote_access", directive, text)
-            opening = call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            opening = self.fetched(directive.remote, begin, number)
+            opening += call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.behind(directive, statement, "host_section")
@@ -160,7 +164,23 @@ class Constructs:
                 call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
             )
         calls.append(call("region_start"))
-        self.marks.around(at, self.tree.end(node), " ".join(calls), call("region_end", number))
+        # A reduction's result is put into the host's memory: it needs no get_actual.
+        reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
+        self.marks.around(at, self.tree.end(node), " ".join(calls), " ".join([call("region_end", number), *reduced]))
+
+    def reduced(self, node: Node) -> list[Reference]:
+        """The reduction variables of the loops of a region."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        return [
+            one
+            for low, high, directive, _ in self.unit.parallels
+            if begin <= low and high <= end
+            for clause in directive.clauses
+            if isinstance(clause, syntax.Reductions)
+            for item in clause.items
+            for one in (item.variable, item.location)
+            if one is not None and self.tree.resolve(one.name, begin) is not None
+        ]
 
     def hidden(self, node: Node) -> set[Variable]:
         """The variables that a region's own loops have for each iteration alone."""
@@ -195,6 +215,9 @@ class Constructs:
         number = self.unit.texted("parallel", directive, text, indices)
         at = self.tree.begin(statement)
         calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        if not self.in_region(at):
+            remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
+            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
         calls.append(call("loop_start"))
         self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
         body = loops[-1].child_by_field_name("body")
@@ -266,7 +289,8 @@ class Constructs:
         if not variable.declare:
             self.unit.fail(array.place, f"`{array.name}` in `{where}` is no distributed array")
         if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
-            what = f"`{array.name}` has {self.unit.rank(variable)} dimensions; `{where}` gives {len(widths)} widths"
+            has = plural(self.unit.rank(variable), "dimension")
+            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
             self.unit.fail(array.place, what)
         return variable
 
@@ -289,6 +313,28 @@ class Constructs:
             c_calls.count(variable),
             *location,
         )
+
+    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
+            part = Reference(item.name, tuple(ranges), item.place)
+            bounds = c_calls.section(part, variable)
+            found.append(
+                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+            )
+        return " ".join(found) + " "
+
+    def in_region(self, at: int) -> bool:
+        """Whether an offset lies in a region's statement."""
+        regions = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+        ]
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in regions)
 
     def remotes(self, remote: syntax.Remote, at: int, name: str) -> str:
         """The calls of remote accesses."""

@@ -11,6 +11,7 @@ from weft.arrays.dvm import c_calls, c_tree, syntax
 from weft.arrays.dvm.c_calls import base, call, longs, size
 from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import FIRST, Unit
+from weft.terms.words import plural
 
 ALIGNED: Final = 60100
 """Priority of the first constructor that aligns: in the order of the text, after all that name data."""
@@ -32,6 +33,14 @@ class Arrays:
         ]
         for directive, statement, _ in declares:
             self.declare(directive, statement)
+        for many in self.tree.variables.values():
+            # A name may be declared again, without its directive: the definition of what a header has `extern`.
+            outside = [variable for variable in many if variable.outside]
+            said = next((variable.declare for variable in outside if variable.declare), [])
+            for variable in outside:
+                variable.declare = variable.declare or said
+                if said and not variable.static:
+                    self.shared.spread.add(variable.name)
         for directive, statement, text in declares:
             self.register(directive, statement, text)
         self.allocations()
@@ -50,7 +59,8 @@ class Arrays:
                 if axes is None or variable.named_type or c_calls.is_template(variable):
                     continue
                 if len(axes) != variable.rank:
-                    what = f"`{variable.name}` has {variable.rank} dimensions; the directive speaks of {len(axes)}"
+                    has = plural(variable.rank, "dimension")
+                    what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
                     self.unit.fail(directive.place, what)
 
     def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:

@@ -63,6 +63,10 @@ class Hooks:
                     elif isinstance(clause, syntax.Reductions):
                         references += [one.variable for one in clause.items]
                         references += [one.location for one in clause.items if one.location is not None]
+                    elif isinstance(clause, syntax.Tie):
+                        references += clause.items
+                    elif isinstance(clause, syntax.Across):
+                        references += [one.array for one in clause.items]
             elif isinstance(directive, syntax.Region):
                 references = [item for data in directive.data for item in data.items]
             elif isinstance(directive, syntax.Actual):
@@ -123,7 +127,10 @@ class Hooks:
             if variable in self.unit.indices(directive, loop):
                 continue
             body = c_uses.nest(loop, directive.rank)[-1].child_by_field_name("body")
-            if variable not in c_uses.written(self.tree, loop) and c_uses.loops_over(self.tree, variable, node) is not None:
+            if (
+                variable not in c_uses.written(self.tree, loop)
+                and c_uses.loops_over(self.tree, variable, node) is not None
+            ):
                 continue
             if variable not in self.unit.privates(directive, loop) or body is None:
                 return False
@@ -142,7 +149,8 @@ class Hooks:
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
-                if body is not None and not variable.by_pointer:
+                opaque = variable.by_pointer and not variable.sizes and variable not in self.clause_names()
+                if body is not None and not opaque:
                     self.marks.before(self.tree.begin(body) + 1, " " + text)
                 continue
             if not variable.initialised and not variable.static and not variable.external:
@@ -153,17 +161,20 @@ class Hooks:
         for many in self.tree.variables.values():
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
+                if not variable.static and variable.name in self.unit.shared.spread:
+                    continue
                 if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
                     self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
 
     def named(self, variable: Variable) -> str:
         """The call that names a variable, with its dimensions where it is an array."""
         number = self.unit.data_id(variable)
-        if not variable.is_array or variable.by_pointer:
+        if not variable.is_array:
             return call("data", number, base(variable), size(variable))
         rank = variable.rank
         element, extents = c_calls.element(variable, rank), c_calls.extents(variable, rank)
-        return call("array", number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
+        name = "argument" if variable.by_pointer else "array"
+        return call(name, number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
 
     def in_header(self, variable: Variable) -> bool:
         """Whether a variable is declared in a loop's header: no statement can follow there."""

@@ -13,6 +13,7 @@ from weft.arrays.dvm.c_source import Marks, Source
 from weft.arrays.dvm.c_tree import Tree, Variable
 from weft.arrays.dvm.syntax import Directive, DirectiveError, Place, Reference
 from weft.arrays.texts import Texts
+from weft.terms.words import plural
 
 
 @dataclass(slots=True)
@@ -22,6 +23,8 @@ class Shared:
     texts: Texts
     names: dict[str, int] = field(default_factory=dict)
     aligned: int = 0
+    spread: set[str] = field(default_factory=set)
+    """External names that a directive of any source is about."""
 
 
 FIRST: Final = 60001
@@ -106,7 +109,7 @@ class Unit:
         given = len(reference.subscripts or ())
         rank = self.rank(variable)
         if given != rank and not (variable.named_type and given > rank):
-            self.fail(reference.place, f"`{reference.name}` has {rank} dimensions; `{where}` names {given}")
+            self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
         return variable
 
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:

@@ -143,16 +143,38 @@ class _Reader:
         return tuple(found)
 
     def dummy(self) -> str | None:
-        """Read one dummy of an alignment."""
-        return None if self.cursor.accept("*") or self.cursor.accept(":") else self.cursor.named("a dummy")
+        """Read one dummy of an alignment; a `:` is one too, called ":" and its number."""
+        if self.cursor.accept(":"):
+            self.colons += 1
+            return f":{self.colons}"
+        return None if self.cursor.accept("*") else self.cursor.named("a dummy")
 
     def alignment(self) -> syntax.Alignment:
-        """Read `(i,j) with target(…)`."""
-        self.cursor.expect("(")
-        dummies = self.cursor.listed(self.dummy)
-        self.cursor.expect("with")
-        self.cursor.dummies = dummies
-        return syntax.Alignment(dummies, self.reference())
+        """Read `(i,j) with target(…)`; the k-th `:` of the dummies goes with the k-th one of the target."""
+        cursor = self.cursor
+        self.colons = 0
+        cursor.expect("(")
+        dummies = cursor.listed(self.dummy)
+        cursor.expect("with")
+        cursor.dummies = dummies
+        word = cursor.name("a variable")
+        self.colons = 0
+        subscripts = cursor.listed(self.aligned) if cursor.accept("(") else None
+        return syntax.Alignment(dummies, Reference(cursor.fold(word), subscripts, word.place))
+
+    def aligned(self) -> Subscript:
+        """Read one subscript of an alignment's target."""
+        cursor = self.cursor
+        place = cursor.word.place
+        if cursor.text != ":" or cursor.peek() not in (",", ")"):
+            return self.subscript()
+        self.colons += 1
+        name = f":{self.colons}"
+        if name not in cursor.dummies:
+            cursor.fail("this `:` has no `:` among the dummies; write `*` for every index")
+        cursor.next()
+        one, zero = Expression("1", (), place), Expression("0", (), place)
+        return syntax.Affine(cursor.dummies.index(name), one, zero)
 
     def width(self) -> Width:
         """Read `low:high`, or one number for both."""

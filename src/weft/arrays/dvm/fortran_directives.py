@@ -27,6 +27,7 @@ from weft.arrays.dvm.fortran_calls import (
     longs,
     only_index,
     triples,
+    written,
 )
 from weft.arrays.dvm.fortran_lines import Sentinel, Statement
 from weft.arrays.dvm.fortran_marks import UnitMarks
@@ -255,10 +256,9 @@ class Directives:
                     for item in clause.items:
                         yield self.edges(RENEW, construct, 0, item)
                 case syntax.ShadowUse(kind="compute"):
-                    if clause.array is not None:
-                        yield self.edges(COMPUTE, construct, 0, clause.array)
-                    else:
-                        yield f"call weft_check_edges({COMPUTE}, {construct}, 0, 0, 0, 0, [0_8], [0_8])"
+                    computed = [clause.array] if clause.array else self.computed(sentinel)
+                    for item in computed:
+                        yield self.edges(COMPUTE, construct, 0, item)
                 case syntax.Across():
                     for dependence in clause.items:
                         yield self.edges(ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths))
@@ -269,6 +269,15 @@ class Directives:
                 case syntax.Tie():
                     for reference in clause.items:
                         yield self.mapped(TIE, 0, reference)
+
+    def computed(self, sentinel: Sentinel) -> list[syntax.Renewal]:
+        """The distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges too."""
+        loop = self.marks.loop_behind(self.unit.items.index(sentinel))
+        if loop is None:
+            return []
+        names = {name for one in self.unit.statements(loop.first, loop.last) for name in written(one)}
+        arrays = [name for name in sorted(names) if self.marks.distributed(name)]
+        return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
     def reductions(self, clause: syntax.Reductions, place: Place) -> Iterator[str]:
         """`reduction(group: sum(s), maxloc(m, l))`."""

@@ -72,6 +72,13 @@ class Numbers:
             self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
+    def group(self, unit: Unit, name: str, place: Place) -> int:
+        """The id of a group: its name may be a variable's too."""
+        key = (id(unit), "group " + name)
+        if key not in self.held:
+            self.held[key] = self.texts.variable(name, place.file, place.line)
+        return self.held[key]
+
 
 class UnitMarks:
     """The marks of one unit."""
@@ -137,9 +144,9 @@ class UnitMarks:
         """The argument that passes a variable; nothing for a template."""
         return "" if self.is_template(name) else f", {word}={name}"
 
-    def group(self, name: str, place: Place, what: str = "variable") -> int:
-        """The id of a group or of a task array."""
-        return self.numbers.of(self.unit, "*" + name, place, what) if what != "tasks" else self.tasks(name, place)
+    def group(self, name: str, place: Place) -> int:
+        """The id of a group."""
+        return self.numbers.group(self.unit, name, place)
 
     def tasks(self, name: str, place: Place) -> int:
         """The id of a task array."""
@@ -162,6 +169,9 @@ class UnitMarks:
         if unit.executable is None or not (unit.directed or unit.kind == "program"):
             return
         first = unit.items[unit.executable]
+        before = unit.items[unit.executable - 1] if unit.executable else None
+        if before is not None and before.last == first.first:
+            raise DirectiveError(first.place, "the first executable statement stands behind a declaration; give it a line")
         self.before(first.first, first.place, *self.entry())
 
     def plain(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ HEADERS: Final[tuple[tuple[UnitKind, re.Pattern[str]], ...]] = (
     ("block data", re.compile(r"blockdata(\w*)$")),
     ("function", re.compile(_PREFIX + r"function([a-z]\w*)\(([\w,]*)\)(?:result\((\w+)\)|bind\(.*\))*$")),
     ("subroutine", re.compile(_PREFIX + r"subroutine([a-z]\w*)(?:\(([\w,*]*)\))?(?:bind\(.*\))?$")),
+    ("subroutine", re.compile(r"moduleprocedure([a-z]\w*)()$")),
     ("module", re.compile(r"(?:sub)?module(?!procedure)(?:\([\w:]+\))?([a-z]\w*)$")),
 )
 END: Final = re.compile(r"end(?:program|subroutine|function|module|submodule|blockdata|procedure)?\w*$")
@@ -344,8 +345,9 @@ def _read_symbols(unit: Unit) -> None:
             unit.executable = at
         if unit.executable is None or item.code.startswith("data"):
             _specification(unit, item)
-    if unit.kind == "module":
+    if unit.kind in ("module", "block data"):
         unit.executable = None
+    if unit.kind == "module":
         for symbol in unit.symbols.values():
             symbol.module = True
 

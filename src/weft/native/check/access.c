@@ -40,7 +40,7 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
     } else {
         if (s->track && s->size == size && passes(s, a, place)) {
             struct cell *c = cell_for(a, size);
-            if (c && (c->written <= s->known || c->written == now.cur)) {
+            if (c && c->written >= s->since && (c->written <= s->known || c->written == now.cur)) {
                 if (c->read <= now.base && c->written != now.cur)
                     c->read = now.cur;
                 return;

@@ -228,7 +228,11 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
     if (!id)
         return;
     struct line l;
-    begin(&l, id, kind, why, here.id, r->reader);
+    uintptr_t place = r->reader;
+    for (const struct site *s = other_data ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
+        if (s->object && s->object->data == other_data && s->write)
+            place = s->place; /* what the partial value went into */
+    begin(&l, id, kind, why, here.id, place);
     put(&l, ",\"data\":%d,\"operation\":%d,\"array\":%d", r->data, r->operation, other_data);
     put_text(&l, "expected", expected);
     put_text(&l, "got", got);
@@ -277,7 +281,6 @@ static bool space(uintptr_t low, uintptr_t high)
         return false;
     /* The child that verifies reductions does not check. */
     madvise(p, high - low, MADV_DONTFORK);
-    madvise(p, high - low, MADV_NOHUGEPAGE);
     return true;
 }
 

@@ -70,8 +70,9 @@ static known_t *known_at(const void *base)
 /* Names of arrays, the newest declaration of each: gfortran's bounds report tells an array by its name only. */
 typedef struct {
     char name[64];
-    int data;
+    int data, rank;
     const void *base;
+    int64_t low[WEFT_MAX_RANK], high[WEFT_MAX_RANK];
 } named_t;
 
 static named_t *named;
@@ -112,15 +113,16 @@ void weft_fortran_array(int data, int role, const char *name, const int64_t *low
     void *base = base_of(array);
     if (!base || array->rank > WEFT_MAX_RANK)
         return;
-    named_t *entry = named_as(name, 1);
-    if (entry) {
-        entry->data = data;
-        entry->base = base;
-    }
     int open = !contiguous(array);
     for (int d = 0; d < array->rank; d++) {
         extent[d] = array->dim[d].extent;
         open |= extent[d] < 0;
+    }
+    named_t *entry = named_as(name, 1);
+    if (entry) {
+        entry->data = data, entry->base = base, entry->rank = array->rank;
+        for (int d = 0; d < array->rank; d++)
+            entry->low[d] = lower[d], entry->high[d] = lower[d] + extent[d] - 1;
     }
     if (role == ROLE_ARGUMENT) {
         if (!open)
@@ -347,6 +349,11 @@ _Noreturn void _gfortran_runtime_error_at(const char *where, const char *format,
         _exit(2);
     if (bounds_of(text, &dimension, name, &index, &low, &high)) {
         named_t *entry = named_as(name, 0);
+        int known_bounds = entry && dimension >= 1 && dimension <= entry->rank;
+        if (known_bounds && low == INT64_MIN)
+            low = entry->low[dimension - 1];
+        if (known_bounds && high == INT64_MAX)
+            high = entry->high[dimension - 1];
         weft_check_out_of_bounds_at(entry ? entry->data : 0, entry ? entry->base : NULL, dimension - 1, index, low,
                                     high, __builtin_return_address(0));
     }

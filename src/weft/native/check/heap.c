@@ -28,6 +28,8 @@ static size_t zone(size_t size) /* as long as a row of a square array of doubles
     return (n < 1 << 16 ? n : 1 << 16) & ~(size_t)7;
 }
 
+#define NAMED 4096
+
 static void *made(void *p, size_t size, size_t from, bool cleared)
 {
     if (!p || now.off)
@@ -38,6 +40,8 @@ static void *made(void *p, size_t size, size_t from, bool cleared)
     else if (from < size)
         weft_check_clear((char *)p + from, size - from);
     mark(end, low + malloc_usable_size(p), REDZONE);
+    if (size >= NAMED) /* a parameter may be a view of it */
+        weft_check_data(0, p, size);
     return p;
 }
 

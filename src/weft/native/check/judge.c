@@ -9,9 +9,18 @@ static struct detail detail_of(const struct site *s, uintptr_t a, size_t size, b
                            .data = s->object ? s->object->data : 0};
 }
 
+static struct {
+    uintptr_t a;
+    size_t size;
+    bool told; /* an access is one finding, however many cells it covers */
+} access;
+
 static void complain(struct detail d, const char *kind, const char *why)
 {
-    d.kind = kind, d.why = why;
+    if (access.told)
+        return;
+    access.told = true;
+    d.kind = kind, d.why = why, d.address = access.a, d.size = access.size;
     found(&d);
 }
 
@@ -45,6 +54,7 @@ static void interval(struct site *s, uintptr_t low, uintptr_t high)
 static void mode(struct site *s, enum mode m, stamp_t limit)
 {
     stamp_t base = now.base;
+    s->fresh = limit;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
         base = weft_task.base;
         limit = limit < base ? limit : base;
@@ -100,7 +110,7 @@ static int distance(const struct aspect *v, const int64_t at[], const struct wid
         delta[k] = v->free[k] ? 0 : at[k] - own[k];
         if (delta[k] == 0)
             continue;
-        for (int d = 0; !v->remote && d < o->root->rank; d++) {
+        for (int d = 0; !v->remote && o->root && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
             if (m->axis != k || !m->coefficient)
                 continue;
@@ -188,6 +198,12 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     int far = distance(v, at, &nothing, d->delta, &axes);
     bool elsewhere = fixed_elsewhere(o);
     d->has_delta = true;
+    if (gridded()) { /* what is near depends on where in its block the iteration lies; its own element is always near */
+        int64_t own[WEFT_MAX_RANK];
+        home_of(v, here.index, own);
+        for (int k = 0; k < o->rank; k++)
+            s->closed |= !v->free[k] && at[k] != own[k];
+    }
     if (far == 0 && !elsewhere) {
         mode(s, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
         if (here.flags & WEFT_UNORDERED)
@@ -225,6 +241,38 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
 }
 
+/* An array without distribution that ACROSS names: TIE says which element is whose. */
+static bool tied_across(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size)
+{
+    int i = 0;
+    while (i < here.across_count && here.across[i].object != o)
+        i++;
+    if (i == here.across_count)
+        return false;
+    struct aspect *v = aspect_of(o);
+    if (!v) {
+        interval(s, o->low, o->high);
+        mode(s, ACROSS, SPLIT - 1);
+        return true;
+    }
+    int64_t at[WEFT_MAX_RANK];
+    int axes;
+    index_of(o, a, at);
+    const struct widths *over = &here.across[i].widths;
+    bool covered = distance(v, at, over, d->delta, &axes) == 0;
+    /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
+    for (int k = 0; k < o->rank; k++) {
+        int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
+        covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
+    }
+    d->has_delta = true;
+    if (!covered)
+        return false;
+    around(s, v, a, size);
+    mode(s, ACROSS, SPLIT - 1);
+    return true;
+}
+
 static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
 {
     struct private *which;
@@ -244,15 +292,18 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         if (!write)
             r->reader = s->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
-        interval(s, a, a + size);
-        if (a < here.frame && !o)
-            interval(s, (uintptr_t)__builtin_frame_address(0), here.frame);
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        uintptr_t frame = a < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
+        interval(s, low > frame ? low : frame, a < here.frame && !o && here.frame < high ? here.frame : high);
         mode(s, FREE, 0);
     } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
                o->task != weft_task.task) {
         bad(s, d, "remote-access", "task");
     } else if (o && o->distributed) {
         owned(s, d, o, a, size, write);
+    } else if (o && o->array && here.what == LOOP && tied_across(s, d, o, a, size)) {
+        return;
     } else {
         interval(s, o ? o->low : a, o ? o->high : a + size);
         if (here.what == OWNED) {
@@ -264,7 +315,19 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
     }
 }
 
-/* What is behind a host's or device's back: elements of an array with two copies are judged one by one. */
+/* What is older than this may be another copy than the one that is read here: it is judged element by element. */
+static void only_since(struct site *s, stamp_t since)
+{
+    s->since = since;
+    if (s->track)
+        return;
+    stamp_t newest = s->least + s->limit;
+    if (newest < since)
+        s->least = 1, s->limit = 0;
+    else
+        s->least = since, s->limit = newest - since;
+}
+
 static void copies(struct site *s, struct object *o, bool write)
 {
     if (!o || s->mode == BAD)
@@ -278,14 +341,14 @@ static void copies(struct site *s, struct object *o, bool write)
             o->device_wrote = now.cur;
         else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
                  o->local_to)
-            s->closed = true;
+            only_since(s, region_start());
         if (write && o->direction == WEFT_IN)
             s->closed = true;
     } else if (o->on_device) {
         if (write)
             o->host_wrote = now.cur;
         else if (o->device_wrote > o->got_at)
-            s->closed = true;
+            only_since(s, region_end_stamp());
     }
 }
 
@@ -312,18 +375,18 @@ static bool everywhere(const struct object *o) /* no dimension is distributed */
     return true;
 }
 
-static void in_sequence(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
+static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
 {
     struct object *o = object_at(a);
     if (o) {
         interval(s, o->low, o->high);
-    } else { /* up to the next variable */
-        struct object *next = object_after(a);
-        interval(s, a, next ? next->low : a + ((uintptr_t)1 << 20));
+    } else {
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        interval(s, low, high);
     }
     mode(s, HOST, now.cur);
-    if (!o && on_stack(a)) { /* of the compiler */
-        interval(s, a, a + size);
+    if (here.what == TASKS && !o && on_stack(a)) { /* of the compiler, between tasks */
         mode(s, FREE, 0);
         return;
     }
@@ -390,19 +453,29 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
     }
 }
 
-/* A region takes the value that a reduction begins with from the host. */
+/* What a reduction begins with: a region takes it from the host, and there must be a value. */
 void judge_reductions(void)
 {
-    for (int i = 0; i < here.reduction_count && weft_in_region; i++) {
-        struct object *o = object_at(here.reductions[i].low);
-        struct site s = {.object = o};
-        struct cell *c = cell8(here.reductions[i].low);
-        if (!o)
-            continue;
-        if (!o->on_device)
-            o->on_device = region_start();
-        stale_copy(&s, c->written == SPLIT ? cell4(here.reductions[i].low)->written : c->written,
-                   detail_of(&s, here.reductions[i].low, 0, false, 0));
+    for (int i = 0; i < here.reduction_count; i++) {
+        uintptr_t a = here.reductions[i].low;
+        struct object *o = object_at(a);
+        struct site s = {.object = o, .closed = true};
+        struct cell *c = cell8(a);
+        size_t size = here.reductions[i].high - a < 4 ? here.reductions[i].high - a : 4;
+        if (c->written == SPLIT)
+            c = cell4(a);
+        if (c->written == SPLIT)
+            c = cell1(a);
+        struct detail d = detail_of(&s, a, size, false, 0);
+        d.data = here.reductions[i].data;
+        access.a = a, access.size = size, access.told = false;
+        if (c->written >= UNDEFINED) {
+            without_value(c, d);
+        } else if (o && weft_in_region) {
+            if (!o->on_device)
+                o->on_device = region_start();
+            stale_copy(&s, c->written, d);
+        }
     }
 }
 
@@ -417,7 +490,7 @@ static bool other_task(stamp_t w)
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
-static bool is_scalar(const struct object *o) { return o && !o->array; }
+static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
 
 static void judge_read(struct site *s, struct cell *c, struct detail d)
 {
@@ -451,9 +524,9 @@ static void judge_read(struct site *s, struct cell *c, struct detail d)
     case EDGE:
         if (newer(w))
             complain(d, "loop-dependence", "flow");
-        else if (s->mode == EDGE && w > s->limit && w != now.cur)
+        else if (s->mode == EDGE && w > s->fresh && w != now.cur)
             complain(d, "stale-halo-read", "changed");
-        else if (s->mode == REMOTE && w > s->limit && w != now.cur)
+        else if (s->mode == REMOTE && w > s->fresh && w != now.cur)
             complain(d, "remote-access", "changed");
         return;
     default:
@@ -474,7 +547,7 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
     } else if (s->mode == REPLICATED && w != now.cur && w != LOCAL) {
         if (strict)
             complain(d, "shared-write", "undeclared");
-        else if (c->read > now.base)
+        else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun))
             d.other = c->read, complain(d, "shared-write", "read-first");
         if (s->object) {
             int i = 0;
@@ -527,7 +600,7 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         without_value(c, d);
         return;
     }
-    if (s->closed)
+    if (s->closed || s->since)
         stale_copy(s, w, d);
     if (d.write)
         judge_write(s, c, d);
@@ -571,7 +644,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         if (here.started || here.what == OWNED)
             in_construct(s, &verdict, a, size, write);
         else
-            in_sequence(s, &verdict, a, size, write);
+            in_sequence(s, &verdict, a, write);
         copies(s, s->object, write);
         uintptr_t length = s->length;
         s->closed |= length < size;
@@ -584,6 +657,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         }
     }
     struct detail d = detail_of(s, a, size, write, place);
+    access.a = a, access.size = size, access.told = false;
     for (size_t i = 0; i < size;) {
         struct cell *c = cell8(a + i);
         size_t n = 8;

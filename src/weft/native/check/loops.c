@@ -48,11 +48,16 @@ static void read_grid(void)
     }
 }
 
-static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
+bool gridded(void)
 {
     if (grid.rank < 0)
         read_grid();
-    if (grid.rank == 0)
+    return grid.rank > 0;
+}
+
+static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
+{
+    if (!gridded())
         return 0;
     int k = 0;
     for (int d = 0; d < dimension; d++)
@@ -187,8 +192,24 @@ struct aspect *aspect_of(struct object *o)
     return s;
 }
 
+static void tied_aspects(void)
+{
+    for (int i = 0; i < here.tie_count && here.aspect_count < MAX_ASPECTS; i++) {
+        struct aspect *s = &here.aspects[here.aspect_count++];
+        memset(s, 0, sizeof *s);
+        s->object = here.ties[i].object, s->home = &weft_homes[s - here.aspects].at;
+        for (int k = 0; k < s->object->rank; k++) {
+            s->divisor[k] = 1;
+            s->own[k] = here.ties[i].terms[k];
+            s->free[k] = k >= here.ties[i].rank || s->own[k].axis == WEFT_ALL;
+        }
+        derive_step(s);
+    }
+}
+
 void construct_remotes(void)
 {
+    tied_aspects();
     for (int i = 0; i < here.remote_count && here.aspect_count < MAX_ASPECTS; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
@@ -216,7 +237,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
         outer = here;
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
-    here.computed_count = here.remote_count = here.written_count = here.group = 0;
+    here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
     here.started = false, here.quick = -1;
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
     here.frame = (uintptr_t)__builtin_frame_address(0);
@@ -261,9 +282,15 @@ void weft_check_loop_tie(int data, const void *base, int rank, const int axis[],
                          const int64_t offset[])
 {
     CLAUSE
-    const struct object *o = object_of(data, base);
+    struct object *o = object_of(data, base);
     if (!here.on && o && o->root)
         construct_on(data, base, rank, axis, coefficient, offset);
+    if (o && !o->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
+        here.ties[here.tie_count].object = o, here.ties[here.tie_count].rank = rank;
+        for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++)
+            here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
+        here.tie_count++;
+    }
 }
 
 void weft_check_loop_index(const void *base, size_t bytes)
@@ -496,8 +523,12 @@ void weft_check_loop_end(int construct)
     if (here.group)
         reductions_hold();
     else
-        for (int i = 0; i < here.reduction_count; i++)
+        for (int i = 0; i < here.reduction_count; i++) {
+            struct object *o = object_at(here.reductions[i].low);
             mark(here.reductions[i].low, here.reductions[i].high, now.cur);
+            if (o) /* the result is put into the host's memory, too */
+                o->got_at = o->actual_at = now.cur;
+        }
     here.what = SEQUENTIAL;
     here.on = NULL, here.aspect_count = 0, here.quick = -1;
     if (weft_task.in_task)

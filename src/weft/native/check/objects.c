@@ -72,19 +72,31 @@ void split8(struct cell *c, uintptr_t a)
     c->written = SPLIT;
 }
 
+static void mark_part(uintptr_t low, uintptr_t high, stamp_t written) /* within a granule of 8 */
+{
+    split8(cell8(low), low);
+    while (low < high)
+        if (low % 4 == 0 && high - low >= 4) {
+            *cell4(low) = (struct cell){written, 0};
+            low += 4;
+        } else {
+            split4(cell4(low), low);
+            *cell1(low++) = (struct cell){written, 0};
+        }
+}
+
 /* Give all cells of [low, high) a state. */
 void mark(uintptr_t low, uintptr_t high, stamp_t written)
 {
-    for (; low < high && low % 8; low++) {
-        split8(cell8(low), low), split4(cell4(low), low);
-        *cell1(low) = (struct cell){written, 0};
-    }
-    for (; low + 8 <= high; low += 8)
+    uintptr_t first = (low + 7) & ~(uintptr_t)7;
+    if (first > high)
+        first = high;
+    if (low < first)
+        mark_part(low, first, written);
+    for (low = first; low + 8 <= high; low += 8)
         *cell8(low) = (struct cell){written, 0};
-    for (; low < high; low++) {
-        split8(cell8(low), low), split4(cell4(low), low);
-        *cell1(low) = (struct cell){written, 0};
-    }
+    if (low < high)
+        mark_part(low, high, written);
 }
 
 /* --- the table --- */
@@ -112,6 +124,18 @@ struct object *object_after(uintptr_t a)
 {
     int i = first_above(a);
     return i < count ? table[i] : NULL;
+}
+
+/* What lies around an address between the objects; around an object it is the object. */
+void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high)
+{
+    int i = first_above(a);
+    if (i < count && table[i]->low <= a) {
+        *low = table[i]->low, *high = table[i]->high;
+        return;
+    }
+    *low = i ? table[i - 1]->high : 1;
+    *high = i < count ? table[i]->low : UINTPTR_MAX / 2;
 }
 
 struct object *object_of(int data, const void *base)

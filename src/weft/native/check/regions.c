@@ -215,7 +215,7 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
         return;
     }
     here.what = OWNED, here.id = construct, here.rank = 0, here.aspect_count = 0;
-    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count = 0;
+    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count = here.tie_count = 0;
     int axis[WEFT_MAX_RANK];
     int64_t zero[WEFT_MAX_RANK] = {0};
     for (int d = 0; d < WEFT_MAX_RANK; d++)
@@ -261,6 +261,8 @@ static int inner_regions; /* regions that iterations or regions begin: nothing o
 static int on_host; /* depth of host sections within the region */
 
 stamp_t region_start(void) { return begun; }
+
+stamp_t region_end_stamp(void) { return past_count ? past[past_count - 1].ended + 1 : 0; }
 
 /* Whether a region wrote at this time. */
 bool from_device(stamp_t s)
@@ -468,7 +470,7 @@ void weft_check_task_region_begin(int construct, int tasks)
     weft_task = (struct task_state){.tasks = tasks, .construct = construct};
     here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
-    here.computed_count = here.remote_count = here.written_count = here.group = 0;
+    here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
 }
 
 void weft_check_task_region_start(void)

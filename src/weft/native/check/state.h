@@ -133,6 +133,8 @@ struct site {
     unsigned char track, mode, write, size;
     bool closed;           /* every access is judged */
     stamp_t known;         /* the limit of a site that is tracked */
+    stamp_t since;         /* what is older is judged: there are two copies */
+    stamp_t fresh;         /* shadow edges and remote buffers: when they were filled */
     struct object *object;
     uintptr_t place;
     uintptr_t length;        /* reach + the access's size */
@@ -196,6 +198,8 @@ struct construct {
     int across_count, computed_count;
     struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; stamp_t filled; } remotes[64];
     int remote_count;
+    struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; } ties[32];
+    int tie_count;
     struct object *written[MAX_CLAUSES]; /* undistributed objects that iterations wrote, to be undefined afterwards */
     int written_count;
     int group;
@@ -225,6 +229,7 @@ bool on_stack(uintptr_t a);
 void mark(uintptr_t low, uintptr_t high, stamp_t written);
 void split8(struct cell *c, uintptr_t a);
 void split4(struct cell *c, uintptr_t a);
+void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
@@ -234,6 +239,7 @@ void index_of(const struct object *o, uintptr_t a, int64_t index[]);
 /* --- loops.c --- */
 struct aspect *aspect_of(struct object *o);
 void home_of(const struct aspect *s, const int64_t index[], int64_t own[]);
+bool gridded(void);
 bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
 int64_t block_low(const struct object *root, int dimension, int64_t t);
 int64_t block_high(const struct object *root, int dimension, int64_t t);
@@ -263,6 +269,7 @@ extern bool weft_in_region, weft_on_host, weft_sequential_checked;
 extern int weft_io;
 bool from_device(stamp_t s);
 stamp_t region_start(void);
+stamp_t region_end_stamp(void); /* the last region's */
 stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
