@@ -84,6 +84,18 @@ def test_what_only_looks_like_a_sentinel_is_a_comment(tmp_path: Path) -> None:
     assert not [item for item in read_source(path).items if isinstance(item, Sentinel)]
 
 
+def test_letters_of_other_alphabets_do_not_move_lines_or_columns(tmp_path: Path) -> None:
+    cyrillic = "C     \u0446\u0438\u043a\u043b \u0445\u043e\u0434\u0430\r\n"
+    path = tmp_path / "p.f"
+    path.write_bytes((cyrillic + "      PRINT *, '\u0445\u0430'\r\n      END\r\n").encode() + b"C     \x85\xff\n")
+    source = read_source(path)
+    assert len(source.lines) == 4
+    assert [item.first for item in source.items] == [1, 2]
+    _, marked = fortran.mark([path], Texts())
+    assert "'\u0445\u0430'" in marked.text
+    assert b"\x85\xff" in marked.text.encode("utf-8", "surrogateescape")
+
+
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +186,12 @@ HEAD = "      PROGRAM P\n      REAL A(4), B(4, 4), S\nCDVM$ DISTRIBUTE A(BLOCK)\
         ("CDVM$ PARALLEL (I) ON Q(I)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("`q` in ON", "declared nowhere")),
         ("CDVM$ PARALLEL (I) ON A(I, 1)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("1 dimensions", "names 2")),
         ("CDVM$ PARALLEL (I) ON A(I), FOO (S)\n      DO I = 1, 4\n      ENDDO\n", "4:29", ("FOO", "no clause")),
+        (
+            "CDVM$ PARALLEL (I) ON A(I)\n      DO I = 1, 4\n        IF (S .GT. 1) GOTO 9\n      ENDDO\n    9 S = 1\n",
+            "6:9",
+            ("`goto9` leaves the loop", "line 4"),
+        ),
+        ("CDVM$ PARALLEL (I) ON A(I)\n      DO I = 1, 4\n        EXIT\n      ENDDO\n", "6:9", ("`exit` leaves",)),
         ("CDVM$ DISTRIBUTE B(BLOCK)\n      S = 1\n", "4:18", ("`b` has 2 dimensions",)),
         ("CDVM$ DISTRIBUTE S(BLOCK)\n      S = 1\n", "4:18", ("`s` is no array",)),
         ("      S = 1\nCDVM$ REGION\n      S = 2\n", "5:7", ("REGION", "no END REGION")),

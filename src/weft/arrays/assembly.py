@@ -63,6 +63,30 @@ _WRITE: Final = """\
 \tjmp\t.Lweft{n}e
 """
 
+_ITERATION: Final = re.compile(r"^\tcallq?\tweft_check_iteration([23])(@PLT)?$", re.M)
+
+# The loop's index is the one that the runtime expects: time and the homes of arrays go on (struct step).
+_STEP: Final = """\
+\tcmpq\t%{innermost}, weft_step(%rip)
+\tjne\t.Lweft{n}s
+\tcmpq\t%rdi, weft_step+16(%rip)
+\tjne\t.Lweft{n}s
+{second}\tmovq\tweft_step+8(%rip), %rax
+\taddq\t%rax, weft_step(%rip)
+\tincl\tweft_now(%rip)
+\tmovdqa\tweft_homes(%rip), %xmm0
+\tmovdqa\tweft_homes+16(%rip), %xmm1
+\tpaddq\tweft_moves(%rip), %xmm0
+\tpaddq\tweft_moves+16(%rip), %xmm1
+\tmovdqa\t%xmm0, weft_homes(%rip)
+\tmovdqa\t%xmm1, weft_homes+16(%rip)
+\tjmp\t.Lweft{n}e
+.Lweft{n}s:
+\tcall\tweft_check_iteration{rank}
+.Lweft{n}e:"""
+
+_SECOND: Final = "\tcmpq\t%rsi, weft_step+24(%rip)\n\tjne\t.Lweft{n}s\n"
+
 _SLOW: Final = """\
 .Lweft{n}s:
 \tleaq\t.Lweft{n}(%rip), %rsi
@@ -90,7 +114,17 @@ def rewrite(text: str) -> str:
             n=count, what=what, size=size, split=SPLIT, fold8=FOLD8, fold4=FOLD4, space8=SPACE8, space4=SPACE4
         )
 
-    made = _CALL.sub(one, text)
+    steps = 0
+
+    def step(found: re.Match[str]) -> str:
+        nonlocal steps
+        steps += 1
+        name, three = f"i{steps}", found[1] == "3"
+        return _STEP.format(
+            n=name, rank=found[1], innermost="rdx" if three else "rsi", second=_SECOND.format(n=name) if three else ""
+        )
+
+    made = _ITERATION.sub(step, _CALL.sub(one, text))
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
     )

@@ -107,6 +107,7 @@ class Directives:
         if directive.on and self.marks.is_tasks(directive.on.name):
             self.task_loop(sentinel, directive, innermost)
             return
+        self.must_be_left_at_its_end(sentinel, nest)
         construct = self.marks.construct("parallel", sentinel, directive.indices)
         head = self.statement_at(outer.first)
         begin = list(self.loop_calls(construct, sentinel, directive, outer))
@@ -162,6 +163,25 @@ class Directives:
             found.append(loop)
             here = loop.first
         return found
+
+    def must_be_left_at_its_end(self, sentinel: Sentinel, nest: Sequence[Loop]) -> None:
+        """Complain about a statement that leaves a parallel loop, which no other iteration would know of."""
+        first, last = nest[0].first, nest[0].last
+        labels = {one.label for one in self.unit.statements(nest[0].first, nest[0].last) if one.label}
+        for at in range(first + 1, last + 1):
+            statement = self.unit.items[at]
+            if not isinstance(statement, Statement):
+                continue
+            _, action = inner(statement.code)
+            jump = re.match(r"goto(\d+)$", action)
+            around = [loop for loop in self.marks.loops.values() if loop.first < at <= loop.last]
+            exits = action == "exit" and max(around, key=lambda loop: loop.first).first in {one.first for one in nest}
+            if action == "return" or exits or (jump and jump[1] not in labels):
+                raise DirectiveError(
+                    statement.place,
+                    f"`{action}` leaves the loop that PARALLEL at line {sentinel.place.line} is for; "
+                    "all its iterations must run: take PARALLEL or the jump out",
+                )
 
     def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: Loop) -> Iterator[str]:
         """What is said before a parallel loop."""

@@ -90,9 +90,11 @@ def read_source(path: Path, include: Sequence[Path] = ()) -> Source:
 
 def _read(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="latin-1").splitlines()
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as problem:
         raise UsageError(f"{path}: cannot be read: {problem.strerror}") from None
+    # not splitlines(): to compilers only a line feed ends a line
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(character|complex|dimension)\b.*::", re.I)
@@ -150,7 +152,9 @@ def fixed_text(text: str) -> str:
     head, tab, rest = text.partition("\t")
     if tab and len(head) < 6:
         text = head.ljust(5) + rest if rest[:1].isdigit() and rest[0] != "0" else head.ljust(6) + rest
-    return text[:72]
+    if text.isascii():
+        return text[:72]
+    return text.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
 
 
 # --- statements -------------------------------------------------------------------------------------------------------

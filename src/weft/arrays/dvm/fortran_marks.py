@@ -506,8 +506,10 @@ class UnitMarks:
         found = assignment(action)
         if found and self.distributed(found[0]):
             self.own(statement, found[0], found[1])
-        elif re.match(r"(print|read|write)[(*\d'\"]", action) and any(
-            self.distributed(name) for name in set(NAME.findall(action))
+        elif (
+            re.match(r"(print|read|write)[(*\d'\"]", action)
+            and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
+            and any(self.distributed(name) for name in set(NAME.findall(action)))
         ):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")

@@ -6,6 +6,6 @@ results with those of the same functions run sequentially (`compare`), `source` 
 which variable is at fault. `inside` is the process that the user's script runs in, `program` starts it.
 """
 
-from weft.arrays.numba.program import compared as compared  # noqa: PLC0414
-from weft.arrays.numba.program import problems as problems  # noqa: PLC0414
-from weft.arrays.numba.program import run as run  # noqa: PLC0414
+from weft.arrays.numba.program import compared as compared
+from weft.arrays.numba.program import problems as problems
+from weft.arrays.numba.program import run as run

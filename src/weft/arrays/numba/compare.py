@@ -141,7 +141,8 @@ def _equal(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: flo
         apart = np.abs(got - expected)
         near = apart <= relative * np.maximum(np.abs(got), np.abs(expected)) + against * parts
         near &= np.isfinite(got) & np.isfinite(expected)
-    return same | near | (np.isnan(got) & np.isnan(expected))
+    equal: np.ndarray[Any, Any] = same | near | (np.isnan(got) & np.isnan(expected))
+    return equal
 
 
 def _unwritten(got: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,8 +17,8 @@ import llvmlite.binding as llvm
 import numba
 import numpy
 from numba.core import cgutils, codegen, cpu, dispatcher, lowering
-from numba.core.runtime import _nrt_python as nrt
 from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python as nrt
 from numba.core.runtime import rtsys
 from numba.np import arrayobj
 from numba.np.ufunc import parallel
@@ -117,6 +117,7 @@ class Compiler:
     def call_kernel(self, call: Callable[..., Any], *given: Any) -> Any:
         """Numba writes the call of a kernel: say before and after it which loop it is."""
         lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
+        names = list(names)  # the call takes the schedule out of it
         kernel = loops.describe(
             lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
         )  # fmt: skip
@@ -135,7 +136,8 @@ class Compiler:
         builder.call(leave, [])
         if id(compiled.library) in self._made:
             module, guards = self._made[id(compiled.library)]
-            kernel.loop.guard(ctypes.addressof(guards), module.stored)
+            if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
+                kernel.loop.guard(ctypes.addressof(guards), module.stored)
             if module.asks_for_thread:
                 kernel.loop.by_thread()
             module.text = ""  # nobody needs it any more
@@ -225,9 +227,8 @@ def _patch_lines(compiler: Compiler) -> None:
     cpu.CPUTargetOptions.finalize = with_lines
     lowering.Lower.lower_inst = lower_inst
     cpu.CPUContext.DIBuilder = Lines
-    lowering.BaseLower._compute_def_location = lambda self: (
-        self.func_ir.loc
-    )  # its warnings are about a debugger's lines
+    # Its warnings are about the lines that a debugger shows.
+    lowering.BaseLower._compute_def_location = lambda self: self.func_ir.loc
 
 
 def _patch_modules(compiler: Compiler) -> None:

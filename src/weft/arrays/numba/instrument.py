@@ -74,7 +74,8 @@ def size_of(kind: str) -> int | None:
 
 def arguments(text: str) -> list[str]:
     """The arguments of a call: split at the commas outside of brackets and quotes."""
-    parts, depth, quoted, start = [], 0, False, 0
+    parts: list[str] = []
+    depth, quoted, start = 0, False, 0
     for at, sign in enumerate(text):
         if sign == '"':
             quoted = not quoted
@@ -112,6 +113,8 @@ class Module:
     """Whether the loop's own body asks which thread it runs on."""
     stored: set[int] | None = field(default_factory=set)
     """Of a kernel: the arguments that it writes to; None where it may write to anything."""
+    arguments: int = 0
+    """Of a kernel: how many it has, the schedule among them."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
     _roots: Roots | None = None
@@ -146,6 +149,7 @@ class Module:
         self._roots = Roots(head, lines) if self.kernel and self.guards else None
         if self._roots is not None:
             self._writes(lines, own)
+            self.arguments = max(self.arguments, self._roots.count)
         before, label = "", ""
         renamed: dict[str, str] = {}
         out: list[str] = []
@@ -184,7 +188,7 @@ class Module:
                 self.stored.add(root)
 
     def _site(self, line: str, pointer: str = "") -> int | None:
-        """The place of an access; of one that optimisation moved and left without a line, another one's at `pointer`."""
+        """The place of an access; of one that optimisation moved, and left without a line, another one's there."""
         return self.place(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
@@ -286,14 +290,13 @@ class Roots:
     def __init__(self, head: str, lines: list[str]) -> None:
         names = dict.fromkeys(match[1] for match in re.finditer(r"%arg\.(\w+)", head))
         self._arguments = {name: number for number, name in enumerate(names)}
+        self.count = len(names)
         self._from: dict[str, str] = {}
         self._fresh: set[str] = set()
         for line in lines:
             if match := _DERIVED.match(line):
                 self._from[match[1]] = match[2]
-            elif match := _ALLOCATION.match(line):
-                self._fresh.add(match[1])
-            elif (match := _POINTER.match(line)) and self.fresh(match[2]):
+            elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
                 self._fresh.add(match[1])
 
     def _root(self, pointer: str) -> str:
@@ -326,9 +329,7 @@ def frames(lines: list[str]) -> set[str]:
     """Pointers into the function's own frame, and to where it is to leave its result: no data of the program."""
     own = {"%retptr", "%excinfo"}
     for line in lines:
-        if match := _ALLOCA.match(line) or (
-            (found := _DERIVED.match(line)) is not None and found[2] in own and found or None
-        ):
+        if (match := _ALLOCA.match(line)) or ((match := _DERIVED.match(line)) and match[2] in own):
             own.add(match[1])
     return own
 

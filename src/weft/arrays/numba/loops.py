@@ -14,6 +14,8 @@ from weft.arrays.numba.native import ARRAY, MAX_RANK, REDUCTION, SCALAR, SHARED,
 from weft.arrays.texts import Texts
 
 MAX_STEPS: Final = 32
+PASSED_ON: Final = ("getattr", "getitem", "static_getitem", "cast", "exhaust_iter")
+"""Expressions that make a view or a part of a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Kernel:
 
 def plain(name: str) -> str:
     """The user's name of a variable of Numba's intermediate code: `s.3` is `s`; "" of a temporary."""
-    if name.startswith("$") or name.startswith("expanded_tuple_var"):
+    if name.startswith(("$", "expanded_tuple_var")):
         return ""
     return re.sub(r"(?:\.\d+)+$", "", name)
 
@@ -61,7 +63,7 @@ def named(name: str, function: Any) -> str:
             return ""
         if isinstance(made, ir.Var):
             at = made.name
-        elif isinstance(made, ir.Expr) and made.op in ("getattr", "getitem", "static_getitem", "cast", "exhaust_iter"):
+        elif isinstance(made, ir.Expr) and made.op in PASSED_ON:
             at = made.value.name
         elif isinstance(made, ir.Arg):
             return str(made.name)
@@ -70,7 +72,7 @@ def named(name: str, function: Any) -> str:
     return ""
 
 
-def describe(
+def describe(  # noqa: PLR0917 - in the order that Numba has them
     lowerer: Any, parfor: Any, signature: tuple[Sequence[Any], Sequence[Any]], names: Sequence[str],
     kinds: Sequence[Any], reductions: Sequence[str], races: Iterable[str], texts: Texts,
 ) -> Kernel:  # fmt: skip
@@ -112,9 +114,14 @@ def describe(
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     construct = texts.construct("prange", file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(
-        Loop(construct, of_user(parfor), len(parfor.loop_nests), arguments),
-        construct, file, line, function.func_id.func_name, tuple(dict.fromkeys(filter(None, map(plain, reductions)))), ranks,
-    )  # fmt: skip
+        loop=Loop(construct, of_user(parfor), len(parfor.loop_nests), arguments),
+        construct=construct,
+        file=file,
+        line=line,
+        function=function.func_id.func_name,
+        reductions=tuple(dict.fromkeys(filter(None, map(plain, reductions)))),
+        ranks=ranks,
+    )
 
 
 def _has_memory(kind: Any) -> bool:

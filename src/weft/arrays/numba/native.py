@@ -38,9 +38,10 @@ class _Argument(ctypes.Structure):
 
 
 class _Loop(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "unused")
-    ) + (("guards", ctypes.c_void_p),)
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "unused")),
+        ("guards", ctypes.c_void_p),
+    )
 
 
 assert ctypes.sizeof(_Argument) == 60

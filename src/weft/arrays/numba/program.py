@@ -71,7 +71,8 @@ def tidied(findings: Path, texts: Texts) -> Iterator[str]:
 
     Elements get the index that Python would write.
     """
-    held, counts = [], {}
+    held: list[dict[str, Any]] = []
+    counts: dict[int, int] = {}
     for line in findings.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             one = json.loads(line)

@@ -96,7 +96,7 @@ def suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) 
     if found is None:
         return []
     known = {name for names in reductions.values() for name in names}
-    result = []
+    result: list[Suspect] = []
     for loop in loops(function):
         result += _suspects(found, loop, reductions.get(loop.lineno, known))
     return result

@@ -129,6 +129,7 @@ static void begin(struct line *l, int id, const char *kind, const char *why, int
 
 static void put_iteration(struct line *l)
 {
+    loop_index();
     if (here.what == LOOP && here.started)
         put_numbers(l, "iteration", here.rank, here.index);
     if (weft_task.in_task)

@@ -633,6 +633,7 @@ static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, som
 
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
 {
+    loop_index();
     struct detail verdict = {0};
     bool known = now.looked && s->key == place && !s->closed && s->size == size &&
                  (a - *s->home - s->low <= s->reach || again(s, a, size));

@@ -6,7 +6,9 @@
 #include <string.h>
 
 struct construct weft_construct;
-struct home weft_homes[MAX_ASPECTS];
+uintptr_t weft_homes[MAX_ASPECTS] __attribute__((aligned(16)));
+int64_t weft_moves[MAX_ASPECTS] __attribute__((aligned(16)));
+struct step weft_step = {.expected = NO_STEP};
 
 static struct construct outer;    /* the task region around this loop */
 static int nested;               /* parallel loops inside an iteration are plain code */
@@ -128,6 +130,28 @@ void home_of(const struct aspect *s, const int64_t index[], int64_t own[])
         own[k] = s->free[k] ? s->object->lower[k] : value_of(&s->own[k], index) / s->divisor[k];
 }
 
+void loop_index(void)
+{
+    if (weft_step.expected == NO_STEP || here.rank < 1)
+        return;
+    here.expected = weft_step.expected;
+    here.index[here.rank - 1] = here.expected - here.inner_step;
+}
+
+static void publish(void)
+{
+    bool simple = here.quick >= 0 && here.quick <= STEP_HOMES && (here.rank == 2 || here.rank == 3);
+    weft_step = (struct step){simple ? here.expected : NO_STEP, here.inner_step, {here.index[0], here.index[1]}};
+}
+
+/* The next iteration is not an ordinary one. */
+static void halt(void)
+{
+    loop_index();
+    here.quick = -1;
+    weft_step.expected = NO_STEP;
+}
+
 static void place_home(struct aspect *s)
 {
     const struct object *o = s->object;
@@ -151,9 +175,10 @@ static void derive_step(struct aspect *s)
             s->step += s->own[k].coefficient / s->divisor[k] * s->object->stride[k];
     }
     place_home(s);
-    weft_homes[s - here.aspects].by = s->exact ? s->step * here.inner_step : 0;
+    weft_moves[s - here.aspects] = s->exact ? s->step * here.inner_step : 0;
     if (here.quick >= 0)
         here.quick = s->exact ? (int)(s - here.aspects) + 1 : -1;
+    publish();
 }
 
 /* How an array lies to this construct's iterations; NULL: any iteration may use it. */
@@ -166,7 +191,7 @@ struct aspect *aspect_of(struct object *o)
         return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
-    s->object = o, s->home = &weft_homes[here.aspect_count].at;
+    s->object = o, s->home = &weft_homes[here.aspect_count];
     for (int k = 0; k < o->rank; k++)
         s->free[k] = true, s->divisor[k] = 1;
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++) {
@@ -197,7 +222,7 @@ static void tied_aspects(void)
     for (int i = 0; i < here.tie_count && here.aspect_count < MAX_ASPECTS; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
-        s->object = here.ties[i].object, s->home = &weft_homes[s - here.aspects].at;
+        s->object = here.ties[i].object, s->home = &weft_homes[s - here.aspects];
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
             s->own[k] = here.ties[i].terms[k];
@@ -213,7 +238,7 @@ void construct_remotes(void)
     for (int i = 0; i < here.remote_count && here.aspect_count < MAX_ASPECTS; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
-        s->home = &weft_homes[s - here.aspects].at;
+        s->home = &weft_homes[s - here.aspects];
         s->object = here.remotes[i].object, s->remote = true, s->filled = here.remotes[i].filled;
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
@@ -230,7 +255,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
 {
     if (now.off || here.what == LOOP) {
         nested++;
-        here.quick = -1;
+        halt();
         return;
     }
     if (here.what == TASKS)
@@ -238,7 +263,8 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
-    here.started = false, here.quick = -1;
+    here.started = false;
+    halt();
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
     here.frame = (uintptr_t)__builtin_frame_address(0);
     tick();
@@ -347,14 +373,16 @@ void weft_check_loop_start(void)
     if (here.reduction_count && here.what == LOOP)
         reductions_fork();
     if (now.off) {
-        here.started = true, here.quick = -1;
+        here.started = true;
+        halt();
         return;
     }
     judge_reductions();
     tick();
     now.base = now.cur;
     here.started = true;
-    here.inner_step = 0, here.quick = -1;
+    halt();
+    here.inner_step = 0;
     run_count = 0, second = false;
     if (here.what != TASKS)
         construct_remotes();
@@ -392,10 +420,13 @@ static void settle(void)
     for (int i = 0; i < here.aspect_count; i++) {
         struct aspect *s = &here.aspects[i];
         place_home(s);
-        weft_homes[i].by = s->step * here.inner_step;
+        weft_moves[i] = s->step * here.inner_step;
         if (!s->exact)
             here.quick = -1;
     }
+    for (int i = here.aspect_count; i < STEP_HOMES; i++)
+        weft_moves[i] = 0;
+    publish();
 }
 
 static __attribute__((noinline)) void jump(int rank, const int64_t index[])
@@ -429,12 +460,15 @@ static inline __attribute__((always_inline)) bool follows(int last, int64_t inne
     here.index[last] = innermost;
     here.expected = innermost + here.inner_step;
     for (int i = 0; i < here.quick; i++)
-        weft_homes[i].at += (uintptr_t)weft_homes[i].by;
+        weft_homes[i] += (uintptr_t)weft_moves[i];
+    if (weft_step.expected != NO_STEP)
+        weft_step.expected = here.expected;
     return true;
 }
 
 void weft_check_iteration(int rank, const int64_t index[])
 {
+    loop_index();
     if (rank < 1 || (rank > 1 && memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) != 0) ||
         !follows(rank - 1, index[rank - 1]))
         jump(rank, index);
@@ -448,12 +482,14 @@ void weft_check_iteration1(int64_t i)
 
 void weft_check_iteration2(int64_t i, int64_t j)
 {
+    loop_index();
     if (i != here.index[0] || !follows(1, j))
         jump(2, (int64_t[]){i, j});
 }
 
 void weft_check_iteration3(int64_t i, int64_t j, int64_t k)
 {
+    loop_index();
     if (i != here.index[0] || j != here.index[1] || !follows(2, k))
         jump(3, (int64_t[]){i, j, k});
 }
@@ -504,7 +540,7 @@ void weft_check_loop_end(int construct)
         nested--;
         return;
     }
-    here.quick = -1;
+    halt();
     if (here.reduction_count)
         reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL)
@@ -530,7 +566,8 @@ void weft_check_loop_end(int construct)
                 o->got_at = o->actual_at = now.cur;
         }
     here.what = SEQUENTIAL;
-    here.on = NULL, here.aspect_count = 0, here.quick = -1;
+    here.on = NULL, here.aspect_count = 0;
+    halt();
     if (weft_task.in_task)
         here = outer, now.base = weft_task.base;
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

@@ -32,7 +32,7 @@ struct cell {
 #define UNDEFINED 0xFFFFFFFDu     /* had its value in a parallel construct only */
 #define LOCAL 0xFFFFFFFEu         /* uninitialised, made within this iteration */
 #define UNINITIALISED 0xFFFFFFFFu /* never written */
-#define LAST_STAMP 0xFFFF0000u
+#define LAST_STAMP 0xFE000000u /* asked once a row of iterations */
 #define FIRST_STAMP 16u
 
 #define POISON 0xA7
@@ -210,11 +210,19 @@ struct construct {
 };
 
 /* The homes of the aspects, and what an iteration of the innermost loop adds to them. */
-struct home {
-    uintptr_t at;
-    int64_t by;
+extern uintptr_t weft_homes[MAX_ASPECTS];
+extern int64_t weft_moves[MAX_ASPECTS];
+
+/* What rewritten assembly compares an iteration with (weft.arrays.assembly knows the offsets): where it is the expected
+ * one, it advances `expected`, now.cur and the first STEP_HOMES homes. */
+struct step {
+    int64_t expected; /* innermost index; NO_STEP: the runtime is to be called */
+    int64_t inner_step;
+    int64_t outer[2];
 };
-extern struct home weft_homes[MAX_ASPECTS];
+#define NO_STEP INT64_MIN
+#define STEP_HOMES 4
+extern struct step weft_step;
 
 extern struct construct weft_construct;
 #define here weft_construct
@@ -245,6 +253,7 @@ int64_t block_low(const struct object *root, int dimension, int64_t t);
 int64_t block_high(const struct object *root, int dimension, int64_t t);
 int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
+void loop_index(void); /* here.index is this iteration's */
 void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                   const int64_t offset[]);
 void construct_remotes(void);
