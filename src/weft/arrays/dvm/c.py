@@ -21,8 +21,10 @@ from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
 from weft.arrays.dvm.syntax import Directive, Reference
 from weft.arrays.texts import Marked, Texts
+from weft.errors import UsageError
 from weft.terms.words import plural
 
+CPLUSPLUS: Final = (".cpp", ".cc", ".cxx", ".C")
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
@@ -31,6 +33,9 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
+    for path in paths:
+        if path.suffix in CPLUSPLUS:
+            raise UsageError(f"{path}: C++ is not read yet; name sources in C")
     shared = Shared(texts)
     units = [Unit(c_source.read(path, include), shared) for path in paths]
     for unit in units:
@@ -59,9 +64,21 @@ class Constructs:
     def mark(self) -> None:
         """Put the calls for every directive that is no declaration."""
         for begin, _, directive, text in self.source.directives:
+            if self.source.old and self.unfollowed(directive, begin):
+                continue
             self.construct(begin, directive, self.unit.attached[begin], text)
 
     # --- constructs -----------------------------------------------------------------------------------------------
+
+    def unfollowed(self, directive: Directive, at: int) -> bool:
+        """Whether a directive of the old form is about an array that cannot be followed."""
+        arrays: list[Reference] = []
+        if isinstance(directive, syntax.Parallel) and directive.on is not None:
+            arrays = [directive.on]
+        elif isinstance(directive, syntax.Redistribute | syntax.Realign):
+            arrays = list(directive.arrays)
+        found = [self.tree.resolve(one.name, at) for one in arrays]
+        return any(one is None or not one.declare for one in found)
 
     def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
         """Put the calls for one directive."""

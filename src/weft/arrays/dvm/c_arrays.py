@@ -58,6 +58,9 @@ class Arrays:
                     axes = attribute.dummies
                 if axes is None or variable.named_type or c_calls.is_template(variable):
                     continue
+                if len(axes) != variable.rank and self.source.old:
+                    variable.declare.remove(directive)
+                    break
                 if len(axes) != variable.rank:
                     has = plural(variable.rank, "dimension")
                     what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
@@ -87,6 +90,8 @@ class Arrays:
     def register(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
         """Put the calls that name and spread the arrays of a declaration behind it."""
         for variable in self.declared_by(directive, statement):
+            if directive not in variable.declare:
+                continue
             if variable.declare[-1] is not directive:
                 continue
             number = self.unit.data_id(variable)

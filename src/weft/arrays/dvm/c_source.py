@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from weft.arrays.dvm import directives_c
-from weft.arrays.dvm.syntax import Directive, Place
+from weft.arrays.dvm import c_old, directives_c
+from weft.arrays.dvm.syntax import Directive, DirectiveError, Place
 from weft.errors import UsageError
 
 PRAGMA: Final = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+dvm\b((?:\\\r?\n|[^\n])*)", re.MULTILINE)
@@ -28,6 +28,8 @@ class Source:
     path: Path
     text: str
     origins: list[tuple[str, int]]
+    old: bool = False
+    """Its directives are macros of C-DVM: arrays behind plain pointers and task arrays cannot be followed."""
     starts: list[int] = field(default_factory=list)
     directives: list[tuple[int, int, Directive, str]] = field(default_factory=list)
     """(begin, end, directive, its text): offsets in `text`."""
@@ -49,8 +51,12 @@ def read(path: Path, include: Sequence[Path] = ()) -> Source:
     """Read a C source; raises UsageError where it cannot be read, DirectiveError for a directive that is wrong."""
     lines = _Lines(include)
     lines.read(path, ())
-    source = Source(path, "".join(lines.texts), lines.origins)
+    text = "".join(lines.texts)
+    old = c_old.is_old(text)
+    source = Source(path, c_old.spread_loops(text) if old else text, lines.origins, old)
     take_directives(source)
+    if old:
+        take_macros(source)
     return source
 
 
@@ -106,6 +112,25 @@ def take_directives(source: Source) -> None:
         parts.append(source.text[done:hash_at] + re.sub(r"[^\n]", " ", source.text[hash_at:end]))
         done = end
     source.text = "".join([*parts, source.text[done:]])
+
+
+def take_macros(source: Source) -> None:
+    """Read the directives of the old form and blank them out."""
+    hidden = [match.span() for match in COMMENT.finditer(source.text)]
+    text = source.text
+    for begin, end, held in c_old.directives(text):
+        if any(low <= begin < high for low, high in hidden):
+            continue
+        place = source.place(begin)
+        form = c_old.today(held, place)
+        if form is not None:
+            try:
+                directive = directives_c.read([(place, form)])
+            except DirectiveError as error:
+                raise DirectiveError(place, f"`DVM({' '.join(held.split())})` cannot be read: {error}") from error
+            source.directives.append((begin, end, directive, " ".join(text[begin:end].split())))
+        source.text = source.text[:begin] + re.sub(r"[^\n]", " ", text[begin:end]) + source.text[end:]
+    source.directives.sort(key=lambda one: one[0])
 
 
 class Marks:
