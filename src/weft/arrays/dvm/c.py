@@ -165,7 +165,7 @@ class Constructs:
                 calls.append(
                     call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
                 )
-        written = c_uses.written(self.tree, node)
+        written = c_uses.written(self.tree, node) | c_uses.addressed(self.tree, node)
         hidden = self.hidden(node)
         for variable in dict.fromkeys(v for _, v in c_uses.uses(self.tree, node)):
             inside = variable.statement_begin >= at and not variable.outside
