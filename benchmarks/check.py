@@ -50,9 +50,7 @@ def run(command: list[str], environment: dict[str, str]) -> Measured:
 def instructions(command: list[str], environment: dict[str, str]) -> int:
     """Instructions of the program itself."""
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
-    done = subprocess.run(
-        words, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=True
-    )
+    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=True)
     return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])  # the children ended before
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from arrays.deletions import deletions
-from weft.arrays import Request, check
+from weft.arrays import Request, check, mark
+from weft.arrays.findings import read
+from weft.arrays.program import build, execute
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "dvm" / "correct"
@@ -28,9 +30,14 @@ def lines(finding: Finding) -> set[int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_correct_program_is_silent(name: str, tmp_path: Path) -> None:
-    findings = run((PROGRAMS / f"{name}.cdv").read_text(), tmp_path)
-    assert not findings, "\n".join(finding.message for finding in findings)
+def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) -> None:
+    marked, texts = mark([PROGRAMS / f"{name}.cdv"])
+    program = build(marked, tmp_path)
+    for grid in ("", "1", "2", "2x2"):
+        found = tmp_path / f"findings-{grid}"
+        assert execute(program, [], found, grid, 30) == 0
+        findings = read(found, texts)
+        assert not findings, f"{grid}: " + "\n".join(finding.message for finding in findings)
 
 
 @pytest.mark.parametrize("name", NAMES)

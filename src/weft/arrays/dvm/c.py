@@ -21,8 +21,10 @@ from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
 from weft.arrays.dvm.syntax import Directive, Reference
 from weft.arrays.texts import Marked, Texts
+from weft.errors import UsageError
 from weft.terms.words import plural
 
+CPLUSPLUS: Final = (".cpp", ".cc", ".cxx", ".C")
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
@@ -31,6 +33,9 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
+    for path in paths:
+        if path.suffix in CPLUSPLUS:
+            raise UsageError(f"{path}: C++ is not read yet; name sources in C")
     shared = Shared(texts)
     units = [Unit(c_source.read(path, include), shared) for path in paths]
     for unit in units:

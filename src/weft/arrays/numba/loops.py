@@ -83,9 +83,7 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     """
     function = lowerer.func_ir
     file, line = parfor.loc.filename, parfor.loc.line
-    symbols: list[Any] = []
-    for one in (*signature[0], *signature[1]):
-        symbols += [symbol for symbol in one if symbol not in symbols]
+    symbols = list(dict.fromkeys(symbol for one in (*signature[0], *signature[1]) for symbol in one))
     arguments = []
     ranks = {}
     stride = len(names) + 1  # behind the steps of all arguments, and the schedule's own stride

@@ -386,7 +386,7 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool writ
         interval(s, low, high);
     }
     mode(s, HOST, now.cur);
-    if (here.what == TASKS && !o && on_stack(a)) { /* of the compiler, between tasks */
+    if ((here.what == TASKS || weft_task.in_task) && !o && on_stack(a)) { /* of the compiler, between tasks */
         mode(s, FREE, 0);
         return;
     }

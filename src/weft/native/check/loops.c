@@ -226,6 +226,8 @@ static void tied_aspects(void)
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
             s->own[k] = here.ties[i].terms[k];
+            if (s->own[k].coefficient < 0 && s->own[k].offset == 0) /* `[-i]`: the loop descends, the element is [i] */
+                s->own[k].coefficient *= -1;
             s->free[k] = k >= here.ties[i].rank || s->own[k].axis == WEFT_ALL;
         }
         derive_step(s);
