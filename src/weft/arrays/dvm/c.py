@@ -117,7 +117,7 @@ class Constructs:
     def in_register(self, item: Reference, at: int) -> bool:
         """Whether a variable is one that the hooks need not see: taking its address would show it to them."""
         variable = self.unit.variable(item, at)
-        return variable in self.hooks.unmarked or variable.register or variable.is_pointer_like
+        return variable in self.hooks.unmarked or variable.is_pointer_like
 
     def part(self, name: str, number: int, item: Reference, at: int) -> str:
         """A call about a variable or a part of it."""
@@ -172,7 +172,7 @@ class Constructs:
             pointer = variable.pointer and not variable.by_pointer
             if variable in named or variable in hidden or inside or pointer or c_calls.is_template(variable):
                 continue
-            if variable.register or (variable not in written and not variable.is_array):
+            if variable not in written and not variable.is_array:
                 continue
             intent = "WEFT_INOUT" if variable in written else "WEFT_IN"
             empty = Reference(variable.name, None, directive.place)
@@ -272,7 +272,7 @@ class Constructs:
         if isinstance(clause, syntax.Private):
             for item in clause.names:
                 variable = self.unit.variable(item, at)
-                if variable not in unmarked and not variable.register:
+                if variable not in unmarked:
                     found.append(call("loop_private", self.unit.data_id(variable), base(variable), size(variable)))
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:

@@ -27,7 +27,7 @@ class Hooks:
             for variable in many:
                 if not begin <= variable.statement_begin < end or variable.static or variable.external:
                     continue
-                if variable.initialised or variable.register or variable.pointer or variable.parameter:
+                if variable.initialised or variable.pointer or variable.parameter:
                     continue
                 scope = self.tree.resolve(variable.name, variable.begin)
                 if scope is None or (not variable.sizes and self.surely(variable, body)):
@@ -78,7 +78,7 @@ class Hooks:
     @cached_property
     def wanted(self) -> set[Variable]:
         """The variables of functions that the hooks must see."""
-        return {v for v in self.touched if not v.register} - self.unmarked
+        return self.touched - self.unmarked
 
     @cached_property
     def touched(self) -> set[Variable]:

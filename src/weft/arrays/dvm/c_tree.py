@@ -58,7 +58,6 @@ class Variable:
     external: bool
     static: bool
     initialised: bool
-    register: bool
     named_type: bool
     """Its type is a typedef's name: there may be more dimensions than the declaration shows."""
     first: str = ""
@@ -104,6 +103,8 @@ class Tree:
     statements: dict[int, Node]
     """The outermost statement that begins at an offset."""
     shift: _Shift
+    registers: list[tuple[int, int]] = field(default_factory=list)
+    """Where the word `register` stands."""
     used: list[tuple[int, Node, Variable]] = field(default_factory=list)
     """Every identifier that means a variable, by its first byte, in the order of the text."""
 
@@ -169,6 +170,8 @@ def parse(text: str) -> Tree:
     for node in nodes:
         if node.type in STATEMENTS:
             tree.statements.setdefault(tree.begin(node), node)
+        if node.type == "storage_class_specifier" and tree.source(node) == "register":
+            tree.registers.append((tree.begin(node), tree.end(node)))
         if node.type == "function_definition":
             tree.functions.append(node)
         if node.type in ("declaration", "parameter_declaration"):
@@ -227,7 +230,6 @@ def declared(tree: Tree, node: Node) -> None:
             external="extern" in specifiers,
             static="static" in specifiers,
             initialised=child.type == "init_declarator",
-            register="register" in specifiers,
             named_type=(kind := node.child_by_field_name("type")) is not None and kind.type == "type_identifier",
             first=sizes[0] if parameter and sizes and not pointer else "",
             function=-1 if function is None else tree.begin(function),

@@ -42,6 +42,9 @@ class Unit:
         self.shared = shared
         self.tree: Tree = c_tree.parse(source.text)
         self.marks = Marks(source)
+        for begin, end in self.tree.registers:
+            # The address of a register variable cannot be taken; without the word it is the same program.
+            source.text = source.text[:begin] + " " * (end - begin) + source.text[end:]
         self.attached: dict[int, Node | None] = {}
         self.parallels: list[tuple[int, int, syntax.Parallel, Node]] = []
         for begin, end, directive, _ in source.directives:
