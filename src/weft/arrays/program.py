@@ -24,6 +24,9 @@ C_FLAGS: Final = (
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
     "-fsanitize=bounds",
+    "-fno-builtin-memset",  # the wrapped functions are to be called
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memmove",
     "-w",
 )
 FORTRAN_FLAGS: Final = (

@@ -148,6 +148,9 @@ static void bad(struct site *s, struct detail *d, const char *kind, const char *
 
 static bool fixed_elsewhere(const struct object *o)
 {
+    const struct object *root = o->root;
+    if (root->tasks && here.on->tasks && (root->tasks != here.on->tasks || root->task != here.on->task))
+        return true; /* the processors of another task */
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
         if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis != WEFT_ALL) {
             const struct term *t = &here.at[d];
@@ -177,6 +180,25 @@ static void edge(struct site *s, struct detail *d, const struct aspect *v, bool 
         mode(s, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
 }
 
+/* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
+ * that begins to write it is noticed, but not against the reads before that. */
+static struct usage {
+    int construct;
+    uintptr_t low;
+    unsigned first; /* instance that used it first */
+    bool written;
+} usages[4096];
+
+static bool only_read_so_far(const struct object *o, bool write)
+{
+    unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(o->low >> 3)) % 4096;
+    struct usage *u = &usages[at];
+    if (u->construct != here.id || u->low != o->low)
+        *u = (struct usage){here.id, o->low, here.instance, false};
+    u->written |= write;
+    return !u->written && u->first < here.instance && !weft_task.in_task;
+}
+
 /* A distributed array in a construct that has owners. */
 static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
 {
@@ -190,7 +212,10 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     }
     if (!v) {
         interval(s, o->low, o->high);
-        mode(s, here.what == LOOP && !here.on ? SHARED : OWN, now.base);
+        bool shared = here.what == LOOP && !here.on;
+        mode(s, shared ? SHARED : OWN, now.base);
+        if (shared && only_read_so_far(o, write))
+            s->track = 0, s->least = 0, s->limit = now.base;
         return;
     }
     const struct widths nothing = {{0}, {0}};
@@ -312,6 +337,8 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
         mode(s, shared ? SHARED : REPLICATED, now.base);
+        if (shared && o && only_read_so_far(o, write))
+            s->track = 0, s->least = 0, s->limit = now.base;
     }
 }
 

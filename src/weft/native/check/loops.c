@@ -372,6 +372,8 @@ void weft_check_loop_shadow_compute(int data, const void *base, int rank, const 
 void weft_check_loop_start(void)
 {
     CLAUSE
+    static unsigned instances[4096];
+    here.instance = ++instances[(unsigned)here.id % 4096];
     if (here.reduction_count && here.what == LOOP)
         reductions_fork();
     if (now.off) {

@@ -200,6 +200,7 @@ struct construct {
     int remote_count;
     struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; } ties[32];
     int tie_count;
+    unsigned instance; /* of this loop, from 1 */
     struct object *written[MAX_CLAUSES]; /* undistributed objects that iterations wrote, to be undefined afterwards */
     int written_count;
     int group;
