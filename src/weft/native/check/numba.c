@@ -77,10 +77,22 @@ double weft_numba_magnitude(void) {
     return was;
 }
 
-/* All pieces of the schedule on this thread: a kernel goes through them by itself. */
-static void run_plain(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps, void *data) {
-    if (loop && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
-    kernel(arguments, dimensions, steps, data);
+/* As Numba's own scheduler would on one thread. */
+static void run_plain(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps, void *data,
+                      size_t inner, size_t count) {
+    char *moved[MAX_ARGUMENTS];
+    size_t sizes[MAX_ARGUMENTS];
+    if (!loop || count > MAX_ARGUMENTS || inner + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
+        kernel(arguments, dimensions, steps, data);
+        return;
+    }
+    if (loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+        sizes[0] = 1;
+        for (size_t a = 0; a < count; a++) moved[a] = arguments[a] + steps[a] * piece;
+        kernel(moved, sizes, steps, data);
+    }
 }
 
 /* An array as the runtime wants it: packed, in either order. A view whose elements lie apart is told as the array that
@@ -301,7 +313,7 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     Kernel kernel = (Kernel)function;
     if (!loop || !loop->checked || !watching || running || !weft_check_active() || count > MAX_ARGUMENTS ||
         inner + 1 > MAX_ARGUMENTS || count != (size_t)loop->count + 1) {
-        run_plain(loop, kernel, arguments, dimensions, steps, data);
+        run_plain(loop, kernel, arguments, dimensions, steps, data, inner, count);
         return;
     }
     announce(loop, arguments, dimensions, steps);

@@ -72,8 +72,8 @@ def called_fixed(a, out):
 @njit(parallel=True)
 def spread(a, out):
     for i in prange(a.size):
-        for k in range(3):
-            out[2 * i + k] = a[i]  # finds: out-of-bounds, loop-dependence
+        for k in range(2):
+            out[2 * i + k + 1] = a[i]  # finds: out-of-bounds
 
 
 @njit(parallel=True)
