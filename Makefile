@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks debian kernel clean
+.PHONY: help setup demo test test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -102,6 +102,10 @@ bench-replay: setup
 # What it costs a program to have its tasks watched.
 bench-tasks: setup
 	$(BIN)/python benchmarks/tasks.py $(BENCH)
+
+# What `weft check` costs beside the plain program.
+bench-check: setup
+	$(BIN)/python benchmarks/check.py $(BENCH)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

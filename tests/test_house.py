@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "debug"},
+    "arrays": {"native", "mpi", "terms", "trace", "report"},
     "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
     "launch": {"native", "mpi", "trace", "deadlock", "report"},
 }

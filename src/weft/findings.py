@@ -44,6 +44,8 @@ KINDS: Final[Mapping[str, Severity]] = {
     "remote-access": "error",
     "halo-write": "error",
     "stale-halo-read": "error",
+    "stale-copy": "error",
+    "directive-order": "error",
     "wrong-reduction": "error",
     "divergence": "warning",
 }

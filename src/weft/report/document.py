@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from weft.findings import CERTAINTIES, SEVERITIES, Finding
 from weft.report.analysis import Failure
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
-from weft.trace import Trace
 
 SCHEMA: Final = "weft-report/1"
+
+
+class Subject(Protocol):
+    """What a report is of: a Trace, or a checked program."""
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """Facts of the run: command, cwd, mpi, ended."""
+
+    @property
+    def ranks(self) -> Sequence[Any]:
+        """Its ranks; none of a program that was checked on one processor."""
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be read."""
+
 
 _RANKS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _TEXT: Final = {"type": "string"}
@@ -109,7 +125,7 @@ _ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed
 
 
 def to_json(
-    trace: Trace, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
+    trace: Subject, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
 ) -> dict[str, Any]:
     """The document: the run, its findings, the analyses that failed, what could not be read, and the tables."""
     mpi = trace.run.get("mpi")

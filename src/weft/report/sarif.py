@@ -10,12 +10,12 @@ from urllib.parse import quote
 import weft
 from weft.findings import Finding, Site
 from weft.report.analysis import Failure
-from weft.trace import Trace
+from weft.report.document import Subject
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def to_sarif(trace: Trace, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, Any]:
     """One SARIF run with a rule a kind and a result a finding."""
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
@@ -49,7 +49,10 @@ def _rule(kind: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, kinds: list[str], root: str) -> dict[str, Any]:
-    places = [place for site in finding.sites if (place := _location(site, root)) is not None]
+    ranked = bool(finding.ranks)
+    places = [place for site in finding.sites if (place := _location(site, root, ranked)) is not None]
+    if places and (column := finding.evidence.get("column")):
+        places[0]["physicalLocation"].get("region", {})["startColumn"] = column
     result: dict[str, Any] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
@@ -74,11 +77,11 @@ def _stack(site: Site, root: str) -> dict[str, Any]:
     }
 
 
-def _location(site: Site, root: str) -> dict[str, Any] | None:
+def _location(site: Site, root: str, ranked: bool) -> dict[str, Any] | None:
     if not site.file:
         return None
     place = _physical(site.file, site.line, site.function, root)
-    return {**place, "message": {"text": f"rank {site.rank}: {site.call}"}}
+    return {**place, "message": {"text": f"rank {site.rank}: {site.call}" if ranked else site.call}}
 
 
 def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:

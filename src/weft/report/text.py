@@ -132,7 +132,7 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
     yield heading(trace, report.findings), "bold"
     for finding in report.findings:
         yield "", ""
-        yield line(finding), _COLOURS[finding.severity]
+        yield line(finding), style(finding)
         for text in _site_lines(finding):
             yield " " * _INDENT + text, "dim"
         for text in replays(trace, finding):
@@ -152,8 +152,18 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
 
 def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) -> None:
     """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it."""
+    print_blocks(_blocks(trace, report), to, tables)
+
+
+def style(finding: Finding) -> str:
+    """How a finding's line is coloured."""
+    return _COLOURS[finding.severity]
+
+
+def print_blocks(blocks: Iterable[tuple[str, str]], to: TextIO, tables: Sequence[str] = ()) -> None:
+    """Print lines with their styles, coloured and wrapped on a terminal, plain elsewhere."""
     if not to.isatty():
-        for text, _ in _blocks(trace, report):
+        for text, _ in blocks:
             print(text, file=to)
         print(*tables, sep="\n", end="\n" if tables else "", file=to)
         return
@@ -162,9 +172,9 @@ def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) 
 
     width = max(40, min(shutil.get_terminal_size().columns, 120))
     console = Console(file=to, highlight=False, width=width)
-    for text, style in _blocks(trace, report):
+    for text, colour in blocks:
         indent = " " * _INDENT
         wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) if text else ""
-        console.print(Text(wrapped, style=style))
+        console.print(Text(wrapped, style=colour))
     for text in tables:
         console.print(Text(text), no_wrap=True, crop=False, overflow="ignore")

@@ -203,7 +203,7 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
     modules: list[dict[str, Any]] = []
     for (path, build_id), offsets in sorted(_wanted(trace).items()):
         reason = _mistrust(trace, path, build_id)
-        sites = {} if reason else _addr2line(path, sorted(offsets), problems)
+        sites = {} if reason else addr2line(path, sorted(offsets), problems)
         if reason:
             problems.append(f"calls in {path} stay without lines: {reason}")
         if sites:
@@ -244,7 +244,7 @@ def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     return None
 
 
-def _addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+def addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
     """Frames by offset, innermost first; only those of which something is known."""
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)

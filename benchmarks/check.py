@@ -1,0 +1,112 @@
+"""What `weft check` costs: time beside the plain program, in turn, and instructions by callgrind.
+
+    python benchmarks/check.py [--repeat 5] [--size 2000] [--steps 20] [--no-instructions]
+
+Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the checked program (without its compilation).
+The children that verify reductions run beside the program: their time is in `CPU`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.arrays import mark
+from weft.arrays.findings import read
+from weft.arrays.program import build
+
+PROGRAMS = Path(__file__).parent / "programs"
+SMALL = (300, 2)
+"""Size and steps where instructions are counted: callgrind takes fifty times as long."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of one run."""
+
+    wall: float
+    cpu: float
+
+
+def run(command: list[str], environment: dict[str, str]) -> Measured:
+    """One run, with the children it waited for."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
+
+
+def instructions(command: list[str], environment: dict[str, str]) -> int:
+    """Instructions of the program itself."""
+    words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
+    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=True)
+    return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])  # the children ended before
+
+
+def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> tuple[list[str], list[str]]:
+    """The plain and the checked program."""
+    text = (PROGRAMS / name).read_text().replace("@SIZE@", str(size)).replace("@STEPS@", str(steps))
+    source = folder / name
+    source.write_text(text)
+    plain = folder / f"{source.stem}-plain-{size}"
+    other = source.with_suffix(".c" if compiler == "gcc" else ".f90")
+    other.write_text(text)
+    subprocess.run([compiler, "-O2", "-w", str(other), "-o", str(plain), "-lm"], check=True)
+    marked, texts = mark([source])
+    room = folder / f"{source.stem}-{size}"
+    room.mkdir(exist_ok=True)
+    program = build(marked, room)
+    found = folder / "findings.jsonl"
+    found.unlink(missing_ok=True)
+    run([str(program)], {"WEFT_CHECK_FINDINGS": str(found)})
+    assert read(found, texts) == [], "the benchmark's program is right"
+    return [str(plain)], [str(program)]
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--size", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--no-instructions", action="store_true")
+    args = parser.parse_args()
+    print(f"Jacobi {args.size}², {args.steps} steps; medians of {args.repeat} in turn; seconds")
+    print(f"{'':14}{'plain':>8}{'checked':>9}{'times':>7}{'CPU':>8}   instructions of {SMALL[0]}²: times")
+    for name, compiler in (("jacobi.cdv", "gcc"), ("jacobi.fdv", "gfortran")):
+        if not shutil.which(compiler):
+            print(f"{name}: no {compiler}")
+            continue
+        with tempfile.TemporaryDirectory() as held:
+            row(name, compiler, args, Path(held))
+    return 0
+
+
+def row(name: str, compiler: str, args: argparse.Namespace, folder: Path) -> None:
+    """The line of one program."""
+    plain, checked = prepared(name, compiler, args.size, args.steps, folder)
+    environment = {"WEFT_CHECK_FINDINGS": str(folder / "found.jsonl")}
+    runs = [(run(plain, {}), run(checked, environment)) for _ in range(args.repeat)]
+    bare = statistics.median(one.wall for one, _ in runs)
+    full = statistics.median(two.wall for _, two in runs)
+    text = f"{name:14}{bare:8.2f}{full:9.2f}{full / bare:7.1f}"
+    text += f"{statistics.median(two.cpu for _, two in runs):8.2f}"
+    if not args.no_instructions and shutil.which("valgrind"):
+        few, more = prepared(name, compiler, *SMALL, folder)
+        text += f"{instructions(more, environment) / instructions(few, {}):13.1f}"
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

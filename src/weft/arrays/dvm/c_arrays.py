@@ -1,0 +1,214 @@
+"""Arrays and templates of a C source: each is named, distributed and aligned where it comes to life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tree_sitter import Node
+
+from weft.arrays.dvm import c_calls, c_tree, syntax
+from weft.arrays.dvm.c_calls import base, call, longs, size
+from weft.arrays.dvm.c_tree import Variable
+from weft.arrays.dvm.c_unit import FIRST, Unit
+from weft.terms.words import plural
+
+ALIGNED: Final = 60100
+"""Priority of the first constructor that aligns: in the order of the text, after all that name data."""
+
+
+class Arrays:
+    """Marks the declarations of one source."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.source, self.tree, self.marks, self.shared = unit.source, unit.tree, unit.marks, unit.shared
+
+    def mark(self) -> None:
+        """Give the variables what their directives say, and put the calls that tell the runtime."""
+        declares = [
+            (directive, self.unit.attached[begin], text)
+            for begin, _, directive, text in self.source.directives
+            if isinstance(directive, syntax.Declare)
+        ]
+        for directive, statement, _ in declares:
+            self.declare(directive, statement)
+        for many in self.tree.variables.values():
+            # A name may be declared again, without its directive: the definition of what a header has `extern`.
+            outside = [variable for variable in many if variable.outside]
+            said = next((variable.declare for variable in outside if variable.declare), [])
+            for variable in outside:
+                variable.declare = variable.declare or said
+                if said and not variable.static:
+                    self.shared.spread.add(variable.name)
+        for directive, statement, text in declares:
+            self.register(directive, statement, text)
+        self.allocations()
+
+    def declare(self, directive: syntax.Declare, statement: Node | None) -> None:
+        """Give the variables of the declaration behind a directive what it says."""
+        variables = self.declared_by(directive, statement)
+        for variable in variables:
+            variable.declare.append(directive)
+            for attribute in directive.attributes:
+                axes: Sequence[object] | None = None
+                if isinstance(attribute, syntax.Distribution):
+                    axes = attribute.axes
+                elif isinstance(attribute, syntax.Alignment):
+                    axes = attribute.dummies
+                if axes is None or variable.named_type or c_calls.is_template(variable):
+                    continue
+                if len(axes) != variable.rank and self.source.old:
+                    variable.declare.remove(directive)
+                    break
+                if len(axes) != variable.rank:
+                    has = plural(variable.rank, "dimension")
+                    what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
+                    self.unit.fail(directive.place, what)
+
+    def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
+        """The variables that a directive is about."""
+        inherited = {entity.name for entity in directive.entities}
+        inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
+        if inherit:
+            if statement is None or statement.type not in ("function_definition", "declaration"):
+                self.unit.fail(directive.place, "`inherit` stands before no function; put it before the function")
+            begin, end = self.tree.begin(statement), self.tree.end(statement)
+            found = [v for n in inherited for v in self.tree.variables.get(n, ()) if v.parameter and begin < v.at < end]
+            if statement.type == "function_definition" and len(found) != len(inherited):
+                missing = sorted(inherited - {v.name for v in found})
+                self.unit.fail(
+                    directive.place, f"`{missing[0]}` in `inherit` is no parameter of the function behind it"
+                )
+            return found
+        begin = self.tree.begin(statement) if statement is not None else -1
+        found = [v for many in self.tree.variables.values() for v in many if v.statement_begin == begin]
+        if not found or found[0].parameter:
+            self.unit.fail(directive.place, "the directive stands before no declaration; put it before the array's own")
+        return found
+
+    def register(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
+        """Put the calls that name and spread the arrays of a declaration behind it."""
+        for variable in self.declared_by(directive, statement):
+            if directive not in variable.declare:
+                continue
+            if variable.declare[-1] is not directive:
+                continue
+            number = self.unit.data_id(variable)
+            construct = self.unit.texted("array", directive, text)
+            if variable.parameter:
+                self.parameter(variable, number)
+            elif c_calls.is_template(variable):
+                sizes = [c_calls.int64(s.high) for s in directive.entities[0].sizes if s.high is not None]
+                made = call("template", number, len(sizes), longs([0] * len(sizes)), longs(sizes)) if sizes else ""
+                self.placed(variable, made + self.distributed(variable, number, construct), "")
+            elif not variable.pointer and not (variable.external and not all(variable.sizes)):
+                made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
+                self.placed(variable, made, self.aligned(variable, number, construct))
+
+    def parameter(self, variable: Variable, number: int) -> None:
+        """Name an array at the head of the function that it is passed to."""
+        rank = self.unit.rank(variable)
+        element = f"sizeof({c_calls.element(variable, rank)})"
+        function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
+        body = function.child_by_field_name("body")
+        if body is not None:
+            text = call(
+                "argument", number, base(variable), element, rank, longs([0] * rank), c_calls.extents(variable, rank), 0
+            )
+            self.marks.before(self.tree.begin(body) + 1, " " + text)
+
+    def arrayed(self, variable: Variable, number: int, first: str) -> str:
+        """The call that names an array; it has no values yet."""
+        rank = self.unit.rank(variable)
+        element = f"sizeof({c_calls.element(variable, rank)})"
+        extents = c_calls.extents(variable, rank, first)
+        text = call("array", number, base(variable), element, rank, longs([0] * rank), extents, "WEFT_ORDER_C")
+        if not variable.pointer and not variable.initialised:
+            text += " " + call("clear", base(variable), size(variable))
+        return text
+
+    def distributed(self, variable: Variable, number: int, construct: int) -> str:
+        """The call that distributes an array or template as it is declared."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Distribution) and attribute.axes:
+                    sizes = c_calls.blocks(number, variable, attribute.axes)
+                    return f" {sizes} " + call(
+                        "distribute", construct, number, base(variable), *c_calls.kinds(attribute.axes)
+                    )
+        return ""
+
+    def aligned(self, variable: Variable, number: int, construct: int) -> str:
+        """The calls that align an array and give it edges as it is declared."""
+        text = ""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Alignment):
+                    text += " " + self.alignment(variable, number, construct, attribute)
+                if isinstance(attribute, syntax.Shadow):
+                    text += " " + call("shadow", number, base(variable), *c_calls.widths(attribute.widths))
+        return text
+
+    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment) -> str:
+        """The call that aligns an array."""
+        if alignment.target is None:
+            return ""
+        target = self.unit.spread(alignment.target, variable.begin, "align")
+        mapping = c_calls.mapping(alignment.target.subscripts or ())
+        return call("align", construct, number, base(variable), self.unit.data_id(target), base(target), *mapping)
+
+    def placed(self, variable: Variable, made: str, aligned: str) -> None:
+        """Put the calls for a variable where it comes to life: behind its declaration, or before the program."""
+        at = variable.statement_end
+        if variable.outside:
+            self.unit.constructor(at, FIRST, made)
+            if aligned:
+                self.shared.aligned += 1
+                self.unit.constructor(at, ALIGNED + self.shared.aligned, aligned)
+        elif variable.static:
+            self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
+        elif variable.external:
+            return
+        else:
+            self.marks.before(at, f" {made} {aligned}")
+
+    def allocations(self) -> None:
+        """Name arrays that a pointer gets from malloc or calloc."""
+        for node in c_tree.walk(self.tree.root):
+            if node.type != "assignment_expression" or node.parent is None:
+                continue
+            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+            while right is not None and right.type in ("cast_expression", "parenthesized_expression"):
+                right = right.child_by_field_name("value") or (
+                    right.named_children[0] if right.named_children else None
+                )
+            if left is None or left.type != "identifier" or right is None or right.type != "call_expression":
+                continue
+            variable = self.tree.resolve(self.tree.source(left), self.tree.begin(left))
+            if (
+                variable is None
+                or not variable.pointer
+                or not variable.declare
+                or node.parent.type != "expression_statement"
+            ):
+                continue
+            self.allocated(variable, right, node.parent)
+
+    def allocated(self, variable: Variable, called: Node, statement: Node) -> None:
+        """Name an array behind the statement that gets its memory."""
+        function = called.child_by_field_name("function")
+        arguments = called.child_by_field_name("arguments")
+        name = self.tree.source(function) if function is not None else ""
+        given = [self.tree.source(a) for a in arguments.named_children if a.type != "comment"] if arguments else []
+        if (name, len(given)) not in (("malloc", 1), ("calloc", 2)):
+            return
+        number = self.unit.data_id(variable)
+        total = " * ".join(f"({one})" for one in given)
+        first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))"
+        construct = next(
+            self.unit.texted("array", d, text) for _, _, d, text in self.source.directives if d is variable.declare[-1]
+        )
+        text = self.arrayed(variable, number, first) + self.distributed(variable, number, construct)
+        text += self.aligned(variable, number, construct)
+        self.marks.around(self.tree.begin(statement), self.tree.end(statement), "", f" {text}")

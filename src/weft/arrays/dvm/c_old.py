@@ -1,0 +1,125 @@
+"""The old form of C-DVM: directives in the macro `DVM(…)`, loops in macros; both are brought into today's form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from weft.arrays.dvm.syntax import DirectiveError, Place
+
+MACRO: Final = re.compile(r"\bDVM\s*\(")
+LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
+DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
+SILENT: Final = (
+    "PROCESSORS", "TASK", "TASK_REGION", "MAP", "ON", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP", "PREFETCH",
+    "RESET", "INTERVAL", "END_INTERVAL", "DEBUG", "REDUCTION_START", "REDUCTION_WAIT", "SHADOW_START", "SHADOW_WAIT",
+    "CREATE_SHADOW_GROUP", "BARRIER",
+)  # fmt: skip
+"""Directives that are read but not modelled: tasks, groups, measuring."""
+
+
+def is_old(text: str) -> bool:
+    """Whether a source defines the macro."""
+    return re.search(r"^[ \t]*#[ \t]*define[ \t]+DVM\(", text, re.MULTILINE) is not None
+
+
+def closing(text: str, at: int) -> int:
+    """Where the bracket that opens at `at` closes; the end of the text where it does not."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if not depth:
+            return place
+    return len(text)
+
+
+def spread_loops(text: str) -> str:
+    """The text with the macros that are loops written out, each on its own line."""
+    loops = {match[1]: ([one.strip() for one in match[2].split(",")], match[3]) for match in LOOP.finditer(text)}
+    if not loops:
+        return text
+    defines = [match.span() for match in DEFINE.finditer(text)]
+    use = re.compile(rf"\b({'|'.join(map(re.escape, loops))})\s*\(")
+    parts: list[str] = []
+    done = 0
+    for match in use.finditer(text):
+        if match.start() < done or any(low <= match.start() < high for low, high in defines):
+            continue
+        end = closing(text, match.end() - 1)
+        names, body = loops[match[1]]
+        given = [one.strip() for one in arguments(text[match.end() : end])]
+        values = dict(zip(names, given, strict=False))
+        written = re.sub(r"\w+", lambda word, values=values: values.get(word[0], word[0]), body)
+        parts += [text[done : match.start()], written, "\n" * text.count("\n", match.start(), end)]
+        done = end + 1
+    return "".join([*parts, text[done:]])
+
+
+def arguments(text: str) -> Iterator[str]:
+    """A macro's arguments."""
+    depth = start = 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
+        if character == "," and not depth:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
+
+
+def directives(text: str) -> Iterator[tuple[int, int, str]]:
+    """(begin, end, what the macro holds) of each `DVM(…)` that is not its own definition."""
+    defines = [match.span() for match in DEFINE.finditer(text)]
+    for match in MACRO.finditer(text):
+        if not any(low <= match.start() < high for low, high in defines):
+            end = closing(text, match.end() - 1)
+            yield match.start(), end + 1, text[match.end() : end]
+
+
+def today(old: str, place: Place) -> str | None:
+    """A directive in today's form; None where it has no meaning for the checks. DirectiveError where it is unknown."""
+    words = " ".join(old.split())
+    keyword = re.match(r"\*?\s*(\w+)", words)
+    name = keyword[1].upper() if keyword else ""
+    rest = words[keyword.end() :].strip() if keyword else ""
+    if name in SILENT or words.startswith("*"):
+        return None
+    if name == "DISTRIBUTE":
+        return f"array distribute{rest.lower()}" if rest else "array"
+    if name == "ALIGN":
+        return f"array align({with_small(rest)})" if rest else "array"
+    if name == "REDISTRIBUTE":
+        array, _, format_ = re.split(r"\bONTO\b", rest)[0].strip().partition("[")
+        return None if array.startswith("(") else f"redistribute({array}[{format_.lower()})"
+    if name == "REALIGN":
+        new = re.search(r"\bNEW\b", rest)
+        array = re.sub(r"\bNEW\b", "", rest).strip()
+        return None if array.startswith("(") else f"realign({with_small(array)})" + (" new_value" if new else "")
+    if name == "PARALLEL":
+        mapped, *clauses = (part.strip() for part in rest.split(";"))
+        mapped = re.sub(r"\bON\b", "on", mapped)
+        return f"parallel({mapped}) " + " ".join(clause(one, place) for one in clauses if one)
+    raise DirectiveError(place, f"`{name}` is no directive of C-DVM")
+
+
+def with_small(text: str) -> str:
+    """`[i] WITH a[i]` with its word in today's spelling."""
+    return re.sub(r"\bWITH\b", "with", text)
+
+
+def clause(old: str, place: Place) -> str:
+    """One clause of `PARALLEL` in today's form."""
+    name, _, rest = old.partition(" ")
+    rest = rest.strip()
+    kind = name.upper()
+    if kind == "REDUCTION":
+        found = re.findall(r"(\w+)\s*\(([^()]*)\)", re.sub(r"^\w+\s*:", "", rest))
+        return "reduction(" + ", ".join(f"{operator.lower()}({names})" for operator, names in found) + ")"
+    if kind == "SHADOW_RENEW":
+        corner = re.sub(r"\bCORNER\b", "(corner)", rest)
+        return "shadow_renew(" + ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner)) + ")"
+    if kind == "REMOTE_ACCESS":
+        return "remote_access(" + re.sub(r"^\s*\w+\s*:", "", rest) + ")"
+    if kind == "ACROSS":
+        return f"across({rest})"
+    raise DirectiveError(place, f"`{name}` is no clause of PARALLEL")

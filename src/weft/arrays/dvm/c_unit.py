@@ -1,0 +1,137 @@
+"""One C source being marked: its tree, its directives with the statements they stand before, its names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NoReturn
+
+from tree_sitter import Node
+
+from weft.arrays.dvm import c_calls, c_tree, c_uses, syntax
+from weft.arrays.dvm.c_source import Marks, Source
+from weft.arrays.dvm.c_tree import Tree, Variable
+from weft.arrays.dvm.syntax import Directive, DirectiveError, Place, Reference
+from weft.arrays.texts import Texts
+from weft.terms.words import plural
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the sources of a program have in common: ids of external names, and how many arrays are aligned."""
+
+    texts: Texts
+    names: dict[str, int] = field(default_factory=dict)
+    aligned: int = 0
+    spread: set[str] = field(default_factory=set)
+    """External names that a directive of any source is about."""
+
+
+FIRST: Final = 60001
+"""Priority of the constructors that name data."""
+
+
+class Unit:
+    """One source being marked.
+
+    `attached` gives the statement behind each directive, by the directive's offset; `parallels` the parallel loops.
+    """
+
+    def __init__(self, source: Source, shared: Shared) -> None:
+        self.source = source
+        self.shared = shared
+        self.tree: Tree = c_tree.parse(source.text)
+        self.marks = Marks(source)
+        for begin, end in self.tree.registers:
+            # The address of a register variable cannot be taken; without the word it is the same program.
+            source.text = source.text[:begin] + " " * (end - begin) + source.text[end:]
+        self.attached: dict[int, Node | None] = {}
+        self.parallels: list[tuple[int, int, syntax.Parallel, Node]] = []
+        for begin, end, directive, _ in source.directives:
+            statement = self.attached[begin] = self.tree.statement_after(end)
+            if isinstance(directive, syntax.Parallel) and statement is not None:
+                self.parallels.append((self.tree.begin(statement), self.tree.end(statement), directive, statement))
+        self.setups = 0
+
+    def fail(self, place: Place, what: str) -> NoReturn:
+        """Complain with a place."""
+        raise DirectiveError(place, what)
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def data_id(self, variable: Variable) -> int:
+        """The number of a variable in the side file."""
+        if variable.id:
+            return variable.id
+        shared = variable.outside and not variable.static
+        if shared and variable.name in self.shared.names:
+            variable.id = self.shared.names[variable.name]
+            return variable.id
+        what: Literal["variable", "array", "template"] = "array" if variable.is_array else "variable"
+        if c_calls.is_template(variable):
+            what = "template"
+        place = self.source.place(variable.at)
+        variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
+        if shared:
+            self.shared.names[variable.name] = variable.id
+        return variable.id
+
+    def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
+        """The number of a construct in the side file."""
+        place = directive.place
+        return self.shared.texts.construct(kind, place.file, place.line, place.column, text, indices)
+
+    def variable(self, reference: Reference, at: int) -> Variable:
+        """The variable that a reference of a directive means."""
+        found = self.tree.resolve(reference.name, at)
+        if found is None:
+            self.fail(reference.place, f"`{reference.name}` is not declared here; declare it before the directive")
+        return found
+
+    def rank(self, variable: Variable) -> int:
+        """The number of dimensions of an array or template, as its directives and its declaration show them."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Distribution) and attribute.axes:
+                    return len(attribute.axes)
+                if isinstance(attribute, syntax.Alignment) and attribute.dummies:
+                    return len(attribute.dummies)
+            if c_calls.is_template(variable) and one.entities:
+                return len(one.entities[0].sizes)
+        return variable.rank
+
+    def spread(self, reference: Reference, at: int, where: str) -> Variable:
+        """The distributed array or template that a reference means; complains where it is none."""
+        variable = self.variable(reference, at)
+        if not variable.declare:
+            self.fail(
+                reference.place,
+                f"`{reference.name}` in `{where}` has no distribution; "
+                "put `#pragma dvm array …` before its declaration",
+            )
+        given = len(reference.subscripts or ())
+        rank = self.rank(variable)
+        if given != rank and not (variable.named_type and given > rank):
+            self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
+        return variable
+
+    def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
+        """The variables of a loop's `private`."""
+        at = self.tree.begin(loop)
+        names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
+        return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
+
+    def indices(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
+        """The variables of a parallel loop's headers."""
+        found: list[Variable | None] = []
+        for one in c_uses.nest(loop, directive.rank):
+            name = c_uses.loop_variable(self.tree, one)
+            found.append(self.tree.resolve(self.tree.source(name), self.tree.end(name)) if name is not None else None)
+        return found
+
+    def constructor(self, at: int, priority: int, body: str) -> None:
+        """Put a function that runs before the program."""
+        self.setups += 1
+        name = f"weft_check_setup_{self.setups}"
+        attribute = f'__attribute__((constructor({priority}), no_sanitize("thread")))'
+        self.marks.before(at, f" {attribute} static void {name}(void) {{ {body} }}")

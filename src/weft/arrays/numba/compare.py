@@ -1,0 +1,210 @@
+"""Runs a checked function a second time, sequentially, on copies of its arguments, and compares the results."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+POISON: Final = 0xA7
+"""What the runtime fills uninitialised memory with (state.h)."""
+
+RELATIVE: Final = {"f": 1e-3, "d": 1e-6}
+"""How far results may lie apart that only rounding parts: by another order of the same operations."""
+AGAINST_PARTS: Final = {"f": 1e-4, "d": 1e-9}
+"""The same, against the sum of the reductions' partial results."""
+
+PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype, type, types.FunctionType,
+                types.BuiltinFunctionType, Dispatcher, np.ufunc)  # fmt: skip
+
+
+class NotCopyableError(Exception):
+    """An argument whose copy would not be the same to the function."""
+
+
+class Copies:
+    """Copies of arguments that share memory where the arguments do."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = {}
+        self._keep: list[Any] = []  # blocks are known by their owner's id
+
+    def copy(self, value: Any) -> Any:
+        """The copy of one argument. Raises NotCopyableError."""
+        if isinstance(value, np.ndarray) and type(value) in (np.ndarray, np.memmap):
+            return self._array(value)
+        if isinstance(value, PLAIN):
+            return value
+        if isinstance(value, tuple):
+            parts = [self.copy(one) for one in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if type(value) is list:
+            return [self.copy(one) for one in value]
+        raise NotCopyableError(type(value).__name__)
+
+    def _array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if array.dtype.hasobject:
+            raise NotCopyableError("object array")
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        low, block = self._block(root)
+        at = array.__array_interface__["data"][0] - low
+        if array.size == 0:
+            return array.copy()
+        made: np.ndarray[Any, Any] = np.ndarray(
+            array.shape, array.dtype, buffer=block.data, offset=at, strides=array.strides
+        )
+        made.flags.writeable = array.flags.writeable
+        return made
+
+    def _block(self, root: np.ndarray[Any, Any]) -> tuple[int, np.ndarray[Any, Any]]:
+        if id(root) not in self._blocks:
+            low, high = np.lib.array_utils.byte_bounds(root)
+            raw = np.empty(high - low + 64, np.uint8)
+            skip = (low - raw.__array_interface__["data"][0]) % 64  # the same alignment
+            block = raw[skip : skip + high - low]
+            block[:] = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+            self._keep.append(root)
+            self._blocks[id(root)] = (low, block)
+        return self._blocks[id(root)]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two results part: `where` names the value (`its result`, `b`), `index` the element."""
+
+    where: str
+    index: tuple[int, ...]
+    got: Any
+    expected: Any
+
+
+def difference(where: str, got: Any, expected: Any, parts: float) -> Difference | None:
+    """The first element in which a result is not what it should be; None of equal ones.
+
+    `parts` is the sum of the magnitudes of a reduction's partial results: what rounding is measured by.
+    """
+    if isinstance(got, tuple | list) and isinstance(expected, tuple | list):
+        if len(got) != len(expected):
+            return Difference(f"the length of {where}", (), len(got), len(expected))
+        found = (
+            difference(f"{where}[{at}]", one, other, parts)
+            for at, (one, other) in enumerate(zip(got, expected, strict=True))
+        )
+        return next((one for one in found if one is not None), None)
+    if isinstance(got, np.ndarray) and isinstance(expected, np.ndarray):
+        return _of_arrays(where, got, expected, parts)
+    if isinstance(got, int | float | complex | np.generic) and isinstance(expected, int | float | complex | np.generic):
+        one, other = np.asarray(got), np.asarray(expected)
+        if one.dtype.kind in "SUV" or other.dtype.kind in "SUV":
+            return None if got == expected else Difference(where, (), got, expected)
+        found_one = _of_arrays(where, one.reshape(1), other.reshape(1), parts)
+        return Difference(where, (), got, expected) if found_one else None
+    if isinstance(got, str | bytes | type(None)) and type(got) is type(expected):
+        return None if got == expected else Difference(where, (), got, expected)
+    return None  # nothing that can be compared
+
+
+def _of_arrays(
+    where: str, got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: float
+) -> Difference | None:
+    if got.shape != expected.shape:
+        return Difference(f"the shape of {where}", (), got.shape, expected.shape)
+    if got.dtype.names is not None:
+        fields = (difference(f"{where}.{name}", got[name], expected[name], parts) for name in got.dtype.names)
+        return next((one for one in fields if one is not None), None)
+    if got.dtype.hasobject or got.dtype.kind in "SUVO":
+        return None
+    wrong = ~_equal(got, expected, parts)
+    if not wrong.any():
+        return None
+    wrong &= ~_unwritten(got)
+    if not wrong.any():
+        return None
+    index = tuple(int(one) for one in np.argwhere(wrong)[0])
+    return Difference(where, index, got[index], expected[index])
+
+
+def _equal(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: float) -> np.ndarray[Any, Any]:
+    same: np.ndarray[Any, Any] = got == expected
+    if got.dtype.kind not in "fc" or same.all():
+        return same
+    single = got.real.dtype.itemsize < 8
+    relative, against = (RELATIVE["f"], AGAINST_PARTS["f"]) if single else (RELATIVE["d"], AGAINST_PARTS["d"])
+    with np.errstate(all="ignore"):
+        apart = np.abs(got - expected)
+        near = apart <= relative * np.maximum(np.abs(got), np.abs(expected)) + against * parts
+        near &= np.isfinite(got) & np.isfinite(expected)
+    equal: np.ndarray[Any, Any] = same | near | (np.isnan(got) & np.isnan(expected))
+    return equal
+
+
+def _unwritten(got: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which elements still hold what uninitialised memory is filled with."""
+    raw = np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, got.dtype.itemsize)
+    unwritten: np.ndarray[Any, Any] = (raw == POISON).all(axis=-1)
+    return unwritten
+
+
+class Variants:
+    """Functions with their callees, compiled another way: sequentially, or with every index checked."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._made: dict[int, Dispatcher] = {}
+        self._keep: list[Dispatcher] = []
+
+    def of(self, dispatcher: Dispatcher) -> Dispatcher:
+        """The variant of a compiled function. Other compiled functions that it names are replaced by theirs."""
+        if id(dispatcher) in self._made:
+            return self._made[id(dispatcher)]
+        function = dispatcher.py_func
+        known = dict(function.__globals__)
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        copy = types.FunctionType(function.__code__, known, function.__name__, function.__defaults__, cells or None)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        options = {**dispatcher.targetoptions, **self._options}
+        made = type(dispatcher)(copy, dict(dispatcher.locals), options)
+        self._made[id(dispatcher)] = made
+        self._keep.append(dispatcher)
+        for name in _names(function.__code__):
+            if isinstance(known.get(name), Dispatcher):
+                known[name] = self.of(known[name])
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            held = original.cell_contents
+            cell.cell_contents = self.of(held) if isinstance(held, Dispatcher) else held
+        return made
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _names(one)
+
+
+def callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
+    """A compiled function and those that it names, and so on."""
+    found: list[Dispatcher] = []
+    waiting = [dispatcher]
+    while waiting:
+        one = waiting.pop()
+        if any(one is other for other in found):
+            continue
+        found.append(one)
+        function = one.py_func
+        held = [function.__globals__.get(name) for name in _names(function.__code__)]
+        for cell in function.__closure__ or ():
+            try:
+                held.append(cell.cell_contents)
+            except ValueError:  # not filled yet
+                continue
+        waiting += [other for other in held if isinstance(other, Dispatcher)]
+    return found

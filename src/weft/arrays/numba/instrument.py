@@ -1,0 +1,349 @@
+"""Puts calls of the check's runtime into one module of LLVM text: before each access, with the place it stands at.
+
+Text, because llvmlite can neither insert instructions into a parsed module nor run LLVM's own ThreadSanitizer pass.
+Modules come after Numba's optimisation, so that only what is left of the accesses is paid for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+BOUNDS: Final = "weft_numba_bounds"
+
+DECLARATIONS: Final = {
+    "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",
+    "weft_numba_write": "declare void @weft_numba_write(ptr, i64, i32)",
+    "weft_numba_read_given": "declare void @weft_numba_read_given(ptr, i64, i32)",
+    "weft_numba_write_given": "declare void @weft_numba_write_given(ptr, i64, i32)",
+    "weft_numba_read_masked": "declare void @weft_numba_read_masked(ptr, i64, i64, i32)",
+    "weft_numba_write_masked": "declare void @weft_numba_write_masked(ptr, i64, i64, i32)",
+    "weft_numba_read_lane": "declare void @weft_numba_read_lane(ptr, i64, i64, i32, i32)",
+    "weft_numba_write_lane": "declare void @weft_numba_write_lane(ptr, i64, i64, i32, i32)",
+}
+
+_NAME: Final = r'(?:[\w.$-]+|"[^"]*")'
+_VALUE: Final = rf"%{_NAME}"
+_TYPE: Final = r"(?:<\d+ x [\w.]+>|[\w.]+)"
+_LOAD: Final = re.compile(rf"^\s+{_VALUE} = load (?:volatile )?({_TYPE}), ptr ({_VALUE})(?:,|$)")
+_STORE: Final = re.compile(rf"^\s+store (?:volatile )?({_TYPE}) .*, ptr ({_VALUE})(?:, align|, !|$)")
+_DERIVED: Final = re.compile(rf"^\s+({_VALUE}) = (?:getelementptr[^%]*?, ptr|bitcast ptr) ({_VALUE})(?:,|$)")
+_ALLOCA: Final = re.compile(rf"^\s+({_VALUE}) = alloca ")
+_ALLOCATION: Final = re.compile(rf"^\s+({_VALUE}) = (?:tail )?call .*@NRT_MemInfo_\w*alloc")
+_POINTER: Final = re.compile(rf"^\s+({_VALUE}) = load ptr, ptr ({_VALUE})(?:,|$)")
+_LABEL: Final = re.compile(rf"^({_NAME}):")
+_PHI: Final = re.compile(rf"%({_NAME}) \]")
+_MEMORY: Final = re.compile(r"^\s+(?:tail )?call void @llvm\.(memset|memcpy|memmove)\.[\w.]+\((.*)\)(?:[ ,]|$)")
+_MASKED: Final = re.compile(r"call .*@llvm\.masked\.(load|store|gather|scatter)\.[\w.]+\((.*)\)(?:[ ,]|$)")
+_DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
+_DEBUG: Final = re.compile(r"!dbg (!\d+)")
+_LOCATION: Final = re.compile(
+    r"^(!\d+) = (?:distinct )?!DILocation\(line: (\d+)(?:, column: \d+)?, scope: !\d+(?:, inlinedAt: (!\d+))?"
+)
+_STRIPPED: Final = re.compile(r",? !dbg !\d+|^!llvm\.dbg\.cu = .*$|^\s+#dbg_.*$", re.MULTILINE)
+_BITS: Final = {"double": 64, "float": 32, "half": 16, "ptr": 64, "fp128": 128, "x86_fp80": 128}
+
+_FRESH: Final = count()
+"""Numbers for values: unique in the process, because modules are linked into one another."""
+
+Chain = tuple[int, ...]
+"""The numbers of an access's lines, innermost first: the place, where that was inlined, and so on."""
+
+
+def strip(text: str) -> str:
+    """The module without lines: LLVM is not to emit them, only Weft reads them."""
+    return _STRIPPED.sub("", text)
+
+
+def size_of(kind: str) -> int | None:
+    """Bytes of a value of an LLVM type; None of one that no access of a program has."""
+    if match := re.fullmatch(r"<(\d+) x ([\w.]+)>", kind):
+        element = size_of(match[2])
+        if match[2] == "i1" or element is None:
+            return None
+        return int(match[1]) * element
+    if kind in _BITS:
+        return _BITS[kind] // 8
+    if re.fullmatch(r"i\d+", kind):
+        return -(-int(kind[1:]) // 8)
+    return None
+
+
+def arguments(text: str) -> list[str]:
+    """The arguments of a call: split at the commas outside of brackets and quotes."""
+    parts: list[str] = []
+    depth, quoted, start = 0, False, 0
+    for at, sign in enumerate(text):
+        if sign == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif sign in "([{<":
+            depth += 1
+        elif sign in ")]}>":
+            depth -= 1
+            if depth < 0:
+                return [*parts, text[start:at].strip()]
+        elif sign == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    return [*parts, text[start:].strip()]
+
+
+def operand(argument: str) -> str:
+    """The value of an argument `type attributes value`."""
+    if match := re.search(rf"({_VALUE})$", argument):
+        return match[1]
+    return argument
+
+
+@dataclass
+class Module:
+    """One module. `place` gives the runtime's number for a chain of lines, or None of an access to leave alone."""
+
+    text: str
+    place: Callable[[Chain], int | None]
+    kernel: bool
+    guards: int = 0
+    """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is read there."""
+    asks_for_thread: bool = False
+    """Whether the loop's own body asks which thread it runs on."""
+    stored: set[int] | None = field(default_factory=set)
+    """Of a kernel: the arguments that it writes to; None where it may write to anything."""
+    arguments: int = 0
+    """Of a kernel: how many it has, the schedule among them."""
+    _chains: dict[str, Chain] = field(default_factory=dict)
+    _told: dict[str, Chain] = field(default_factory=dict)
+    _roots: Roots | None = None
+    _used: set[str] = field(default_factory=set)
+
+    def instrumented(self) -> str:
+        """The text with the calls in it."""
+        lines = self.text.split("\n")
+        self._chains = chains(lines)
+        out: list[str] = []
+        function: list[str] | None = None
+        head = ""
+        for line in lines:
+            if function is None:
+                out.append(line)
+                if line.startswith("define ") and _is_program(line):
+                    function, head = [], line
+            elif line.startswith("}"):
+                out += self._function(head, function)
+                out.append(line)
+                function = None
+            else:
+                function.append(line)
+        held = self.text
+        out += [DECLARATIONS[name] for name in sorted(self._used) if f"@{name}(" not in held]
+        return "\n".join(out)
+
+    def _function(self, head: str, lines: list[str]) -> Iterator[str]:
+        """The lines of a function's body, with the calls before the accesses."""
+        own = frames(lines)
+        self._told = dict(self._tells(lines))
+        self._roots = Roots(head, lines) if self.kernel and self.guards else None
+        if self._roots is not None:
+            self._writes(lines, own)
+            self.arguments = max(self.arguments, self._roots.count)
+        before, label = "", ""
+        renamed: dict[str, str] = {}
+        out: list[str] = []
+        for line in lines:
+            if found := _LABEL.match(line):
+                label = found[1]
+            for new in self._before(line, own, before):
+                out.append(new)
+                if found := _LABEL.match(new):
+                    renamed[label] = found[1]
+            out.append(self._bounds(line) if BOUNDS in line else line)
+            before = line
+        for line in out:
+            yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
+
+    def _writes(self, lines: list[str], own: set[str]) -> None:
+        """Note which arguments a kernel writes to."""
+        assert self._roots is not None
+        for line in lines:
+            pointer = ""
+            if match := _STORE.match(line):
+                pointer = match[2]
+            elif match := _MEMORY.match(line):
+                pointer = operand(arguments(match[2])[0])
+            elif "@llvm.masked.store" in line or "@llvm.masked.scatter" in line:
+                given = arguments(_MASKED.search(line)[2])  # type: ignore[index]
+                pointer = next((operand(one) for one in given if one.startswith("ptr ")), "?")
+            elif re.search(r"call .*@_ZN", line):
+                pointer = "?"
+            if not pointer or pointer in own or self._roots.fresh(pointer):
+                continue
+            root = self._roots.argument(pointer)
+            if root is None:
+                self.stored = None
+            elif self.stored is not None:
+                self.stored.add(root)
+
+    def _site(self, line: str, pointer: str = "") -> int | None:
+        """The place of an access; of one that optimisation moved, and left without a line, another one's there."""
+        return self.place(self._chain(line) or self._told.get(pointer, ()))
+
+    def _chain(self, line: str) -> Chain:
+        found = _DEBUG.search(line)
+        return self._chains.get(found[1], ()) if found else ()
+
+    def _tells(self, lines: list[str]) -> Iterator[tuple[str, Chain]]:
+        """Pointers, and a line that computes or uses each."""
+        for line in lines:
+            if match := _DERIVED.match(line):
+                pointer = match[1]
+            elif match := _LOAD.match(line) or _STORE.match(line):
+                pointer = match[2]
+            else:
+                continue
+            if chain := self._chain(line):
+                yield pointer, chain
+
+    def _before(self, line: str, own: set[str], before: str) -> Iterator[str]:
+        if " = load " in line or line.lstrip().startswith("store "):
+            match, what = (_LOAD.match(line), "read") if " = load " in line else (_STORE.match(line), "write")
+            if match is None or match[2] in own or f"(ptr {match[2]}," in before:
+                return
+            bytes_, site = size_of(match[1]), self._site(line, match[2])
+            if bytes_ is not None and site is not None:
+                root = self._roots.argument(match[2]) if self._roots and what == "read" else None
+                call = self._call(what, match[2], str(bytes_), site)
+                yield from [call] if root is None else self._guarded(root, call)
+        elif "call " not in line:
+            return
+        elif "@llvm.masked." in line:
+            yield from self._masked(line, own)
+        elif match := _MEMORY.match(line):
+            site = self._site(line)
+            given = [operand(one) for one in arguments(match[2])]
+            length = given[2].removeprefix("i64 ")
+            if site is None:
+                return
+            for what, pointer in (("write", given[0]), ("read", given[1])):
+                if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
+                    root = self._roots.argument(pointer) if self._roots and what == "read" else None
+                    call = self._call(what, pointer, length, site)
+                    yield from [call] if root is None else self._guarded(root, call)
+        elif "@get_thread_id()" in line and self._site(line) is not None:
+            self.asks_for_thread = True
+
+    def _call(self, what: str, pointer: str, length: str, site: int) -> str:
+        name = f"weft_numba_{what}" if self.kernel else f"weft_numba_{what}_given"
+        self._used.add(name)
+        return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
+
+    def _guarded(self, root: int, call: str) -> Iterator[str]:
+        """A call behind a branch that is seldom taken."""
+        new = f"weft.{next(_FRESH)}"
+        yield f"  %{new}.g = load i8, ptr inttoptr (i64 {self.guards + root} to ptr), align 1"
+        yield f"  %{new}.t = icmp ne i8 %{new}.g, 0"
+        yield f"  br i1 %{new}.t, label %{new}.call, label %{new}.on"
+        yield f"{new}.call:"
+        yield call
+        yield f"  br label %{new}.on"
+        yield f"{new}.on:"
+
+    def _masked(self, line: str, own: set[str]) -> Iterator[str]:
+        match, site = _MASKED.search(line), self._site(line)
+        if match is None or site is None:
+            return
+        given = arguments(match[2])
+        pointers = next(one for one in given if re.match(r"ptr\b|<\d+ x ptr>", one))
+        mask = next(one for one in given if re.match(r"<\d+ x i1>", one))
+        value = next((one for one in given if not re.match(r"ptr\b|<\d+ x (?:ptr|i1)>|i32 ", one)), given[-1])
+        lanes = int(re.match(r"<(\d+) x", mask)[1])  # type: ignore[index]
+        total = size_of(re.match(r"<\d+ x [\w.]+>", value)[0])  # type: ignore[index]
+        pointer = operand(pointers)
+        if total is None or pointer in own:
+            return
+        new = f"%weft.{next(_FRESH)}"
+        held = mask[len(f"<{lanes} x i1>") :].strip()
+        yield f"  {new}.i = bitcast <{lanes} x i1> {held} to i{lanes}"
+        yield f"  {new}.m = zext i{lanes} {new}.i to i64" if lanes < 64 else f"  {new}.m = add i64 {new}.i, 0"
+        what = "read" if match[1] in ("load", "gather") else "write"
+        if pointers.startswith("ptr"):
+            self._used.add(name := f"weft_numba_{what}_masked")
+            yield f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
+            return
+        self._used.add(name := f"weft_numba_{what}_lane")
+        for lane in range(lanes):
+            yield f"  {new}.p{lane} = extractelement <{lanes} x ptr> {pointer}, i64 {lane}"
+            yield (f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})")
+
+    def _bounds(self, line: str) -> str:
+        """The call of a bounds check, told at which place it stands."""
+        site = self._site(line)
+        return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
+
+
+class Roots:
+    """Where a function's pointers come from: an argument's array, or memory that the function itself was given."""
+
+    def __init__(self, head: str, lines: list[str]) -> None:
+        names = dict.fromkeys(match[1] for match in re.finditer(r"%arg\.(\w+)", head))
+        self._arguments = {name: number for number, name in enumerate(names)}
+        self.count = len(names)
+        self._from: dict[str, str] = {}
+        self._fresh: set[str] = set()
+        for line in lines:
+            if match := _DERIVED.match(line):
+                self._from[match[1]] = match[2]
+            elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
+                self._fresh.add(match[1])
+
+    def _root(self, pointer: str) -> str:
+        for _ in range(64):
+            if pointer not in self._from:
+                break
+            pointer = self._from[pointer]
+        return pointer
+
+    def fresh(self, pointer: str) -> bool:
+        """Whether it points into memory that the function allocated."""
+        return self._root(pointer) in self._fresh
+
+    def argument(self, pointer: str) -> int | None:
+        """The number of the argument whose array it points into; the schedule is 0."""
+        match = re.fullmatch(r"%arg\.(\w+)\.4", self._root(pointer))
+        return self._arguments.get(match[1]) if match else None
+
+
+def _is_program(define: str) -> bool:
+    """Whether a function is the program's own or a library function it calls, not glue to Python or to NRT."""
+    match = _DEFINE.match(define)
+    name = match[1].strip('"') if match else ""
+    return not name.startswith(("cpython.", "cfunc.", "NRT_", "numba_", "__gufunc__", ".kernel")) and bool(
+        re.match(r"_ZN(?!\d*cpython|\d*cfunc|7cpython|5cfunc)", name)
+    )
+
+
+def frames(lines: list[str]) -> set[str]:
+    """Pointers into the function's own frame, and to where it is to leave its result: no data of the program."""
+    own = {"%retptr", "%excinfo"}
+    for line in lines:
+        if (match := _ALLOCA.match(line)) or ((match := _DERIVED.match(line)) and match[2] in own):
+            own.add(match[1])
+    return own
+
+
+def chains(lines: list[str]) -> dict[str, Chain]:
+    """The chain of lines of each location of a module; lines that optimisation lost (0) are left out."""
+    held = {match[1]: (int(match[2]), match[3]) for line in lines if (match := _LOCATION.match(line))}
+    found = {}
+    for name in held:
+        chain: list[int] = []
+        at: str | None = name
+        while at is not None and at in held and len(chain) < 64:
+            number, at = held[at]
+            if number:
+                chain.append(number)
+        found[name] = tuple(chain)
+    return found

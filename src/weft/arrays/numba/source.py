@@ -1,0 +1,314 @@
+"""What a function's own text says of its parallel loops: the variables that iterations cannot share.
+
+Numba gives each worker its own copy of a scalar. Only what it takes for a reduction is put together again; any other
+value that one iteration leaves for a later one, or for what follows the loop, is lost. No access to memory shows that:
+a difference of results proves that something is wrong, and these rules name the variable.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+PRANGE: Final = frozenset(("prange", "pndindex"))
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A variable that a loop's iterations cannot share as they do, and where."""
+
+    kind: str
+    name: str
+    line: int
+    loop: int
+    """Line of the loop."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A variable's name in the text: whether it is stored to, and the statement that it stands in."""
+
+    name: str
+    line: int
+    column: int
+    stored: bool
+    statement: ast.stmt
+
+
+def calls_prange(function: Any) -> bool:
+    """Whether a function has parallel loops, by its names: `prange` may have been imported under another one."""
+    return _names_prange(function.__code__, function.__globals__)
+
+
+def _names_prange(code: CodeType, known: Mapping[str, Any]) -> bool:
+    names = (*code.co_names, *code.co_freevars)
+    found = (getattr(known.get(name), "__name__", name) for name in names)
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return not PRANGE.isdisjoint(found) or any(_names_prange(one, known) for one in inner)
+
+
+@cache
+def tree(function: FunctionType) -> ast.FunctionDef | None:
+    """The function's syntax tree with the lines of its file; None where its text is not to be had."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        found = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return None
+    ast.increment_lineno(found, first - 1)
+    return next((node for node in ast.walk(found) if isinstance(node, ast.FunctionDef)), None)
+
+
+def loops(function: FunctionType) -> list[ast.For]:
+    """The function's parallel loops, those inside others left out: Numba runs them one after the other."""
+    found = tree(function)
+    if found is None:
+        return []
+    parallel = [node for node in ast.walk(found) if isinstance(node, ast.For) and _is_parallel(node, function)]
+    inner = {id(one) for loop in parallel for one in ast.walk(loop) if one is not loop}
+    return [loop for loop in parallel if id(loop) not in inner]
+
+
+def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
+    call = loop.iter
+    if not isinstance(call, ast.Call):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return getattr(function.__globals__.get(name), "__name__", name) in PRANGE
+
+
+def indices(function: FunctionType, line: int) -> list[str]:
+    """The variable of the parallel loop at a line."""
+    targets = (loop.target for loop in loops(function) if loop.lineno == line)
+    return [target.id for target in targets if isinstance(target, ast.Name)][:1]
+
+
+def suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
+    """The variables that may explain a wrong result. `reductions`: what Numba takes for one, by the loop's line."""
+    found = tree(function)
+    if found is None:
+        return []
+    known = {name for names in reductions.values() for name in names}
+    result: list[Suspect] = []
+    for loop in loops(function):
+        result += _suspects(found, loop, reductions.get(loop.lineno, known))
+    return result
+
+
+def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
+    uses = list(_uses(loop.body))
+    own = {use.name for use in _uses_of(loop.target, loop)}
+    for name in dict.fromkeys(use.name for use in uses if use.stored):
+        if name in own:
+            continue
+        stores = [use for use in uses if use.stored and use.name == name]
+        after = _read_behind(function, loop, name)
+        if name in reductions:
+            for use in uses:
+                if use.name == name and not use.stored and not _accumulates(use.statement, name):
+                    yield Suspect(
+                        "early-reduction-use", name, use.line, loop.lineno,
+                        f"the loop at line {loop.lineno} sums it up: inside, each worker sees only its own part",
+                    )  # fmt: skip
+                    break
+            continue
+        early = _read_first(loop.body, name)
+        if early is not None and _assigned_before(function, loop, name):
+            last = after or stores[0].line
+            if after:
+                yield Suspect(
+                    "wrong-reduction", name, stores[0].line, loop.lineno,
+                    f"it is read at line {last} behind the loop, but Numba knows no reduction in this form: "
+                    f"each worker changes its own copy, which is lost (a reduction is written {name} += ..., "
+                    f"{name} *= ..., {name} = max({name}, ...) or {name} = min({name}, ...))",
+                )  # fmt: skip
+            else:
+                yield Suspect(
+                    "loop-dependence",
+                    name,
+                    early,
+                    loop.lineno,
+                    f"an iteration reads at line {early} what an earlier one left at line {stores[0].line}",
+                )
+        elif early is not None:
+            yield Suspect(
+                "uninitialised-read",
+                name,
+                early,
+                loop.lineno,
+                f"an iteration that did not come through line {stores[0].line} reads it before it has a value",
+            )
+        elif after:
+            yield Suspect(
+                "shared-write",
+                name,
+                stores[0].line,
+                loop.lineno,
+                f"every iteration writes it, and line {after} behind the loop reads it",
+            )
+
+
+def _uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
+    """The names in statements, those in nested statements too, each with its innermost statement."""
+    for statement in body:
+        for field in ast.iter_child_nodes(statement):
+            if isinstance(field, ast.stmt | ast.ExceptHandler | ast.match_case):
+                continue
+            yield from _uses_of(field, statement)
+        yield from _uses(_inner(statement))
+
+
+def _inner(statement: ast.AST) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for field in ast.iter_child_nodes(statement):
+        if isinstance(field, ast.stmt):
+            found.append(field)
+        elif isinstance(field, ast.ExceptHandler | ast.match_case):
+            found += _inner(field)
+    return found
+
+
+def _uses_of(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
+    augmented = isinstance(statement, ast.AugAssign) and node is statement.target
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            stored = isinstance(one.ctx, ast.Store)
+            if augmented and stored:
+                yield Use(one.id, one.lineno, one.col_offset, False, statement)
+            yield Use(one.id, one.lineno, one.col_offset, stored, statement)
+
+
+def _accumulates(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
+    if isinstance(statement, ast.AugAssign):
+        return (
+            isinstance(statement.target, ast.Name) and statement.target.id == name and not _holds(statement.value, name)
+        )
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        return False
+    target, value = statement.targets[0], statement.value
+    if not (isinstance(target, ast.Name) and target.id == name):
+        return False
+    if isinstance(value, ast.BinOp):
+        return sum(_is(side, name) for side in (value.left, value.right)) == 1 and _count(value, name) == 1
+    return isinstance(value, ast.Call) and _count(value, name) == 1 and any(_is(one, name) for one in value.args)
+
+
+def _is(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _count(node: ast.AST, name: str) -> int:
+    return sum(_is(one, name) for one in ast.walk(node))
+
+
+def _holds(node: ast.AST, name: str) -> bool:
+    return _count(node, name) > 0
+
+
+def _assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
+    given = function.args
+    if any(one.arg == name for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
+        return True
+    return any(use.stored and use.name == name and use.line < loop.lineno for use in _uses(function.body))
+
+
+def _read_behind(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
+    """The line behind a loop that reads a variable before all else; 0 of none. An enclosing loop begins again."""
+    end = loop.end_lineno or loop.lineno
+    around = [
+        node for node in ast.walk(function)
+        if isinstance(node, ast.For | ast.While) and node.lineno < loop.lineno and (node.end_lineno or 0) >= end
+    ]  # fmt: skip
+    begin = min((node.lineno for node in around), default=end + 1)
+    uses = sorted(_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
+    for use in uses:
+        if use.name != name or not (use.line > end or begin <= use.line < loop.lineno):
+            continue
+        return 0 if use.stored else use.line
+    return 0
+
+
+def _read_first(body: Iterable[ast.stmt], name: str) -> int | None:
+    """The line that reads a variable before an iteration has surely written it; None where it surely has."""
+    found, _ = _walk(body, name, False)
+    return found
+
+
+def _walk(body: Iterable[ast.stmt], name: str, written: bool) -> tuple[int | None, bool]:
+    """(line of the first read while not surely written, whether it is surely written behind the statements)."""
+    for statement in body:
+        if written:
+            return None, True
+        found, written = _step(statement, name)
+        if found is not None:
+            return found, written
+    return None, written
+
+
+def _step(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
+    own = [use for use in _uses([_head(statement)]) if use.name == name]
+    reads = [use for use in own if not use.stored]
+    if reads:
+        return reads[0].line, False
+    if isinstance(statement, ast.If):
+        first, one = _walk(statement.body, name, False)
+        other, two = _walk(statement.orelse, name, False)
+        found = first if first is not None else other
+        return found, one and two
+    if isinstance(statement, ast.For | ast.While):
+        stored = any(use.stored for use in own)
+        found, _ = _walk(statement.body, name, stored)
+        rest, _ = _walk(statement.orelse, name, False)
+        return found if found is not None else rest, False
+    if isinstance(statement, ast.With):
+        return _walk(statement.body, name, any(use.stored for use in own))
+    inner = _inner(statement)
+    if inner:
+        found, _ = _walk(inner, name, False)
+        return found, False
+    return None, any(use.stored for use in own)
+
+
+def _head(statement: ast.stmt) -> ast.stmt:
+    """A statement without the statements in it."""
+    if not _inner(statement):
+        return statement
+    bare = type(statement)(
+        **{
+            key: []
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt | ast.ExceptHandler)
+            else value
+            for key, value in ast.iter_fields(statement)
+        }
+    )
+    return ast.copy_location(bare, statement)
+
+
+def column(function: FunctionType, line: int, array: str, stored: bool | None) -> int:
+    """The column (from 1) of the only access `array[...]` of a line, 0 where there are several or none."""
+    found = tree(function)
+    if found is None:
+        return 0
+    places = {
+        node.col_offset + 1 + _indent(function) for node in ast.walk(found)
+        if isinstance(node, ast.Subscript) and node.lineno == line and _is(node.value, array)
+        and (stored is None or isinstance(node.ctx, ast.Store) == stored)
+    }  # fmt: skip
+    return places.pop() if len(places) == 1 else 0
+
+
+@cache
+def _indent(function: FunctionType) -> int:
+    try:
+        first = inspect.getsourcelines(function)[0][0]
+    except (OSError, TypeError):
+        return 0
+    return len(first) - len(first.lstrip())

@@ -1,0 +1,46 @@
+"""What `weft check` prints for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from weft.findings import SEVERITIES, Finding
+from weft.report.text import line, place, print_blocks, printable, style
+from weft.terms.words import plural
+
+if TYPE_CHECKING:
+    from weft.arrays import Checked
+
+INDENT = " " * 9
+
+
+def write(checked: Checked, to: TextIO) -> None:
+    """The findings, worst first; coloured and wrapped on a terminal."""
+    print_blocks(blocks(checked), to)
+
+
+def blocks(checked: Checked) -> Iterator[tuple[str, str]]:
+    """Lines with their styles."""
+    counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
+    said = ", ".join(plural(n, s) for s, n in counts if n) or "Nothing found"
+    yield f"{said} in {printable(checked.name)} ({checked.ended})", "bold"
+    for finding in checked.findings:
+        yield "", ""
+        yield line(finding), style(finding)
+        for text in sites(finding):
+            yield INDENT + text, "dim"
+    for problem in checked.problems:
+        yield printable(problem), "dim"
+    if kinds := sorted({f.kind for f in checked.findings}):
+        yield "", ""
+        pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
+        yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+
+
+def sites(finding: Finding) -> Iterator[str]:
+    """A line for each place: the access, the other one, the loop."""
+    shown = [(place(site.file, site.line), site.call, site.function) for site in finding.sites if site.file]
+    width = max((len(where) for where, _, _ in shown), default=0)
+    for where, call, function in shown:
+        yield printable(f"{where:<{width}}  {call}" + (f" in {function}" if function else ""))

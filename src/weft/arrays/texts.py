@@ -1,0 +1,110 @@
+"""The texts of a checked program: names and lines of what the runtime knows by number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+SCHEMA: Final = "weft-check/1"
+
+Language = Literal["c", "c++", "fortran", "python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """A directive or loop: `kind` is a word of its language (`parallel`, `region`, `prange`), `text` the directive."""
+
+    kind: str
+    file: str
+    line: int
+    column: int = 0
+    text: str = ""
+    indices: tuple[str, ...] = ()
+    """Names of the loop's variables, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable, array or template as it was declared."""
+
+    name: str
+    file: str
+    line: int
+    what: Literal["variable", "array", "template", "tasks"] = "variable"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of an access, where the program counter does not tell it."""
+
+    file: str
+    line: int
+    column: int = 0
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Texts:
+    """Constructs, variables and places by their ids, which begin at 1 and are unique in a program."""
+
+    language: Language = "c"
+    constructs: dict[int, Construct] = field(default_factory=dict)
+    variables: dict[int, Variable] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
+
+    def construct(  # noqa: PLR0917 - the directive's place, in its usual order
+        self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
+    ) -> int:
+        """The id of a new construct."""
+        self.constructs[id := len(self.constructs) + 1] = Construct(kind, file, line, column, text, tuple(indices))
+        return id
+
+    def variable(
+        self,
+        name: str,
+        file: str,
+        line: int,
+        what: Literal["variable", "array", "template", "tasks"] = "variable",
+    ) -> int:
+        """The id of a new variable."""
+        self.variables[id := len(self.variables) + 1] = Variable(name, file, line, what)
+        return id
+
+    def place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
+        """The id of a new place."""
+        self.places[id := len(self.places) + 1] = Place(file, line, column, function, text)
+        return id
+
+    def write(self, path: Path) -> None:
+        """Write the side file."""
+        path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a side file."""
+        held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if held.get("schema") != SCHEMA:
+            raise ValueError(f"{path} is no side file of {SCHEMA}")
+        return cls(
+            language=held["language"],
+            constructs={
+                int(id): Construct(**{**one, "indices": tuple(one["indices"])})
+                for id, one in held["constructs"].items()
+            },
+            variables={int(id): Variable(**one) for id, one in held["variables"].items()},
+            places={int(id): Place(**one) for id, one in held["places"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A source file with the runtime's calls in it; lines are kept by #line directives (C) or by their place."""
+
+    original: Path
+    text: str
+    suffix: str
+    """What the compiler must see: `.c`, `.cpp`, `.f`, `.f90` (fixed and free form)."""

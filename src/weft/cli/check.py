@@ -1,0 +1,105 @@
+"""Check the directives of a data-parallel program: run it on one processor while its parallel execution is simulated.
+
+weft check jac.cdv                     a C-DVMH program (or .c, .cpp), as it is
+weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
+weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
+weft check --run '100 in.txt' jac.cdv  with arguments for the program
+weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
+weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; -o FILE writes it
+
+The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
+severity, 2 where the program cannot be checked (it does not compile, a directive is wrong), 4 where Weft failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.arrays import Checked
+
+TAKES_PROGRAM = True
+"""What follows `--` is the program's own: it comes as args.rest."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "check", help="check the directives of a data-parallel program", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft check [options] FILE... [-- ARGS]   or   weft check [options] prog.py ARGS",
+    )  # fmt: skip
+    parser.add_argument("program", nargs="+", metavar="FILE", help="sources, or a Python program and its arguments")
+    parser.add_argument("--run", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
+    parser.add_argument("-p", "--processors", metavar="GRID", default="", help="a grid of processors: 4, 2x2, 2x2x1")
+    parser.add_argument("-I", dest="include", action="append", type=Path, default=[], metavar="DIR")
+    parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]")
+    parser.add_argument("--flags", metavar="FLAGS", default="", help="further options for the compilers")
+    parser.add_argument("--link", metavar="FLAGS", default="", help="further options for the linker: -lname")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the marked sources and the program here")
+    parser.add_argument("--timeout", type=float, metavar="S", help="end the program after so many seconds")
+    parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="text by default")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check a program."""
+    from weft.arrays import Request, check
+
+    if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
+        raise UsageError(f"-p {args.processors} is no grid of processors: write 4, 2x2 or 2x2x1")
+    words = [*shlex.split(args.run), *args.rest]
+    if args.program[0].endswith(".py"):
+        names, arguments = args.program[:1], [*args.program[1:], *words]
+    else:
+        names, arguments = args.program, words
+    request = Request(
+        sources=tuple(Path(name) for name in names),
+        arguments=tuple(arguments),
+        grid=args.processors,
+        include=tuple(args.include),
+        define=tuple(args.define),
+        flags=tuple(shlex.split(args.flags)),
+        link=tuple(shlex.split(args.link)),
+        timeout=args.timeout,
+    )
+    if args.keep is None:
+        with tempfile.TemporaryDirectory(prefix="weft-check-") as folder:
+            checked = check(request, Path(folder))
+    else:
+        args.keep.mkdir(parents=True, exist_ok=True)
+        checked = check(request, args.keep)
+    if args.output is None:
+        write(checked, args.format, sys.stdout)
+    else:
+        try:
+            with args.output.open("w", encoding="utf-8") as file:
+                write(checked, args.format, file)
+        except OSError as error:
+            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+    return 1 if any(f.severity == "error" for f in checked.findings) else 0
+
+
+def write(checked: Checked, form: str, to: TextIO) -> None:
+    """Write what was found in one of its forms."""
+    if form == "json":
+        from weft.report import to_json
+
+        print(json.dumps(to_json(checked, checked.findings), indent=1), file=to)
+    elif form == "sarif":
+        from weft.report.sarif import to_sarif
+
+        print(json.dumps(to_sarif(checked, checked.findings), indent=1), file=to)
+    else:
+        from weft.arrays.telling import write as tell
+
+        tell(checked, to)

@@ -1,0 +1,240 @@
+/* The compiler's hooks: what most accesses pass in a few instructions; the rest goes to judge(). */
+#include "state.h"
+
+struct clock weft_now = {.cur = FIRST_STAMP, .base = FIRST_STAMP, .off = true};
+struct site weft_sites[SITES];
+
+#define PLACE ((uintptr_t)__builtin_return_address(0))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+
+static inline struct site *site_for(uintptr_t place) { return &weft_sites[(place >> 2) & (SITES - 1)]; }
+
+/* The finest cell that stands for [a, a+size) alone, or NULL: judge() takes care of it. */
+static inline __attribute__((always_inline)) struct cell *cell_for(uintptr_t a, size_t size)
+{
+    struct cell *c = cell8(a);
+    if (size == 8)
+        return c;
+    if (size == 4 && c->written == SPLIT) {
+        c = cell4(a);
+        if (c->written != SPLIT)
+            return c;
+    }
+    return NULL;
+}
+
+static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place)
+{
+    return s->key == place && a - *s->home - s->low <= s->reach;
+}
+
+/* Not the ordinary case of a parallel construct. */
+static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s)
+{
+    if (now.off)
+        return;
+    if (!now.looked) {
+        stamp_t w = cell8(a)->written;
+        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur)))
+            return;
+    } else {
+        if (s->track && s->size == size && passes(s, a, place)) {
+            struct cell *c = cell_for(a, size);
+            if (c && c->written >= s->since && (c->written <= s->known || c->written == now.cur)) {
+                if (c->read <= now.base && c->written != now.cur)
+                    c->read = now.cur;
+                return;
+            }
+        }
+    }
+    judge(a, size, false, place, s);
+}
+
+static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uintptr_t place, struct site *s)
+{
+    if (now.off)
+        return;
+    struct cell *c = cell_for(a, size);
+    if (!now.looked) {
+        if (LIKELY(c && c->written - SPLIT > REDZONE - SPLIT)) {
+            c->written = now.cur;
+            return;
+        }
+    } else {
+        if (s->key == place && s->mode == FREE && passes(s, a, place))
+            return;
+        if (s->track == 1 && s->size == size && passes(s, a, place) && c &&
+            (c->written <= now.base || c->written >= UNDEFINED) && (c->read <= now.base || c->read == now.cur)) {
+            c->written = now.cur;
+            return;
+        }
+    }
+    judge(a, size, true, place, s);
+}
+
+static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size, uintptr_t place)
+{
+    struct site *s = site_for(place);
+    if (LIKELY(passes(s, a, place))) {
+        const struct cell *c = cell8(a);
+        if (size <= 4 && c->written == SPLIT)
+            c = cell4(a);
+        stamp_t w = c->written;
+        if (LIKELY(w - s->least <= s->limit) || w == now.cur)
+            return;
+    }
+    other_read(a, size, place, s);
+}
+
+static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place)
+{
+    struct site *s = site_for(place);
+    if (LIKELY(passes(s, a, place))) {
+        struct cell *c = cell_for(a, size);
+        if (LIKELY(c && (c->written - s->floor >= s->span || c->written == now.cur))) {
+            c->written = now.cur;
+            return;
+        }
+    }
+    other_write(a, size, place, s);
+}
+
+/* What rewritten assembly calls where its own few instructions did not let the access pass. */
+#define SLOW(n) \
+    void weft_check_slow_read##n(uintptr_t a, struct site *s) { other_read(a, n, PLACE, s); } \
+    void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
+SLOW(4)
+SLOW(8)
+
+/* Pieces that keep to the granules: what is not aligned, and ranges. */
+static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place)
+{
+    if (now.off)
+        return;
+    while (size) {
+        size_t n = size >= 8 && a % 8 == 0 ? 8 : size >= 4 && a % 4 == 0 ? 4 : size >= 2 && a % 2 == 0 ? 2 : 1;
+        if (write)
+            n == 8 ? writes(a, 8, place) : n == 4 ? writes(a, 4, place) : judge(a, n, true, place, site_for(place));
+        else
+            n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
+        a += n, size -= n;
+    }
+}
+
+void access_range(uintptr_t a, size_t size, bool write, uintptr_t place) { pieces(a, size, write, place); }
+
+#define GATE \
+    if (__builtin_expect(now.off, 0)) \
+        return;
+
+#define HOOKS(n) \
+    void __tsan_read##n(void *p) { reads((uintptr_t)p, n, PLACE); } \
+    void __tsan_write##n(void *p) { writes((uintptr_t)p, n, PLACE); }
+#define PIECES(n) \
+    void __tsan_unaligned_read##n(void *p) { pieces((uintptr_t)p, n, false, PLACE); } \
+    void __tsan_unaligned_write##n(void *p) { pieces((uintptr_t)p, n, true, PLACE); }
+HOOKS(8)
+HOOKS(4)
+PIECES(2)
+PIECES(4)
+PIECES(8)
+PIECES(16)
+
+void __tsan_read1(void *p) { pieces((uintptr_t)p, 1, false, PLACE); }
+void __tsan_write1(void *p) { pieces((uintptr_t)p, 1, true, PLACE); }
+void __tsan_read2(void *p) { pieces((uintptr_t)p, 2, false, PLACE); }
+void __tsan_write2(void *p) { pieces((uintptr_t)p, 2, true, PLACE); }
+void __tsan_read16(void *p) { pieces((uintptr_t)p, 16, false, PLACE); }
+void __tsan_write16(void *p) { pieces((uintptr_t)p, 16, true, PLACE); }
+void __tsan_read_range(void *p, size_t n) { pieces((uintptr_t)p, n, false, PLACE); }
+void __tsan_write_range(void *p, size_t n) { pieces((uintptr_t)p, n, true, PLACE); }
+void __tsan_read_write8(void *p) { reads((uintptr_t)p, 8, PLACE); writes((uintptr_t)p, 8, PLACE); }
+void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
+void __tsan_vptr_read(void **p) { (void)p; }
+void __tsan_init(void) {}
+
+static uintptr_t frames[4096];
+static unsigned depth;
+
+void __tsan_func_entry(void *caller)
+{
+    (void)caller;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    while (depth && frames[depth - 1] <= frame) /* longjmp left these */
+        depth--;
+    if (depth < sizeof frames / sizeof *frames)
+        frames[depth++] = frame;
+}
+
+void __tsan_func_exit(void)
+{
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    while (depth && frames[depth - 1] < frame)
+        depth--;
+    if (depth)
+        depth--;
+    uintptr_t caller = depth ? frames[depth - 1] : 0;
+    if (caller && weft_lowest_stack < caller)
+        objects_leave(caller);
+}
+
+static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
+
+void weft_check_read(const void *address, size_t bytes, int site)
+{
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
+        reads((uintptr_t)address, 8, place_of(site, PLACE));
+    else
+        pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
+}
+
+void weft_check_write(const void *address, size_t bytes, int site)
+{
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
+        writes((uintptr_t)address, 8, place_of(site, PLACE));
+    else
+        pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
+}
+
+void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
+                              int site)
+{
+    GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
+}
+
+void weft_check_out_of_bounds_at(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
+                                 const void *pc)
+{
+    GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
+}
+
+/* -fsanitize=bounds (gcc and clang; layout of libubsan's ubsan_handlers.h: SourceLocation, two type descriptors). */
+struct ubsan_type {
+    uint16_t kind, info;
+    char name[];
+};
+struct ubsan_bounds {
+    const char *file;
+    uint32_t line, column;
+    const struct ubsan_type *array, *index;
+};
+
+static int64_t ubsan_value(const struct ubsan_type *type, uintptr_t value)
+{
+    unsigned bits = 1u << (type->info >> 1);
+    if (bits > 64)
+        return *(const int64_t *)value;
+    if (type->info & 1 && bits < 64)
+        return (int64_t)((uint64_t)value << (64 - bits)) >> (64 - bits);
+    return (int64_t)value;
+}
+
+void __ubsan_handle_out_of_bounds(struct ubsan_bounds *d, uintptr_t value)
+{
+    GATE findings_place(d->file, d->line, d->column, d->array->name, ubsan_value(d->index, value));
+}
+
+void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value)
+{
+    __ubsan_handle_out_of_bounds(d, value);
+}

@@ -1,0 +1,708 @@
+/* Accesses that the hooks could not pass: what they are to this construct, and whether that is right. */
+#include "state.h"
+
+#include <string.h>
+
+static struct detail detail_of(const struct site *s, uintptr_t a, size_t size, bool write, uintptr_t place)
+{
+    return (struct detail){.object = s->object, .address = a, .size = size, .write = write, .place = place,
+                           .data = s->object ? s->object->data : 0};
+}
+
+static struct {
+    uintptr_t a;
+    size_t size;
+    bool told; /* an access is one finding, however many cells it covers */
+} access;
+
+static void complain(struct detail d, const char *kind, const char *why)
+{
+    if (access.told)
+        return;
+    access.told = true;
+    d.kind = kind, d.why = why, d.address = access.a, d.size = access.size;
+    found(&d);
+}
+
+static bool among(const struct private *list, int n, uintptr_t a, struct private **which)
+{
+    for (int i = 0; i < n; i++)
+        if (a - list[i].low < list[i].high - list[i].low) {
+            *which = (struct private *)&list[i];
+            return true;
+        }
+    return false;
+}
+
+static struct reduction *reduction_at(uintptr_t a)
+{
+    for (int i = 0; i < here.reduction_count; i++) {
+        struct reduction *r = &here.reductions[i];
+        if (a - r->low < r->high - r->low || (r->location && a - (uintptr_t)r->location < r->location_bytes))
+            return r;
+    }
+    return NULL;
+}
+
+/* --- what a place may access: the site --- */
+
+static void interval(struct site *s, uintptr_t low, uintptr_t high)
+{
+    s->home = &weft_nowhere, s->low = low, s->length = high - low;
+}
+
+static void mode(struct site *s, enum mode m, stamp_t limit)
+{
+    stamp_t base = now.base;
+    s->fresh = limit;
+    if (weft_task.in_task) { /* what other tasks wrote is judged */
+        base = weft_task.base;
+        limit = limit < base ? limit : base;
+    }
+    s->mode = (unsigned char)m, s->least = 0, s->limit = s->known = limit;
+    s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
+    s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
+    if (s->track) /* only what this iteration wrote itself passes the hooks */
+        s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
+    if (m == FREE)
+        s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
+    if (m == PRIVATE || m == HOST)
+        s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
+}
+
+/* The part of an array around `a` that lies alike to every iteration: free dimensions that are contiguous. */
+static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t size)
+{
+    const struct object *o = v->object;
+    int64_t at[WEFT_MAX_RANK];
+    index_of(o, a, at);
+    uintptr_t low = o->low, block = o->element;
+    bool inner = true;
+    for (int k = 0; k < o->rank; k++) {
+        int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
+        if (v->free[d] && inner) {
+            block *= (uintptr_t)(o->extent[d] > 0 ? o->extent[d] : 1);
+            continue;
+        }
+        inner = false;
+        if (v->free[d] && !s->period) { /* not contiguous: the same again every stride */
+            s->period = (uintptr_t)o->stride[d];
+            s->total = (uintptr_t)(o->extent[d] * o->stride[d]);
+        }
+        low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
+    }
+    s->home = v->home;
+    s->low = low - *v->home, s->length = block;
+    s->closed |= a + size > low + block || !v->exact;
+}
+
+static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
+
+/* Where an element lies to the iteration: own (0), in widths (1), beyond (2). delta counts from the own block. */
+static int distance(const struct aspect *v, const int64_t at[], const struct widths *w, int64_t delta[], int *axes)
+{
+    const struct object *o = v->object;
+    int64_t own[WEFT_MAX_RANK];
+    home_of(v, here.index, own);
+    int far = 0;
+    *axes = 0;
+    for (int k = 0; k < o->rank; k++) {
+        delta[k] = v->free[k] ? 0 : at[k] - own[k];
+        if (delta[k] == 0)
+            continue;
+        for (int d = 0; !v->remote && o->root && d < o->root->rank; d++) {
+            const struct term *m = &o->map[d];
+            if (m->axis != k || !m->coefficient)
+                continue;
+            int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * at[k] + m->offset;
+            int64_t low = block_low(o->root, d, t), high = block_high(o->root, d, t);
+            if (low <= x && x <= high)
+                delta[k] = 0;
+            else if (low != high) /* from the block's edge */
+                delta[k] = (x > high ? x - high : x - low) / m->coefficient;
+        }
+        if (delta[k] == 0)
+            continue;
+        (*axes)++;
+        if (!within(delta[k], w->low[k], w->high[k]))
+            far = 2;
+        else if (far == 0)
+            far = 1;
+    }
+    return far;
+}
+
+static bool outside(const struct object *o, const int64_t at[])
+{
+    for (int k = 0; k < o->rank; k++)
+        if (at[k] < o->lower[k] || at[k] >= o->lower[k] + o->extent[k])
+            return true;
+    return false;
+}
+
+static void bad(struct site *s, struct detail *d, const char *kind, const char *why)
+{
+    s->closed = true, s->mode = BAD;
+    d->kind = kind, d->why = why;
+}
+
+static bool fixed_elsewhere(const struct object *o)
+{
+    const struct object *root = o->root;
+    if (root->tasks && here.on->tasks && (root->tasks != here.on->tasks || root->task != here.on->task))
+        return true; /* the processors of another task */
+    for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis != WEFT_ALL) {
+            const struct term *t = &here.at[d];
+            int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
+            if (!same_owner(o->root, d, x, o->map[d].offset))
+                return true;
+        }
+    return false;
+}
+
+static void edge(struct site *s, struct detail *d, const struct aspect *v, bool write, const int64_t delta[], int axes)
+{
+    struct object *o = v->object;
+    const struct widths *have = &o->renewed;
+    bool covered = o->renewed_at != 0;
+    for (int k = 0; k < o->rank && covered; k++)
+        covered = within(delta[k], have->low[k], have->high[k]);
+    if (write)
+        bad(s, d, "halo-write", NULL);
+    else if (o->begun_at)
+        bad(s, d, "stale-halo-read", "begun");
+    else if (!covered)
+        bad(s, d, "stale-halo-read", o->renewed_at ? "narrow" : "never");
+    else if (axes > 1 && !o->corner)
+        bad(s, d, "stale-halo-read", "corner");
+    else
+        mode(s, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
+}
+
+/* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
+ * that begins to write it is noticed, but not against the reads before that. */
+static struct usage {
+    int construct;
+    uintptr_t low;
+    unsigned first; /* instance that used it first */
+    bool written;
+} usages[4096];
+
+static bool only_read_so_far(const struct object *o, bool write)
+{
+    unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(o->low >> 3)) % 4096;
+    struct usage *u = &usages[at];
+    if (u->construct != here.id || u->low != o->low)
+        *u = (struct usage){here.id, o->low, here.instance, false};
+    u->written |= write;
+    return !u->written && u->first < here.instance && !weft_task.in_task;
+}
+
+/* A distributed array in a construct that has owners. */
+static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
+{
+    struct aspect *v = aspect_of(o);
+    int64_t at[WEFT_MAX_RANK];
+    int axes;
+    index_of(o, a, at);
+    if (outside(o, at)) {
+        bad(s, d, "out-of-bounds", NULL);
+        return;
+    }
+    if (!v) {
+        interval(s, o->low, o->high);
+        bool shared = here.what == LOOP && !here.on;
+        mode(s, shared ? SHARED : OWN, now.base);
+        if (shared && only_read_so_far(o, write))
+            s->track = 0, s->least = 0, s->limit = now.base;
+        return;
+    }
+    const struct widths nothing = {{0}, {0}};
+    around(s, v, a, size);
+    int far = distance(v, at, &nothing, d->delta, &axes);
+    bool elsewhere = fixed_elsewhere(o);
+    d->has_delta = true;
+    if (gridded()) { /* what is near depends on where in its block the iteration lies; its own element is always near */
+        int64_t own[WEFT_MAX_RANK];
+        home_of(v, here.index, own);
+        for (int k = 0; k < o->rank; k++)
+            s->closed |= !v->free[k] && at[k] != own[k];
+    }
+    if (far == 0 && !elsewhere) {
+        mode(s, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
+        if (here.flags & WEFT_UNORDERED)
+            mode(s, SHARED, now.base);
+        return;
+    }
+    if (v->across && !elsewhere && distance(v, at, &v->over, d->delta, &axes) == 1) {
+        mode(s, ACROSS, SPLIT - 1);
+        if (write)
+            bad(s, d, "halo-write", NULL);
+        return;
+    }
+    for (int i = 0; i < here.computed_count && write; i++)
+        if (here.computed[i].object->root == o->root && distance(v, at, &o->shadow, d->delta, &axes) == 1) {
+            mode(s, OWN, now.base);
+            return;
+        }
+    for (int i = 0; i < here.aspect_count; i++) {
+        struct aspect *r = &here.aspects[i];
+        int64_t delta[WEFT_MAX_RANK];
+        if (r->remote && r->object == o && distance(r, at, &nothing, delta, &axes) == 0) {
+            around(s, r, a, size);
+            mode(s, REMOTE, r->filled < now.base ? r->filled : now.base);
+            if (write)
+                bad(s, d, "remote-access", "buffer-write");
+            else if (!r->filled)
+                bad(s, d, "remote-access", "not-filled");
+            return;
+        }
+    }
+    far = elsewhere ? 2 : distance(v, at, &o->shadow, d->delta, &axes);
+    if (far == 1)
+        edge(s, d, v, write, d->delta, axes);
+    else
+        bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
+}
+
+/* An array without distribution that ACROSS names: TIE says which element is whose. */
+static bool tied_across(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size)
+{
+    int i = 0;
+    while (i < here.across_count && here.across[i].object != o)
+        i++;
+    if (i == here.across_count)
+        return false;
+    struct aspect *v = aspect_of(o);
+    if (!v) {
+        interval(s, o->low, o->high);
+        mode(s, ACROSS, SPLIT - 1);
+        return true;
+    }
+    int64_t at[WEFT_MAX_RANK];
+    int axes;
+    index_of(o, a, at);
+    const struct widths *over = &here.across[i].widths;
+    bool covered = distance(v, at, over, d->delta, &axes) == 0;
+    /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
+    for (int k = 0; k < o->rank; k++) {
+        int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
+        covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
+    }
+    d->has_delta = true;
+    if (!covered)
+        return false;
+    around(s, v, a, size);
+    mode(s, ACROSS, SPLIT - 1);
+    return true;
+}
+
+static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
+{
+    struct private *which;
+    struct reduction *r;
+    struct object *o = object_at(a);
+    if (among(here.indices, here.index_count, a, &which)) {
+        interval(s, which->low, which->high);
+        mode(s, FREE, 0);
+    } else if (among(here.privates, here.private_count, a, &which)) {
+        interval(s, which->low, which->high);
+        mode(s, PRIVATE, 0);
+    } else if ((r = reduction_at(a))) {
+        bool location = a - r->low >= r->high - r->low;
+        interval(s, location ? (uintptr_t)r->location : r->low,
+                 location ? (uintptr_t)r->location + r->location_bytes : r->high);
+        mode(s, FREE, 0);
+        if (!write)
+            r->reader = s->place;
+    } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        uintptr_t frame = a < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
+        interval(s, low > frame ? low : frame, a < here.frame && !o && here.frame < high ? here.frame : high);
+        mode(s, FREE, 0);
+    } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
+               o->task != weft_task.task) {
+        bad(s, d, "remote-access", "task");
+    } else if (o && o->distributed) {
+        owned(s, d, o, a, size, write);
+    } else if (o && o->array && here.what == LOOP && tied_across(s, d, o, a, size)) {
+        return;
+    } else {
+        interval(s, o ? o->low : a, o ? o->high : a + size);
+        if (here.what == OWNED) {
+            mode(s, HOST, now.cur);
+            return;
+        }
+        bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
+        mode(s, shared ? SHARED : REPLICATED, now.base);
+        if (shared && o && only_read_so_far(o, write))
+            s->track = 0, s->least = 0, s->limit = now.base;
+    }
+}
+
+/* What is older than this may be another copy than the one that is read here: it is judged element by element. */
+static void only_since(struct site *s, stamp_t since)
+{
+    s->since = since;
+    if (s->track)
+        return;
+    stamp_t newest = s->least + s->limit;
+    if (newest < since)
+        s->least = 1, s->limit = 0;
+    else
+        s->least = since, s->limit = newest - since;
+}
+
+static void copies(struct site *s, struct object *o, bool write)
+{
+    if (!o || s->mode == BAD)
+        return;
+    if (weft_in_region) {
+        if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
+            return;
+        if (!o->on_device)
+            o->on_device = region_start();
+        if (write)
+            o->device_wrote = now.cur;
+        else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
+                 o->local_to)
+            only_since(s, region_start());
+        if (write && o->direction == WEFT_IN)
+            s->closed = true;
+    } else if (o->on_device) {
+        if (write)
+            o->host_wrote = now.cur;
+        else if (o->device_wrote > o->got_at)
+            only_since(s, region_end_stamp());
+    }
+}
+
+/* Whether a REMOTE_ACCESS directive of this statement names the element. */
+static bool named_remote(const struct object *o, uintptr_t a)
+{
+    int64_t at[WEFT_MAX_RANK];
+    index_of(o, a, at);
+    for (int i = 0; i < here.remote_count; i++) {
+        bool all = here.remotes[i].object == o;
+        for (int k = 0; all && k < here.remotes[i].rank; k++)
+            all = here.remotes[i].terms[k].axis == WEFT_ALL || here.remotes[i].terms[k].offset == at[k];
+        if (all)
+            return true;
+    }
+    return false;
+}
+
+static bool everywhere(const struct object *o) /* no dimension is distributed */
+{
+    for (int d = 0; d < o->root->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL)
+            return false;
+    return true;
+}
+
+static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
+{
+    struct object *o = object_at(a);
+    if (o) {
+        interval(s, o->low, o->high);
+    } else {
+        uintptr_t low, high;
+        object_gap(a, &low, &high);
+        interval(s, low, high);
+    }
+    mode(s, HOST, now.cur);
+    if ((here.what == TASKS || weft_task.in_task) && !o && on_stack(a)) { /* of the compiler, between tasks */
+        mode(s, FREE, 0);
+        return;
+    }
+    if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
+        return;
+    bool remote = here.remote_count && named_remote(o, a);
+    if (here.remote_count)
+        s->closed = true;
+    if (remote && write)
+        bad(s, d, "remote-access", "buffer-write");
+    else if (weft_sequential_checked && !remote && !write)
+        bad(s, d, "remote-access", "sequential");
+}
+
+/* --- is it right? --- */
+
+static bool holds_poison(uintptr_t a, size_t size, const struct object *o)
+{
+    unsigned char poisoned = 0, zeros = 0;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = *(const volatile unsigned char *)(a + i);
+        poisoned += byte == POISON, zeros += byte == 0;
+    }
+    return poisoned == size || (zeros == size && o && o->distributed && !o->on_stack);
+}
+
+static void without_value(struct cell *c, struct detail d)
+{
+    struct private *which = NULL;
+    bool private = here.started && among(here.privates, here.private_count, d.address, &which);
+    if (c->written != UNDEFINED && !holds_poison(d.address, d.size, d.object)) {
+        c->written = private ? now.cur : 0; /* code without hooks wrote it */
+        if (private)
+            which->unseen = true;
+        return;
+    }
+    complain(d, "uninitialised-read", private ? "private" : c->written == UNDEFINED ? "after" : NULL);
+}
+
+static void stale_copy(struct site *s, stamp_t w, struct detail d)
+{
+    const struct object *o = s->object;
+    if (!o || w == now.cur || w >= SPLIT)
+        return;
+    if (weft_in_region) {
+        stamp_t known = section_known(o, d.address, false);
+        known = known > o->on_device ? known : o->on_device;
+        stamp_t begun = region_start();
+        if (d.write) {
+            if (o->direction == WEFT_IN)
+                complain(d, "stale-copy", "in-written");
+        } else if (w < begun && (o->direction == WEFT_OUT || o->direction == WEFT_LOCAL)) {
+            complain(d, "uninitialised-read", o->direction == WEFT_OUT ? "region-out" : "region-local");
+        } else if (w < begun && o->local_to && w >= o->local_from && w <= o->local_to) {
+            complain(d, "uninitialised-read", "was-local");
+        } else if (w < begun && w > known && !from_device(w)) {
+            complain(d, "stale-copy", "actual");
+        }
+    } else if (!d.write && o->on_device && from_device(w)) {
+        if (o->local_to && w >= o->local_from && w <= o->local_to)
+            complain(d, "uninitialised-read", "was-local");
+        else if (w > section_known(o, d.address, true))
+            complain(d, "stale-copy", "get_actual");
+    }
+}
+
+/* What a reduction begins with: a region takes it from the host, and there must be a value. */
+void judge_reductions(void)
+{
+    for (int i = 0; i < here.reduction_count; i++) {
+        uintptr_t a = here.reductions[i].low;
+        struct object *o = object_at(a);
+        struct site s = {.object = o, .closed = true};
+        struct cell *c = cell8(a);
+        size_t size = here.reductions[i].high - a < 4 ? here.reductions[i].high - a : 4;
+        if (c->written == SPLIT)
+            c = cell4(a);
+        if (c->written == SPLIT)
+            c = cell1(a);
+        struct detail d = detail_of(&s, a, size, false, 0);
+        d.data = here.reductions[i].data;
+        access.a = a, access.size = size, access.told = false;
+        if (c->written >= UNDEFINED) {
+            without_value(c, d);
+        } else if (o && weft_in_region) {
+            if (!o->on_device)
+                o->on_device = region_start();
+            stale_copy(&s, c->written, d);
+        }
+    }
+}
+
+static bool newer(stamp_t w) /* written by another iteration of this construct */
+{
+    bool same_task = weft_task.in_task && here.what != LOOP && w >= weft_task.begun;
+    return w > now.base && w != now.cur && w < SPLIT && !same_task;
+}
+
+static bool other_task(stamp_t w)
+{
+    return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
+}
+
+static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
+
+static void judge_read(struct site *s, struct cell *c, struct detail d)
+{
+    stamp_t w = c->written;
+    d.other = w;
+    struct private *which;
+    if (other_task(w)) {
+        complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+        return;
+    }
+    switch ((enum mode)s->mode) {
+    case PRIVATE:
+        if (w == now.cur || (among(here.privates, here.private_count, d.address, &which) && which->unseen))
+            return;
+        complain(d, "uninitialised-read", "private");
+        return;
+    case REPLICATED:
+        if (newer(w))
+            complain(d, "uninitialised-read", "iteration");
+        else if (w != now.cur && c->read <= now.base)
+            c->read = now.cur;
+        return;
+    case SHARED:
+        if (newer(w))
+            complain(d, is_scalar(s->object) ? "shared-write" : "loop-dependence", "flow");
+        else if (w != now.cur && c->read <= now.base)
+            c->read = now.cur;
+        return;
+    case OWN:
+    case REMOTE:
+    case EDGE:
+        if (newer(w))
+            complain(d, "loop-dependence", "flow");
+        else if (s->mode == EDGE && w > s->fresh && w != now.cur)
+            complain(d, "stale-halo-read", "changed");
+        else if (s->mode == REMOTE && w > s->fresh && w != now.cur)
+            complain(d, "remote-access", "changed");
+        return;
+    default:
+        return;
+    }
+}
+
+static void judge_write(struct site *s, struct cell *c, struct detail d)
+{
+    stamp_t w = c->written;
+    bool strict = weft_in_region || here.flags & WEFT_STRICT;
+    bool scalar = is_scalar(s->object);
+    d.other = w;
+    if (other_task(w) || (weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun)) {
+        if (!other_task(w))
+            d.other = c->read;
+        complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+    } else if (s->mode == REPLICATED && w != now.cur && w != LOCAL) {
+        if (strict)
+            complain(d, "shared-write", "undeclared");
+        else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun))
+            d.other = c->read, complain(d, "shared-write", "read-first");
+        if (s->object) {
+            int i = 0;
+            while (i < here.written_count && here.written[i] != s->object)
+                i++;
+            if (i == here.written_count && i < MAX_CLAUSES)
+                here.written[here.written_count++] = s->object;
+        }
+    } else if (s->mode == SHARED && newer(w)) {
+        complain(d, scalar ? "shared-write" : "loop-dependence", "output");
+    } else if (s->mode == SHARED && c->read > now.base && c->read != now.cur) {
+        d.other = c->read;
+        complain(d, scalar ? "shared-write" : "loop-dependence", "anti");
+    } else if (s->mode == OWN && newer(w)) {
+        complain(d, "loop-dependence", "output");
+    }
+    c->written = now.cur;
+}
+
+static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict)
+{
+    stamp_t w = c->written;
+    if (w == REDZONE) {
+        complain(d, "out-of-bounds", "heap");
+        return;
+    }
+    if (w == GUARDED) {
+        complain(d, "early-reduction-use", d.write ? "written" : "read");
+        return;
+    }
+    if (s->mode == FREE) {
+        if (d.write && w != SPLIT)
+            c->written = now.cur;
+        return;
+    }
+    if (s->mode == BAD && verdict->kind) {
+        d.other = w, d.has_delta = verdict->has_delta;
+        memcpy(d.delta, verdict->delta, sizeof d.delta);
+        if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
+            complain(d, "loop-dependence", d.write ? "output" : "flow");
+        else if (!d.write && w >= UNDEFINED)
+            without_value(c, d);
+        else
+            complain(d, verdict->kind, verdict->why);
+        if (d.write)
+            c->written = now.cur;
+        return;
+    }
+    if (!d.write && w >= UNDEFINED) {
+        without_value(c, d);
+        return;
+    }
+    if (s->closed || s->since)
+        stale_copy(s, w, d);
+    if (d.write)
+        judge_write(s, c, d);
+    else
+        judge_read(s, c, d);
+}
+
+static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
+{
+    if (!s->period)
+        return false;
+    uintptr_t from = a - *s->home - s->low;
+    if ((intptr_t)from < 0)
+        from += s->total;
+    uintptr_t over = from % s->period;
+    if (from >= s->total || over + size > s->length)
+        return false;
+    const struct object *o = s->object;
+    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    index_of(o, *s->home + s->low, before);
+    index_of(o, a - over, after);
+    int moved = 0; /* only the one free dimension may have changed */
+    for (int k = 0; k < o->rank; k++)
+        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
+    if (moved || outside(o, after))
+        return false;
+    s->low = a - over - *s->home;
+    return true;
+}
+
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
+{
+    loop_index();
+    struct detail verdict = {0};
+    bool known = now.looked && s->key == place && !s->closed && s->size == size &&
+                 (a - *s->home - s->low <= s->reach || again(s, a, size));
+    if (!known) {
+        struct site *next = s->next;
+        *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
+        s->object = object_at(a);
+        s->home = &weft_nowhere;
+        if (here.started || here.what == OWNED)
+            in_construct(s, &verdict, a, size, write);
+        else
+            in_sequence(s, &verdict, a, write);
+        copies(s, s->object, write);
+        uintptr_t length = s->length;
+        s->closed |= length < size;
+        if (s->closed || !now.looked) { /* judged again */
+            s->home = &weft_nowhere, s->low = 1, s->reach = 0;
+        } else {
+            s->reach = length - size;
+            s->key = place;
+            open_site(s);
+        }
+    }
+    struct detail d = detail_of(s, a, size, write, place);
+    access.a = a, access.size = size, access.told = false;
+    for (size_t i = 0; i < size;) {
+        struct cell *c = cell8(a + i);
+        size_t n = 8;
+        bool whole = (a + i) % 8 == 0 && size - i >= 8;
+        if (!whole && (write || (s->track && c->read <= now.base)))
+            split8(c, a + i);
+        if (c->written == SPLIT) {
+            c = cell4(a + i), n = 4;
+            whole = (a + i) % 4 == 0 && size - i >= 4;
+            if (!whole && (write || (s->track && c->read <= now.base)))
+                split4(c, a + i);
+            if (c->written == SPLIT)
+                c = cell1(a + i), n = 1;
+        }
+        n -= (a + i) % n;
+        d.address = a + i, d.size = n < size - i ? n : size - i;
+        judge_cell(s, c, d, &verdict);
+        i += n;
+    }
+}

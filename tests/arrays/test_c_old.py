@@ -1,0 +1,95 @@
+"""Programs in the old form of C-DVM (directives and loops in macros) are checked as those of today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.arrays import Request, check
+from weft.arrays.dvm import c_old
+from weft.arrays.dvm.syntax import DirectiveError, Place
+from weft.errors import UsageError
+
+PROGRAM = """\
+#define DVM(dvmdir)
+#define DO(v,l,h,s) for(v=l; v<=h; v+=s)
+#define FOR(v,n) for (v = 0; v < n; v++)
+#define Max(a,b) ((a)>(b)?(a):(b))
+#include <stdlib.h>
+#define N 8
+DVM(PROCESSORS) void * P[1];
+DVM(DISTRIBUTE [BLOCK][BLOCK]) double A[N][N];
+DVM(DISTRIBUTE) double (*B)[N];
+int main(void)
+{
+int i, j;
+double eps = 0;
+DVM(DEBUG 1 -d0)
+B = malloc(N * N * sizeof(double));
+DVM(REALIGN B[i][j] WITH A[i][j]);
+DVM(PARALLEL [i][j] ON A[i][j])
+FOR(i,N)
+FOR(j,N)
+  A[i][j] = B[i][j] = i + j;
+DVM(PARALLEL [i][j] ON B[i][j]; SHADOW_RENEW A[][])
+DO(i,1,N-2,1)
+DO(j,1,N-2,1)
+   B[i][j] = (A[i-1][j] + A[i][j+1]) / 2;
+DVM(PARALLEL [i][j] ON A[i][j]; REDUCTION MAX(eps))
+DO(i,0,N-1,1)
+DO(j,0,N-1,1)
+   eps = Max(eps, A[i][j]);
+free(B);
+return eps < 0;
+}
+"""
+
+
+def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
+    path = folder / "p.cdv"
+    path.write_text(text)
+    built = folder / "built"
+    built.mkdir()
+    findings = check(Request((path,), timeout=30), built).findings
+    return [(f.kind, f.sites[0].line, f.evidence["loop"]["line"]) for f in findings]
+
+
+def test_a_correct_program_is_silent(tmp_path: Path) -> None:
+    assert run(PROGRAM, tmp_path) == []
+
+
+def test_edges_that_were_not_renewed_are_told(tmp_path: Path) -> None:
+    found = run(PROGRAM.replace("; SHADOW_RENEW A[][]", ""), tmp_path)
+    assert found
+    assert set(found) == {("stale-halo-read", 24, 21)}
+
+
+def test_a_reduction_that_was_not_declared_is_told(tmp_path: Path) -> None:
+    found = run(PROGRAM.replace("; REDUCTION MAX(eps)", ""), tmp_path)
+    assert [(line, loop) for _, line, loop in found] == [(28, 25)]
+
+
+def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"p\.cdv:14:1: `DEBUGG` is no directive of C-DVM"):
+        run(PROGRAM.replace("DVM(DEBUG", "DVM(DEBUGG"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "today"),
+    [
+        ("DISTRIBUTE[BLOCK][]", "array distribute[block][]"),
+        ("ALIGN [i] WITH A[i]", "array align([i] with A[i])"),
+        ("REDISTRIBUTE A[][BLOCK] ONTO MB[0]", "redistribute(A[][block])"),
+        ("REALIGN B[i] WITH A[2*i] NEW", "realign(B[i] with A[2*i]) new_value"),
+        ("PARALLEL [j] ON A[0][j] ; REMOTE_ACCESS G : B[1][j]", "parallel([j] on A[0][j]) remote_access( B[1][j])"),
+        ("TASK_REGION MB; REDUCTION MAX(e)", None),
+    ],
+)
+def test_the_old_form_in_todays_words(old: str, today: str | None) -> None:
+    assert c_old.today(old, Place("p", 1, 1)) == today
+
+
+def test_an_unknown_clause_is_an_error() -> None:
+    with pytest.raises(DirectiveError, match="`SHADOW_RENW` is no clause of PARALLEL"):
+        c_old.today("PARALLEL [i] ON A[i]; SHADOW_RENW A", Place("p", 1, 1))
