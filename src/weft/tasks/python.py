@@ -15,6 +15,7 @@ from typing import Any
 from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
 from weft.tasks.model import Deadlock, Site, Task, Wait, deadlocks
 from weft.tasks.output import Output
+from weft.tasks.runtime import births
 
 INSIDE = Path(__file__).parent / "inside"
 ANSWER = 30.0
@@ -39,7 +40,7 @@ class PythonBackend:
         """Start the program; it stands before its first line."""
         ours, theirs = socket.socketpair()
         interpreter, *rest = self._command
-        command = [interpreter, str(INSIDE), str(theirs.fileno()), *rest]
+        command = [interpreter, str(INSIDE), str(theirs.fileno()), births(), *rest]
         try:
             self.program = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from . import births
-from .births import Task, birth, is_library
+from .births import Task, ancestry, birth, is_library
 from .tracer import Tracer, outermost
 from .waits import Timers, chain, innermost, site, site_of, wait_of
 
@@ -36,7 +36,7 @@ Request = dict[str, Any]
 class Agent:
     """One conversation with the debugger, over a socket."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, library: str) -> None:
         self._line = line
         self._lines = b""
         self._sending = _thread.allocate_lock()
@@ -51,7 +51,7 @@ class Agent:
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tracer = Tracer(self.stop, self.tasks)
         self._watch_loops()
-        births.install(self.tracer.created, self.tracer.watched)
+        births.install(self.tracer.created, library)
         os.register_at_fork(after_in_child=self._forked)
         _thread.start_new_thread(self._serve, ())
 
@@ -176,7 +176,7 @@ class Agent:
 
     def _row(self, task: Task, running: dict[int, int], timers: Timers) -> Request:
         born = birth(task)
-        row: Request = {"id": born.id, "name": named(task), "parent": born.parent.id if born.parent else None,
+        row: Request = {"id": born.id, "name": named(task), "parent": born.parent,
                         "created": site_of(born.code, born.lasti), "wait": None, "worker": None}  # fmt: skip
         frame = outermost(task)
         if id(task) in running:
@@ -208,10 +208,9 @@ class Agent:
     def do_frames(self, request: Request) -> Any:
         """The program's frames of a task, and who made it, and who made that one."""
         task = self._find(request["task"])
-        spawns, born = [], birth(task) if task is not None else None
-        while born is not None and born.parent is not None:
-            at, born = site_of(born.code, born.lasti), born.parent
-            spawns.append({"task": born.id, "name": births.NAMES.get(born.id, ""), "at": at})
+        line = [born for born in ancestry(task) if born.parent is not None] if task is not None else []
+        spawns = [{"task": born.parent, "name": births.NAMES.get(born.parent or 0, ""),
+                   "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
         return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
 
     def do_evaluate(self, request: Request) -> str:

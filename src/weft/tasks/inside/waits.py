@@ -211,6 +211,6 @@ def _found_with(other: Task, waiter: Any, ended: Task) -> Found:
             return "wait", [ended], False, ""
         if code.co_qualname in ("TaskGroup.__aexit__", "TaskGroup._aexit"):
             born, made = birth(ended), birth(other)
-            if born.parent is made or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
+            if born.parent == made.id or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
                 return "group", [ended], False, ""
     return "", [], False, ""
