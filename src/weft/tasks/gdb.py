@@ -174,9 +174,9 @@ class Gdb(Mi):
             self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
             return Path(file.name).read_bytes()
 
-    def write(self, address: int, value: int) -> None:
-        """Write an int of the program."""
-        self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(4, 'little').hex()}")
+    def write(self, address: int, value: int, length: int) -> None:
+        """Write an integer of the program."""
+        self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
     def site(self, pc: int) -> Site | None:
         """The line of a return address."""

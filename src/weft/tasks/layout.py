@@ -26,7 +26,8 @@ FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
-RUNS, SPAWNS, JOINS = 1, 2, 4
+RUNS, SPAWNS, JOINS, SIGNALS = 1, 2, 4, 15
+FINISHED = 1 << 18
 LOCK, EVENT, TASKWAIT, GROUP = 64, 65, 5, 6
 BARRIERS = (1, 2, 3, 4, 8, 9)
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
@@ -56,6 +57,7 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
             with suppress(BackendError):  # the memory of a thread that has gone
                 top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
                 _stack(rows, top, thread)
+    rows = rows[rows["traced"] & FINISHED == 0]
     return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
 
 
@@ -77,6 +79,9 @@ def _stack(rows: Array, top: int, thread: int) -> None:
         if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
             return
         i = found[0]
+        if rows["traced"][i] & FINISHED:
+            rows["state"][i], top = TOP, int(rows["below"][i])
+            continue
         rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
         state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
 

@@ -126,7 +126,7 @@ class NativeBackend:
         return int(found[-1]["id"]) if len(found) else None
 
     def _trace(self, record: Any, what: int) -> None:
-        self._gdb.write(int(record["address"]) + layout.TRACED, what)
+        self._gdb.write(int(record["address"]) + layout.TRACED, what, 2)
 
     # Running
 
@@ -162,9 +162,9 @@ class NativeBackend:
     def _watch(self, on: bool) -> None:
         base = self._base = self._base or self._gdb.address("weft_tasks")
         if base:
-            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0)
+            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0, 4)
             rows, _ = self._records()
-            for row in rows if on else rows[rows["traced"] != 0]:
+            for row in rows if on else rows[rows["traced"] & layout.SIGNALS != 0]:
                 self._trace(row, layout.SPAWNS if on else 0)
 
     def _onward(self, how: How, address: int) -> Stop:

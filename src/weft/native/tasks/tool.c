@@ -93,7 +93,10 @@ static inline void release(task *t) {
 
 static inline task *of(const ompt_data *data) { return data != NULL && data->ptr != NULL ? data->ptr : &nobody; }
 
-// The first task of a thread, a slab or a block of numbers; a parent that is traced. What is the same in both stays in
+static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
+static COLD void be_careful(void);
+
+// The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. What is the same in both stays in
 // its registers.
 static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     (void)from, (void)frame, (void)dependences;
@@ -102,11 +105,14 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *da
     enter();
     task *parent = me.top, *t = make(parent, pc);
     data->ptr = t;
-    if ((flags & OMPT_TASK_INITIAL) && t != &nobody) {
+    if (t == &nobody) return;
+    t->traced = flags & OMPT_TASK_UNTIED ? UNTIED : 0;
+    if (flags & OMPT_TASK_UNTIED) be_careful();
+    if (flags & OMPT_TASK_INITIAL) {
         t->below = &nobody;
         me.top = t;
     }
-    if ((parent->traced & SPAWNS) && t != &nobody) weft_tasks_signal(ON_CREATE, parent, t);
+    if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, t);
 }
 
 // The hot paths call nothing but at their ends, and ask no pointer that a worker's top answers: they are that short.
@@ -116,20 +122,36 @@ static void on_create(ompt_data *from, const void *frame, ompt_data *data, int f
     uint64_t id = me.next_id;
     CHECK(from == NULL || from->ptr == NULL || from->ptr == parent);
     (void)from;
-    if (RARELY(flags & OMPT_TASK_TASKWAIT) || RARELY((id & (SLAB - 1)) == 0) || RARELY(parent->traced | t->traced))
+    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED)) || RARELY((id & (SLAB - 1)) == 0) || RARELY(parent->traced | t->traced))
         return create_rarely(NULL, NULL, data, flags, 0, pc);  // `nobody` is traced
     data->ptr = take(t, id, parent, pc);
 }
 
-// A task that has begun leaves its worker for another one that has: back to what lies beneath it, or on from the heap.
+// A task leaves its worker. Where it has come to its end meanwhile, by another thread, its record is free now.
+static COLD void off(task *t) {
+    t->below = NULL;
+    if (!(t->traced & UNTIED)) return;
+    int was = __atomic_fetch_and(&t->traced, ~ON, __ATOMIC_ACQ_REL);
+    if (!(was & FINISHED)) return;
+    t->traced = 0;
+    release(t);
+}
+
+// A task that leaves its worker for what lies beneath it, or one that goes on, from the heap, on top of this one. When
+// an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
 static COLD void change(task *prior, task *next) {
     task *was = next->below;
-    int left = prior->below == next && prior != &nobody;
-    if (left) prior->below = NULL;  // it gives its place back: to the heap
-    else if (was <= FRESH) next->below = prior;
+    int left = prior != &nobody && (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
+    if (left) {
+        next = prior->below;
+        off(prior);
+    } else if (was <= FRESH) {
+        next->below = prior;
+        if (next->traced & UNTIED) __atomic_fetch_or(&next->traced, ON, __ATOMIC_ACQ_REL);
+    }
     me.top = next;
     if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
-    if (was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+    if (!left && was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
 }
 
 static COLD void ended(task *done, task *next) {
@@ -163,7 +185,7 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
     if (status == OMPT_COMPLETE) {  // on with what lies beneath it
         CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
-        if (RARELY(prior->traced & TRACED)) return schedule_rarely(from, status, to);
+        if (RARELY(prior->traced & (TRACED | UNTIED))) return schedule_rarely(from, status, to);
         me.top = prior->below;
         return release(prior);
     }
@@ -173,6 +195,50 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     next->below = prior;
     me.top = next;
     if (RARELY(next->traced & RUNS)) weft_tasks_signal(ON_BEGIN, next, prior);
+}
+
+// Untied tasks. Of the two threads that run the last two parts of one, it is the slower that tells of its end: the one
+// that runs the last part may say nothing, and the one that tells of it may have left it long before. So from the first
+// untied task on, it is not the worker's top that says which task is here, but what the runtime names.
+
+static COLD void settle(const task *here) {
+    task *t = me.top;
+    if (t == here || here == &nobody) return;
+    while (t != &nobody && t != here) t = t->below;
+    if (t != here) return;
+    while (me.top != here) {
+        task *gone = me.top;
+        me.top = gone->below;
+        off(gone);
+    }
+}
+
+static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+    settle(of(from));
+    on_create(from, frame, data, flags, dependences, pc);
+}
+
+static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
+    task *prior = of(from);
+    settle(prior);
+    if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED)) return on_schedule(from, status, to);
+    if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
+    if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return;  // its record lies in a stack still
+    prior->traced = 0;
+    release(prior);
+}
+
+static void careful_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    if (data != NULL) settle(of(data));
+    on_sync(kind, endpoint, parallel, data, pc);
+}
+
+static COLD void be_careful(void) {
+    static int is_careful;
+    if (__atomic_exchange_n(&is_careful, 1, __ATOMIC_RELAXED)) return;
+    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
+    set(OMPT_TASK_SCHEDULE, (ompt_function)careful_schedule);
+    set(OMPT_SYNC_REGION, (ompt_function)careful_sync);
 }
 
 static void on_thread(int kind, ompt_data *data) {

@@ -44,7 +44,7 @@ class Agent:
         self._inbox: SimpleQueue[Request] = SimpleQueue()
         self._frame: FrameType | None = None
         self._task: Task | None = None
-        self._standing = False
+        self._standing = self._leaving = False
         self._idle = 0
         self._told = True
         self._pid = os.getpid()
@@ -95,7 +95,8 @@ class Agent:
         *whole, self._lines = self._lines.split(b"\n")
         for line in whole:
             request = json.loads(line)
-            if self._standing:
+            if self._standing and not self._leaving:
+                self._leaving = request["do"] == "go"  # what comes after it finds a program that runs
                 self._inbox.put(request)
             else:
                 self._do(request)
@@ -106,7 +107,7 @@ class Agent:
         if os.getpid() != self._pid:
             return
         with self._turn:
-            self._frame, self._task, self._standing = frame, task, True
+            self._frame, self._task, self._leaving, self._standing = frame, task, False, True
             at = site(frame) if frame is not None else None
             self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
                                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
