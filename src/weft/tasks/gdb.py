@@ -32,6 +32,7 @@ ENTRY = re.compile(
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
+RUNTIME = re.compile(r"lib(i?omp5?|gomp)\.so")
 NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
 """Files that are Weft's tool, or the C library where its debug information is there."""
 
@@ -72,6 +73,7 @@ class Gdb(Mi):
         self._sites: dict[int, Site | None] = {}
         self._memory: Any = None
         self._threads: dict[int, int] = {}
+        self._runtime: list[tuple[int, int]] = []
 
     def ask(self, command: str) -> dict[str, Any]:
         """One command. BackendError with gdb's words."""
@@ -144,7 +146,19 @@ class Gdb(Mi):
     def stack(self, thread: int) -> list[Frame]:
         """All frames of a thread, innermost first."""
         self.ask(f"-thread-select {thread}")
-        return list(self.ask("-stack-list-frames").get("stack", []))
+        frames = list(self.ask("-stack-list-frames").get("stack", []))
+        for frame in frames:
+            if frame.get("fullname") and self._in_runtime(int(frame["addr"], 16)):
+                del frame["fullname"]
+        return frames
+
+    def _in_runtime(self, pc: int) -> bool:
+        """Whether an address is in the OpenMP runtime: Intel's tells lines of its own sources."""
+        if not self._runtime:
+            for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
+                if RUNTIME.match(Path(str(library.get("target-name", ""))).name):
+                    self._runtime += [(int(r["from"], 16), int(r["to"], 16)) for r in library.get("ranges", [])]
+        return any(start <= pc < end for start, end in self._runtime)
 
     def evaluate(self, text: str, thread: int, level: int = 0) -> str:
         """An expression in a frame."""
