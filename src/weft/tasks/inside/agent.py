@@ -8,7 +8,6 @@ import inspect
 import json
 import linecache
 import os
-import re
 import reprlib
 import select
 import socket
@@ -165,7 +164,15 @@ class Agent:
         running = {id(task): thread for thread, task in self._running()}
         timers = Timers(list(self.loops))
         rows = [self._row(task, running, timers) for task in self.tasks()]
-        return sorted(rows, key=lambda row: row["id"])
+        rows.sort(key=lambda row: row["id"])
+        sites: dict[tuple[Any, ...], int] = {}
+        for row in rows:  # a place is sent once: most tasks stand at a few
+            for key in ("created", "at"):
+                if row[key] is not None:
+                    row[key] = sites.setdefault(tuple(row[key]), len(sites))
+            if row["wait"] is not None and row["wait"]["site"] is not None:
+                row["wait"]["site"] = sites.setdefault(tuple(row["wait"]["site"]), len(sites))
+        return {"rows": rows, "sites": list(sites)}
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -184,13 +191,15 @@ class Agent:
             here = self._frame if task is self._task else top_frame(running[id(task)])
             return row | {"state": "top", "worker": running[id(task)], "at": site(here)}
         coro: Any = task.get_coro()
-        state = inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
-        if state.endswith("CREATED"):
-            return row | {"state": "new", "at": site(frame)}
-        if state.endswith("RUNNING"):
-            return row | {"state": "middle", "at": site(frame)}
-        frames = chain(task)
-        return row | {"state": "heap", "at": site(innermost(frames)), "wait": wait_of(task, frames, timers)}
+        if coro.cr_running if hasattr(coro, "cr_running") else coro.gi_running:
+            row["state"], row["at"] = "middle", site(frame)
+        elif state(coro).endswith("CREATED"):
+            row["state"], row["at"] = "new", site(frame)
+        else:
+            frames = chain(task)
+            row["state"], row["at"] = "heap", site(innermost(frames))
+            row["wait"] = wait_of(task, frames, timers)
+        return row
 
     def _frames(self, number: int | None) -> list[FrameType]:
         """The frames of a task, innermost first."""
@@ -282,7 +291,12 @@ def busy(loop: Any) -> bool:
     return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))
 
 
+def state(coro: Any) -> str:
+    """As Python calls the state of a coroutine or generator."""
+    return inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
+
+
 def named(task: Task) -> str:
     """The name that somebody gave a task: not asyncio's own."""
     name = task.get_name()
-    return "" if re.fullmatch(r"Task-\d+", name) else name
+    return "" if name.startswith("Task-") and name[5:].isdigit() else name

@@ -12,6 +12,7 @@ import itertools
 import sys
 from asyncio import base_events, locks
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -187,6 +188,7 @@ def is_asyncio(code: CodeType) -> bool:
     return code.co_filename.startswith(ASYNCIO)
 
 
+@cache
 def line_of(code: CodeType, lasti: int) -> int:
     """The line of an instruction."""
     for start, end, line in code.co_lines():
@@ -195,6 +197,7 @@ def line_of(code: CodeType, lasti: int) -> int:
     return 0
 
 
+@cache
 def is_library(file: str) -> bool:
     """Whether a file is the standard library's, an installed package's, or ours."""
     return file.startswith(LIBRARY) or "site-packages" in file or file == "<string>"
