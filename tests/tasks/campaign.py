@@ -1,9 +1,10 @@
 """One task traced from its first line to its last and on to the join, again and again, on every runtime that is here.
 
-python tests/tasks/campaign.py [--runs 200] [--only untied|gcc|gfortran|asyncio]... [--runtime FILE]... [--python FILE]...
+python tests/tasks/campaign.py [--runs 200] [--only untied|gcc|gfortran|asyncio]... [--runtime FILE]...
+    [--python FILE]...
 
-Right is a run where each source line of the task came exactly once per execution, in order, no line of another task came
-between, the join came next, and the program wrote what it should. Prints each run that was not, and what it saw.
+Right is a run where each source line of the task came exactly once per execution, in order, no line of another task
+came between, the join came next, and the program wrote what it should. Prints each run that was not, and what it saw.
 """
 
 from __future__ import annotations
@@ -89,18 +90,22 @@ def campaign(name: str, runs: int, once: Callable[[], Run]) -> int:
     """Many runs, told in one line; how many were not right."""
     begun = time.monotonic()
     right = moved = 0
+    done = 0
     for number in range(runs):
         try:
             good, threads, seen = once()
+        except KeyboardInterrupt:
+            break
         except (WeftError, AssertionError) as error:
             good, threads, seen = False, 0, f"{type(error).__name__}: {error}"
+        done += 1
         right += good
         moved += threads > 1
         if not good:
             print(f"{name}, run {number}: {seen}", flush=True)
     took = time.monotonic() - begun
-    print(f"{name}: {right} of {runs} right, {moved} with a change of thread, {took:.0f} s", flush=True)
-    return runs - right
+    print(f"{name}: {right} of {done} right, {moved} with a change of thread, {took:.0f} s", flush=True)
+    return done - right
 
 
 def main() -> int:

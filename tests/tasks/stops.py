@@ -148,12 +148,16 @@ class Judge:
         self.seen["waits in the log"] += 1
         if row.wait is None:
             if row.state == "middle" and not entry["untied"]:
-                self.wrong.append(f"task {id_} is buried and waits ({KINDS[entry['wait']]}), the table says it does not")
+                self.wrong.append(
+                    f"task {id_} is buried and waits ({KINDS[entry['wait']]}), the table says it does not"
+                )
             return
         self.seen["waits"] += 1
         if row.wait.kind != KINDS[entry["wait"]]:
             self.wrong.append(f"task {id_} waits at a {KINDS[entry['wait']]}, the table says {row.wait.kind}")
-        elif entry["line"] and (row.wait.site is None or row.wait.site.line not in range(entry["line"], entry["line"] + 2)):
+        elif entry["line"] and (
+            row.wait.site is None or row.wait.site.line not in range(entry["line"], entry["line"] + 2)
+        ):
             self.wrong.append(f"task {id_} waits at line {entry['line']}, the table says {row.wait.site}")
         else:
             self._targets(id_, entry, row.wait)

@@ -105,7 +105,18 @@ def _built(*names: str) -> Path:
         for name, text in sources.items():
             Path(folder, name).write_bytes(text)
         made = Path(folder, "made.so")
-        command = [compiler, "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-o", str(made), str(Path(folder, names[0]))]
+        command = [
+            compiler,
+            "-std=c11",
+            "-O2",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-o",
+            str(made),
+            str(Path(folder, names[0])),
+            "-ldl",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise BackendError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")

@@ -55,7 +55,7 @@ async def spend(name):
 
 async def work(name, depth, shared):
     LOG[name]["begun"] = True
-    lock, event = shared
+    _, event = shared
     if dice.random() < 0.5:
         await spend(name)
     if dice.random() < 0.2:

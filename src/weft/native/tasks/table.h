@@ -40,6 +40,7 @@ typedef struct task {
 typedef struct scope {
     struct scope *outer;   // owned by the task that opened it, given back at its end
     const void *created;   // a team's directive; 0 for a taskgroup
+    uint64_t opener;       // the number of the task that opened it
 } scope;
 
 typedef struct worker {  // in its thread's own memory
@@ -49,6 +50,7 @@ typedef struct worker {  // in its thread's own memory
     uint64_t thread;  // its number in the kernel
     scope *scopes;    // free ones
     int64_t slot;     // its place in the table, -1 for none
+    const void *loop, *named;  // the last taskloop that it made tasks for, and what the runtime calls that place
 } worker;
 
 enum { SLAB = 1024, SLABS = 1 << 16, LOCKS = 4096, WORKERS = 4096 };

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "table.h"
 #include "ompt.h"
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -215,7 +217,7 @@ static COLD void settle(const task *here) {
 
 static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     settle(of(from));
-    on_create(from, frame, data, flags, dependences, pc);
+    on_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
 
 static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
@@ -231,6 +233,26 @@ static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
 static void careful_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     if (data != NULL) settle(of(data));
     on_sync(kind, endpoint, parallel, data, pc);
+}
+
+// The first return address that is neither in the runtime nor here.
+static COLD const void *outside(const void *in_runtime) {
+    void *at[16];
+    Dl_info runtime, here, there;
+    if (!dladdr(in_runtime, &runtime) || !dladdr((void *)&weft_tasks, &here)) return in_runtime;
+    int count = backtrace(at, 16);
+    for (int i = 0; i < count; i++)
+        if (dladdr(at[i], &there) && there.dli_fbase != runtime.dli_fbase && there.dli_fbase != here.dli_fbase) return at[i];
+    return in_runtime;
+}
+
+// LLVM's runtime names a place within itself for the tasks of a taskloop.
+static void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
+    (void)parallel, (void)data, (void)count;
+    if (kind != OMPT_WORK_TASKLOOP || endpoint != OMPT_BEGIN) return;
+    me.named = pc;
+    me.loop = outside(pc);
+    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
 }
 
 static COLD void be_careful(void) {
@@ -255,7 +277,7 @@ static scope *open_scope(scope *outer, const void *created) {
     scope *s = me.scopes;
     if (s != NULL) me.scopes = s->outer;
     else s = malloc(sizeof *s);
-    if (s != NULL) *s = (scope){outer, created};
+    if (s != NULL) *s = (scope){outer, created, me.top->id};
     return s;
 }
 
@@ -283,7 +305,7 @@ static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsi
         task *t = make(me.top, team != NULL ? team->created : NULL);
         data->ptr = t;
         if (t == &nobody) return;
-        if (team != NULL) t->scope = team;
+        if (team != NULL) t->scope = team, t->parent = team->opener;
         t->below = me.top;
         t->traced = weft_tasks.watch;
         me.top = t;
@@ -384,6 +406,7 @@ static int start(ompt_lookup lookup, int device, ompt_data *tool) {
     set(OMPT_TASK_SCHEDULE, (ompt_function)on_schedule);
     set(OMPT_IMPLICIT_TASK, (ompt_function)on_implicit);
     set(OMPT_SYNC_REGION, (ompt_function)on_sync);
+    set(OMPT_WORK, (ompt_function)on_work);
     set(OMPT_MUTEX_ACQUIRE, (ompt_function)on_acquire);
     set(OMPT_MUTEX_ACQUIRED, (ompt_function)on_acquired);
     set(OMPT_MUTEX_RELEASED, (ompt_function)on_released);

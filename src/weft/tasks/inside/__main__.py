@@ -1,4 +1,4 @@
-"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with the debugger's agent beside it."""
+"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it."""
 
 import importlib.util
 import os

@@ -96,7 +96,7 @@ class Births:
                 self._on_create(task, parent)
             return task
 
-        base_events.BaseEventLoop.create_task = create_task  # type: ignore[method-assign]
+        base_events.BaseEventLoop.create_task = create_task  # type: ignore[assignment, method-assign]
 
 
 DEEP = 500
@@ -108,15 +108,16 @@ class FastBirths(Births):
 
     def __init__(self, on_create: OnCreate, library: str) -> None:
         self._on_create = on_create
-        super_set = asyncio.tasks._scheduled_tasks if sys.version_info >= (3, 12) else asyncio.tasks._all_tasks  # type: ignore[attr-defined]
+        names: Any = asyncio.tasks
+        known = names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
         code = ctypes.PyDLL(library)
         code.weft_births.restype = ctypes.py_object
-        self._given = (super_set.data, super_set._iterating, super_set._remove, asyncio.tasks._current_tasks,  # type: ignore[attr-defined]
-                       asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create)  # fmt: skip
+        self._given: list[Any] = [known.data, known._iterating, known._remove, names._current_tasks,
+                                  asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
-        super_set.add, self._read, self._chain, self._watch = code.weft_births(array)
+        known.add, self._read, self._chain, self._watch = code.weft_births(array)
         if not self._works():
-            del super_set.add
+            del known.add
             raise OSError("asyncio does not register its tasks where it used to")
 
     def _works(self) -> bool:
