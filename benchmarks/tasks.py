@@ -72,8 +72,10 @@ def openmp(runtime: str, folder: Path, quick: bool) -> None:
     every = (bare, bare | {"OMP_TOOL_LIBRARIES": str(empty)}, ours)
     many, few = ([instructions([str(program), "fib", str(size), "1000"], e) for e in every] for size in TASKS)
     plain, callbacks, table = ((m - f) / (TASKS[20] - TASKS[5]) for m, f in zip(many, few, strict=True))
-    print(f"fib(20), no cut-off, instructions a task: plain {plain:.0f}, with empty callbacks {callbacks - plain:+.0f}, "
-          f"with the table {table - callbacks:+.1f} above those; the tool's start: {few[2] - few[0]:,}")  # fmt: skip
+    print(
+        f"fib(20), no cut-off, instructions a task: plain {plain:.0f}, with empty callbacks {callbacks - plain:+.0f},"
+    )
+    print(f"with the table {table - callbacks:+.1f} above those; the start of the tool: {few[2] - few[0]:,}")
     print(f"{'':24}{'plain':>14}{'tasks':>8}{'a task':>10}{'with the table':>16}{'over plain':>12}")
     for name, which, size, cutoff in CASES[: 1 if quick else None]:
         command = [str(program), which, str(size), str(cutoff)]

@@ -69,7 +69,11 @@ def gdb(program: Path, where: str, how: str, count: int, folder: Path, *argument
     script, out = folder / "drive.py", folder / "out.json"
     values = f"PLACE, HOW, COUNT, OUT = {where!r}, {how!r}, {count}, {str(out)!r}\n"
     script.write_text(values + IN_GDB)
-    environment = {"LD_LIBRARY_PATH": str(place(runtime(""))), "PATH": "/usr/bin:/bin", "KMP_ENABLE_TASK_THROTTLING": "0"}
+    environment = {
+        "LD_LIBRARY_PATH": str(place(runtime(""))),
+        "PATH": "/usr/bin:/bin",
+        "KMP_ENABLE_TASK_THROTTLING": "0",
+    }
     subprocess.run(["gdb", "--nx", "-batch", "-x", str(script), "--args", str(program), *arguments], env=environment,
                    capture_output=True, timeout=120, check=False)  # fmt: skip
     seen, threads = json.loads(out.read_text())
@@ -77,6 +81,7 @@ def gdb(program: Path, where: str, how: str, count: int, folder: Path, *argument
 
 
 # pdb
+
 
 def pdb(program: str, first: int, how: str, count: int) -> list[Stop]:
     """Steps of pdb."""
@@ -95,7 +100,9 @@ class Adapter:
     """A client that steps one program."""
 
     def __init__(self, python: str) -> None:
-        self._server = subprocess.Popen([python, "-m", "debugpy.adapter"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._server = subprocess.Popen(
+            [python, "-m", "debugpy.adapter"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self._number = 0
         self._python = python
 
@@ -201,11 +208,15 @@ def native(folder: Path) -> list[list[str]]:
     plain, _ = gdb(made["three"], "three.c:12", "step", 12, folder)
     with session([str(made["three"])]) as s:
         ours = weft(s, "three.c:12", "step", 12, child=True)
-    rows.append(["from the spawn into the child", *(yes(any(l in (15, 16, 17) for l, _ in x)) for x in (plain, ours))])
+    rows.append(
+        ["from the spawn into the child", *(yes(any(line in (15, 16, 17) for line, _ in x)) for x in (plain, ours))]
+    )
     plain, _ = gdb(made["three"], "three.c:17", "next", 3, folder)
     with session([str(made["three"])]) as s:
         ours = weft(s, "three.c:17", "next", 3)
-    rows.append(["from the child's end on at the join", *(yes(any(l in (20, 21) for l, _ in x)) for x in (plain, ours))])
+    rows.append(
+        ["from the child's end on at the join", *(yes(any(line in (20, 21) for line, _ in x)) for x in (plain, ours))]
+    )
     _, threads = gdb(made["many"], "reached", "next", 0, folder, "50")
     with session([str(made["many"]), "50"]) as s:
         s.do("break reached")
@@ -217,6 +228,7 @@ def native(folder: Path) -> list[list[str]]:
 
 def asyncio_(python: str) -> list[list[str]]:
     """The rows of asyncio: pdb, debugpy, Weft."""
+
     def all_three(program: str, first: int, how: str, count: int, *, child: bool = False) -> list[list[Stop]]:
         with session([sys.executable, str(PROGRAMS / program)]) as s:
             ours = weft(s, f"{program}:{first}", {"n": "next", "s": "step"}[how], count, child=child)
@@ -224,14 +236,18 @@ def asyncio_(python: str) -> list[list[str]]:
 
     found = all_three("twisted.py", 32, "n", 29)
     rows = [["one task, line by line by `next`, of 28 lines", *(str(followed(x[1:], ASYNCIO_LINES)) for x in found)]]
-    found = all_three("twisted.py", 32, "s", 60)
-    rows.append(["lines of other tasks in 60 `step`s", *(str(sum(f in ("noise", "main") for _, f in x)) for x in found)])
+    found = all_three("twisted.py", 32, "s", 35)
+    of_task = ("traced", "helper", "plain", "numbers")
+    rows.append(["of 35 `step`s, those to a line of the task or of what it calls",
+                 *(str(sum(f.rpartition(".")[2] in of_task for _, f in x[1:])) for x in found)])  # fmt: skip
     found = all_three("levels.py", 17, "s", 8, child=True)
     rows.append(["from the spawn into the child, and only there",
                  *(yes("leaf" in (names := [f for _, f in x[1:]]) and "top" not in names[: names.index("leaf")]
                        and "main" not in names[: names.index("leaf")]) for x in found)])  # fmt: skip
     found = all_three("levels.py", 12, "n", 2)
-    rows.append(["from the child's end on at the join", *(yes(any(x == (19, "middle") for x in y[1:3])) for y in found)])
+    rows.append(
+        ["from the child's end on at the join", *(yes(any(x == (19, "middle") for x in y[1:3])) for y in found)]
+    )
     with session([str(PROGRAMS / "levels.py")]) as s:
         s.do("break levels.py:28")
         s.do("continue")
@@ -262,7 +278,9 @@ def main() -> None:
     print(text)
     if options.write:
         page = PAGE.read_text()
-        PAGE.write_text(re.sub(r"(<!-- beside -->\n).*?(<!-- /beside -->)", lambda m: m[1] + text + "\n" + m[2], page, flags=re.S))
+        PAGE.write_text(
+            re.sub(r"(<!-- beside -->\n).*?(<!-- /beside -->)", lambda m: m[1] + text + "\n" + m[2], page, flags=re.S)
+        )
 
 
 if __name__ == "__main__":

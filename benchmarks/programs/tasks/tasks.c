@@ -50,7 +50,9 @@ static long queens(int n, int at, const char *rows) {
 #pragma omp task shared(counts) firstprivate(mine, row)
         counts[row] = queens(n, at + 1, mine);
     }
+    if (at < cutoff) {
 #pragma omp taskwait
+    }
     for (int row = 0; row < n; row++) sum += counts[row];
     return sum;
 }

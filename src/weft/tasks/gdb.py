@@ -36,6 +36,8 @@ RUNTIME = re.compile(r"lib(i?omp5?|gomp)\.so")
 NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
 """Files that are Weft's tool, or the C library where its debug information is there."""
 
+MARK = b"\0weft: all read\0"
+
 Frame = dict[str, Any]
 
 
@@ -47,14 +49,29 @@ class Terminal:
         self.name = os.ttyname(slave)
         self._slave = slave
         self.output = Output()
+        self._drained = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
+        held = b""
         with suppress(OSError, ValueError):
             while more := os.read(self._master, 1 << 16):
-                self.output.file.write(more.replace(b"\r\n", b"\n"))
+                held += more
+                whole = held.replace(MARK, b"")
+                part = next((n for n in range(len(MARK) - 1, 0, -1) if whole.endswith(MARK[:n])), 0)
+                self.output.file.write(whole[: len(whole) - part].replace(b"\r\n", b"\n"))
                 self.output.file.flush()
+                if MARK in held:
+                    self._drained.set()
+                held = whole[len(whole) - part :]
+
+    def drain(self) -> None:
+        """Wait until all that the program has written is kept: a mark behind it has come through."""
+        self._drained.clear()
+        with suppress(OSError):
+            os.write(self._slave, MARK)
+            self._drained.wait(5)
 
     def close(self) -> None:
         """Give it back."""

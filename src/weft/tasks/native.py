@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -350,7 +349,8 @@ class NativeBackend:
         return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
 
     def _ended(self) -> Stop:
-        time.sleep(0.05)  # what the terminal still holds
+        if self._terminal:
+            self._terminal.drain()
         return Stop("ended", code=self._gdb.exited)
 
     # Looking

@@ -168,7 +168,7 @@ class PythonBackend:
             try:
                 message = self._message(0.5)
             except BackendError:
-                break
+                continue
             if "stop" in message:
                 return self._stopped(message["stop"])
         return Stop("interrupted", text="the program computes; it is looked at as it runs")
