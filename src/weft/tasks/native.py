@@ -250,7 +250,20 @@ class NativeBackend:
         """Go on where something else than the traced task stopped the program."""
         if address is None or how == "continue":
             return self._run("-exec-continue", how, address)
-        return self._onward(how, address)
+        thread = self._arrived(how, address)
+        return self._here("line", thread) if thread else self._onward(how, address)
+
+    def _arrived(self, how: How, address: int) -> int:
+        """The traced task's thread where it stands at its next line already: the other stop came before gdb's own."""
+        record = self._at(address)
+        thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
+        if not thread or how == "finish" or self._skipping:
+            return 0
+        stack = self._gdb.stack(thread)
+        frame = stack[0]
+        if not is_own(frame) or (frame["line"], frame.get("func")) == self._from or self._bodies.is_made_up(frame):
+            return 0
+        return thread if frame.get("func") == self._from[1] and len(cropped(stack, 0)) == self._depth else 0
 
     def _event(self, thread: int) -> Event:
         event, of, other = (
