@@ -81,7 +81,8 @@ class Judge:
         self.wrong: list[str] = []
         self.seen: Counter[str] = Counter()
         known = log.runs.keys() | log.ending | log.beginning
-        self.unknown = [row for row in rows if row.id not in known and row.parent is not None]
+        first = {row.id for row in rows if row.parent is None}  # it makes the team's tasks, before their log begins
+        self.unknown = [row for row in rows if row.id not in known and row.parent not in {None, *first}]
         self._parents()
         self._new()
         for number in range(THREADS):

@@ -108,6 +108,8 @@ class FastBirths(Births):
 
     def __init__(self, on_create: OnCreate, library: str) -> None:
         self._on_create = on_create
+        if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise OSError("another interpreter, or one without a lock")
         names: Any = asyncio.tasks
         known = names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
         code = ctypes.PyDLL(library)
