@@ -63,6 +63,8 @@ def openmp(program: Path, which: str, runtime: str) -> Run:
     """One run of a native program."""
     with session([str(program)], runtime=runtime) as s:
         lines, stop, workers = traced(s, PLACES[which])
+        if stop["why"] == "interrupted":
+            raise KeyboardInterrupt
         ended = stop if stop["why"] == "ended" else s.do("continue")
         written = s.output()
     right = lines == TIED.get(which, UNTIED) and stop["why"] == "joined" and ended["why"] == "ended"
@@ -90,7 +92,7 @@ def campaign(name: str, runs: int, once: Callable[[], Run]) -> int:
     """Many runs, told in one line; how many were not right."""
     begun = time.monotonic()
     right = moved = 0
-    done = 0
+    done = 0  # Ctrl-C goes on to the next campaign
     for number in range(runs):
         try:
             good, threads, seen = once()
