@@ -98,8 +98,8 @@ static inline task *of(const ompt_data *data) { return data != NULL && data->ptr
 static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
 static COLD void be_careful(void);
 
-// The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. What is the same in both stays in
-// its registers.
+// The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. Arguments that
+// on_create has too stay in their registers.
 static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     (void)from, (void)frame, (void)dependences;
     data->ptr = &nobody;
