@@ -1,6 +1,9 @@
 """What `weft tasks` costs a program whose tasks nobody traces: instructions by callgrind, one thread; CPU time in turn.
 
-python benchmarks/tasks.py [--runtime FILE] [--quick]
+python benchmarks/tasks.py [--runtime FILE] [--python FILE]... [--quick]
+
+What a task costs is taken from two sizes of fib without a cut-off, so that the start of the tool is not in it. The
+programs with a cut-off have a sane grain: some ten thousand instructions a task; the table shows it.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from weft.tasks.runtime import settings
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"
 TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "native" / "tasks"
-CASES = (("fib, no cut-off", "fib", 20, 1000), ("fib, cut-off 9", "fib", 25, 9),
-         ("n-queens, cut-off 3", "queens", 9, 3), ("knapsack, cut-off 7", "knapsack", 22, 7))  # fmt: skip
-LONGER = {"fib": 9, "queens": 2, "knapsack": 4}
+CASES = (("fib, cut-off 9", "fib", 30, 9), ("n-queens, cut-off 3", "queens", 10, 3),
+         ("knapsack, cut-off 7", "knapsack", 25, 7))  # fmt: skip
+LONGER = {"fib": 4, "queens": 1, "knapsack": 1}
 """How much larger a case is where time is measured: callgrind takes fifty times as long."""
-FIB_TASKS = 21890
-"""Tasks of fib(20) without a cut-off: every call but the first."""
+TASKS = {20: 21890, 5: 14}
+"""Tasks of fib without a cut-off: every call but the first."""
 
 
 def build(folder: Path) -> tuple[Path, Path]:
@@ -47,6 +50,12 @@ def instructions(command: list[str], environment: dict[str, str]) -> int:
     return int(found[1])
 
 
+def tasks_of(command: list[str]) -> int:
+    """How many tasks a program makes, by its own count."""
+    done = subprocess.run([*command, "count"], capture_output=True, text=True, check=True, timeout=100)
+    return int(done.stdout.split()[-1])
+
+
 def cpu(command: list[str], environment: dict[str, str]) -> float:
     """CPU seconds of a run."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -60,15 +69,22 @@ def openmp(runtime: str, folder: Path, quick: bool) -> None:
     program, empty = build(folder)
     ours = settings(runtime) | {"OMP_NUM_THREADS": "1"}
     bare = {key: value for key, value in ours.items() if not key.startswith("OMP_TOOL")}
-    print(f"{'':24}{'plain':>14}{'empty callbacks':>18}{'the table':>14}{'over plain':>12}")
-    for name, which, size, cutoff in CASES[: 2 if quick else None]:
+    every = (bare, bare | {"OMP_TOOL_LIBRARIES": str(empty)}, ours)
+    many, few = ([instructions([str(program), "fib", str(size), "1000"], e) for e in every] for size in TASKS)
+    plain, callbacks, table = ((m - f) / (TASKS[20] - TASKS[5]) for m, f in zip(many, few, strict=True))
+    print(
+        f"fib(20), no cut-off, instructions a task: plain {plain:.0f}, with empty callbacks {callbacks - plain:+.0f},"
+    )
+    print(f"with the table {table - callbacks:+.1f} above those; the start of the tool: {few[2] - few[0]:,}")
+    print(f"{'':24}{'plain':>14}{'tasks':>8}{'a task':>10}{'with the table':>16}{'over plain':>12}")
+    for name, which, size, cutoff in CASES[: 1 if quick else None]:
         command = [str(program), which, str(size), str(cutoff)]
-        counts = [instructions(command, e) for e in (bare, bare | {"OMP_TOOL_LIBRARIES": str(empty)}, ours)]
-        print(f"{name:24}{counts[0]:14,}{counts[1]:18,}{counts[2]:14,}{100 * (counts[2] / counts[0] - 1):11.2f}%")
-        if cutoff == 1000:
-            print(f"{'':24}a task: {(counts[2] - counts[1]) / FIB_TASKS:.0f} instructions above empty callbacks")
+        counts = [instructions(command, e) for e in (bare, ours)]
+        tasks = tasks_of(command)
+        share = 100 * (counts[1] / counts[0] - 1)
+        print(f"{name:24}{counts[0]:14,}{tasks:8,}{counts[0] // tasks:10,}{counts[1]:16,}{share:11.2f}%")
     for threads in (1, 2):
-        for name, which, size, cutoff in CASES[1:]:
+        for name, which, size, cutoff in CASES:
             command = [str(program), which, str(size + LONGER[which]), str(cutoff)]
             several = {"OMP_NUM_THREADS": str(threads)}
             runs = [lambda c=command, e=e | several: cpu(c, e) for e in (bare, ours)]
@@ -83,9 +99,9 @@ def in_turn(runs: list[Callable[[], float]], times: int) -> list[float]:
     return [min(column) for column in zip(*found, strict=True)]
 
 
-def watched(rounds: str) -> float:
+def watched(python: str, rounds: str) -> float:
     """CPU seconds of the asyncio program under `weft tasks`, by its own account."""
-    with session([str(PROGRAMS / "tasks.py"), rounds]) as s:
+    with session([python, str(PROGRAMS / "tasks.py"), rounds]) as s:
         pid = s.backend.program.pid  # type: ignore[attr-defined]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert s.do("continue")["why"] == "ended", pid
@@ -93,24 +109,26 @@ def watched(rounds: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def asyncio_(quick: bool) -> None:
+def asyncio_(python: str, quick: bool) -> None:
     """The lines of asyncio: the cost of a round, from two sizes of the program, so that its start does not count."""
     program = str(PROGRAMS / "tasks.py")
     few, many = "20", "220"
-    found = in_turn([lambda: cpu([sys.executable, program, few], {}), lambda: cpu([sys.executable, program, many], {}),
-                     lambda: watched(few), lambda: watched(many)], 3 if quick else 9)  # fmt: skip
+    found = in_turn([lambda: cpu([python, program, few], {}), lambda: cpu([python, program, many], {}),
+                     lambda: watched(python, few), lambda: watched(python, many)], 3 if quick else 9)  # fmt: skip
     plain, under = found[1] - found[0], found[3] - found[2]
     share = 100 * (under / plain - 1)
-    print(f"asyncio, untraced tasks: {plain:.3f} s of CPU, under weft tasks {under:.3f} s ({share:+.1f} %)")
+    print(f"asyncio on {python}, untraced tasks: {plain:.3f} s of CPU, under weft tasks {under:.3f} s ({share:+.1f} %)")
 
 
 def main() -> None:
     """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runtime", default="")
+    parser.add_argument("--python", action="append")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    asyncio_(options.quick)
+    for python in options.python or [sys.executable]:
+        asyncio_(python, options.quick)
     if shutil.which("valgrind") and shutil.which("gcc"):
         with tempfile.TemporaryDirectory() as folder:
             openmp(options.runtime, Path(folder), options.quick)

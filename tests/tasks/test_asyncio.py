@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,6 +18,19 @@ from weft.tasks import Session, session
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHONS = [sys.executable, *sorted(str(p) for p in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
     "versions/3.1[1-9]*/bin/python3"))]  # fmt: skip
+
+
+def script(name: str) -> Any:
+    """One of the scripts beside this file, as a module."""
+    spec = importlib.util.spec_from_file_location(f"tasks_{name}", Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+stops, TRACED = script("stops"), script("campaign").TRACED
 
 
 def debug(program: str, *arguments: str, python: str = sys.executable) -> Session:
@@ -39,11 +54,6 @@ def trace(opened: Session, how: str, limit: int = 200) -> list[tuple[str, int | 
 def lines(stops: list[tuple[str, int | None, int, str]], function: str) -> list[int]:
     """The lines seen in a function."""
     return [line for why, _, line, name in stops if name == function and why == "line"]
-
-
-TRACED = [33, 34, 35, 34, 36, 37, 36, 37, 36, 38, 39, 40, 39, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 49, 51, 52, 53,
-          54]  # fmt: skip
-"""What Python executes of `traced` after its first line; `async with` and `async for` come back to their line."""
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -177,6 +187,64 @@ def test_a_deadlock_is_named_with_its_circle_and_lines(
 def test_the_corrected_twin_of_a_deadlock_runs_to_its_end(program: str) -> None:
     with debug(program, "fixed") as s:
         assert s.do("continue")["why"] == "ended"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_table_is_what_the_programs_own_log_says_at_random_stops(python: str) -> None:
+    wrong, seen = stops.asyncio_(25, python, seed=os.getpid())
+    assert wrong == []
+    assert min(seen[what] for what in ("parents", "states", "waits")) > 50, seen
+
+
+BIRTHS = "type(__import__('sys').modules['_weft_inside.births']._births).__name__"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("built", "kind"), [(True, "FastBirths"), (False, "Births")])
+def test_births_are_the_same_by_c_and_by_python(
+    monkeypatch: pytest.MonkeyPatch, python: str, built: bool, kind: str
+) -> None:
+    if built and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler here")
+    if not built:
+        monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+    with debug("levels.py", python=python) as s:
+        s.do("break leaf")
+        s.do("continue")
+        assert s.do(f"print {BIRTHS}")["value"] == repr(kind)
+        rows = [(row["id"], row["parent"], row["created"]["line"]) for row in s.do("tasks")["tasks"]]
+        assert rows == [(1, None, 39), (2, 1, 34), (3, 2, 26), (4, 2, 27), (5, 3, 17), (6, 4, 17)]
+        assert [spawn["task"] for spawn in s.do("where")["spawns"]] == [3, 2, 1]
+
+
+EAGER = """import asyncio
+async def leaf():
+    await asyncio.sleep(0.01)
+async def eager():
+    child = asyncio.create_task(leaf(), name="leaf")
+    await child
+async def main():
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    task = asyncio.create_task(eager(), name="eager")
+    await task
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("python", [p for p in PYTHONS if "/3.11" not in p and p != sys.executable])
+def test_an_eager_task_has_its_parent_and_place_though_it_begins_before_it_is_known(
+    python: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "eager.py"
+    program.write_text(EAGER)
+    with session([python, str(program)]) as s:
+        s.do(f"break {program}:10")
+        s.do("continue")
+        rows = {row["name"]: row for row in s.do("tasks")["tasks"]}
+        assert rows["eager"]["created"]["line"] == 9
+        assert rows["leaf"]["created"]["line"] == 5
+        assert rows["leaf"]["parent"] == rows["eager"]["id"]
+        assert rows["eager"]["parent"] == s.debugger.focus
 
 
 def test_a_wait_that_a_timeout_ends_is_no_deadlock() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,11 +15,28 @@ import pytest
 
 from weft.errors import UsageError, WeftError
 from weft.tasks import Session, layout, session
-from weft.tasks.runtime import SOURCES, runtimes, settings, tool
+from weft.tasks.model import Wait
+from weft.tasks.runtime import runtimes, settings, tool
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parents[1] / "native" / "tasks"
 Build = Callable[..., Path]
+
+HERE = Path(__file__).parent
+
+
+def script(name: str) -> Any:
+    """One of the scripts beside this file, as a module."""
+    spec = importlib.util.spec_from_file_location(f"tasks_{name}", HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+campaign, stops = script("campaign"), script("stops")
+clang, run_to, traced = campaign.clang, campaign.run_to, campaign.traced
 
 pytestmark = [
     pytest.mark.skipif(
@@ -45,30 +63,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return make
 
 
-def clang() -> str:
-    """clang by the name it has here."""
-    return next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
-
-
-def run_to(s: Session, place: str) -> dict[str, Any]:
-    """Run to a place that is then none any more."""
-    s.do(f"break {place}")
-    stop = s.do("continue")
-    s.do("delete")
-    return stop
-
-
-def traced(s: Session, place: str) -> tuple[list[int], dict[str, Any], set[int]]:
-    """The lines of one task from a place to its end, the stop after that, and the threads it ran on."""
-    stop = run_to(s, place)
-    task, lines, workers = stop["task"], [], set()
-    while stop["task"] == task and stop["why"] in ("breakpoint", "line"):
-        lines.append(stop["at"]["line"])
-        workers.add(stop["worker"])
-        stop = s.do("next")
-    return lines, stop, workers
-
-
 def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
     program = build("migrate.c", clang())
     moved = 0
@@ -77,7 +71,7 @@ def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
             break
         with session([str(program)]) as s:
             lines, stop, workers = traced(s, "migrate.c:18")
-            assert lines == [18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30]
+            assert lines == campaign.UNTIED
             assert stop["why"] == "joined"
             assert s.do("continue")["why"] == "ended"
             assert s.output() == "r=17\n"
@@ -86,8 +80,8 @@ def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
 
 
 @pytest.mark.parametrize(("name", "compiler", "place", "expected"), [
-    ("migrate.c", "gcc", "migrate.c:18", [18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29]),
-    ("tied.f90", "gfortran", "tied.f90:9", [9, 10]),
+    ("migrate.c", "gcc", "migrate.c:18", campaign.TIED["gcc"]),
+    ("tied.f90", "gfortran", "tied.f90:9", campaign.TIED["gfortran"]),
 ])  # fmt: skip
 def test_a_tied_task_is_traced_to_its_end(
     build: Build, name: str, compiler: str, place: str, expected: list[int]
@@ -109,6 +103,164 @@ def test_the_child_is_followed_down_and_its_joins_up_again(build: Build) -> None
     assert order == ["main", "middle", "leaf", "middle", "main"]
     assert [line for _, line, name in stops if name == "leaf"] == [5, 6, 7, 8, 9]
     assert [line for why, line, _ in stops if why == "joined"] == [21, 44]
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_the_table_is_what_the_programs_own_log_says_at_random_stops(tmp_path: Path, untied: bool) -> None:
+    if untied and shutil.which(clang()) is None:
+        pytest.skip("there is no clang here")
+    wrong, seen = stops.openmp(stops.build(tmp_path, untied=untied), 25, seed=os.getpid())
+    assert wrong == []
+    assert min(seen[what] for what in ("new", "parents", "states", "waits")) > 20, seen
+
+
+def test_the_judge_of_stops_finds_a_table_that_is_wrong(tmp_path: Path) -> None:
+    with session([str(stops.build(tmp_path, untied=False))]) as s:
+        run_to(s, "leaves")
+        rows, log = s.backend.tasks(), stops.Log(s.backend._gdb)  # type: ignore[attr-defined]
+        assert stops.Judge(rows, log).wrong == []
+        here = next(i for i, row in enumerate(rows) if row.id == s.debugger.focus)
+        for change in ({"parent": 999}, {"state": "heap", "worker": None}, {"wait": Wait("taskwait", ())}):
+            wrong = [*rows[:here], rows[here]._replace(**change), *rows[here + 1 :]]
+            assert stops.Judge(wrong, log).wrong
+        assert stops.Judge([*rows[:here], *rows[here + 1 :]], log).wrong
+
+
+Shown = tuple[str, int | None, int | None, str | None]
+
+
+def shown(s: Session) -> dict[int, Shown]:
+    """State, parent, line of creation and kind of wait of each task."""
+    return {row["id"]: (row["state"], row["parent"], (row["created"] or {}).get("line"),
+                        row["wait"]["kind"] if row["wait"] else None) for row in s.do("tasks")["tasks"]}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["gcc", "clang"])
+def constructs(request: pytest.FixtureRequest, build: Build) -> dict[str, tuple[int, dict[int, Shown], list[Any]]]:
+    """The table at each construct of features.c: which task is there, the table, and who waits for whom."""
+    program = build("features.c", clang() if request.param == "clang" else "gcc")
+    found = {}
+    with session([str(program)]) as s:
+        s.do("break at")
+        while (stop := s.do("continue"))["why"] == "breakpoint":
+            name = s.do("print what")["value"].split('"')[1]
+            found[name] = stop["task"], shown(s), s.do("waits")["waits"]
+            assert s.do("waits")["deadlocks"] == []
+        assert (stop["why"], s.output()) == ("ended", "sum 40\n")
+    return found
+
+
+Constructs = dict[str, tuple[int, dict[int, Shown], list[Any]]]
+
+
+def test_a_taskgroup_waits_for_what_was_made_in_it_and_deeper(constructs: Constructs) -> None:
+    here, rows, waits = constructs["taskgroup"]
+    (group,) = [row for row in waits if row["wait"]["kind"] == "taskgroup"]
+    inner = next(id_ for id_, row in rows.items() if row[2] == 34)
+    assert rows[inner][1] not in rows  # its parent has ended
+    assert set(group["wait"]["tasks"]) == {here, inner}
+    assert group["state"] == "middle"
+
+
+def test_a_taskloop_makes_tasks_at_its_line(constructs: Constructs) -> None:
+    here, rows, _ = constructs["taskloop"]
+    assert [row for row in rows.values() if row[2] == 47] == [("new", here, 47, None)] * 4
+
+
+def test_a_task_with_a_dependence_waits_for_the_one_that_it_needs(constructs: Constructs) -> None:
+    _, rows, waits = constructs["depend"]
+    (row,) = [row for row in waits if row["wait"]["kind"] == "dependence"]
+    assert (row["state"], row["created"]["line"]) == ("new", 63)
+    assert [rows[task][2] for task in row["wait"]["tasks"]] == [57]
+
+
+def test_tasks_with_priorities_are_told_as_others_are(constructs: Constructs) -> None:
+    here, rows, _ = constructs["priority"]
+    assert [row for row in rows.values() if row[0] == "new"] == [("new", here, 73, None), ("new", here, 75, None)]
+
+
+@pytest.mark.parametrize(("name", "lines"), [("final", [99, 97]), ("undeferred", [110])])
+def test_a_task_that_is_done_at_once_lies_on_who_made_it(constructs: Constructs, name: str, lines: list[int]) -> None:
+    at, rows, _ = constructs[name]
+    assert rows[at][0] == "top"
+    for line in lines:
+        assert rows[at][2] == line
+        at = rows[at][1] or 0
+        assert rows[at][0] == "middle"
+
+
+def test_a_nested_region_is_of_the_task_that_opened_it(constructs: Constructs) -> None:
+    at, rows, waits = constructs["nested"]
+    inner = {id_ for id_, row in rows.items() if row[2] == 83}
+    assert len(inner) in (1, 2)  # the other thread may not have come yet
+    assert rows[at][1] in inner
+    (opener,) = {rows[id_][1] for id_ in inner}
+    assert opener is not None
+    assert (rows[opener][0], rows[opener][2]) == ("middle", 120)
+    for row in waits:
+        if row["id"] in inner:  # its barrier is not that of the region around it
+            assert row["wait"]["tasks"] == [at]
+
+
+def test_what_the_hot_paths_take_for_granted_is_true(build: Build, tmp_path: Path) -> None:
+    checked = tmp_path / "checked.so"
+    command = [
+        "gcc",
+        "-DWEFT_TASKS_CHECK",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        str(NATIVE / "tool.c"),
+        "-o",
+        str(checked),
+        "-ldl",
+    ]
+    subprocess.run(command, check=True)
+    environment = os.environ | settings("") | {"OMP_TOOL_LIBRARIES": str(checked), "OMP_NUM_THREADS": "3"}
+    kinds = [compiler for compiler in ("gcc", clang()) if shutil.which(compiler)]
+    for program in [build(name, compiler) for name in ("features.c", "migrate.c", "three.c") for compiler in kinds]:
+        subprocess.run([program], env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+
+def test_a_detached_task_lies_on_the_heap_until_its_event(tmp_path: Path) -> None:
+    if shutil.which(clang()) is None:
+        pytest.skip("there is no clang here: gcc's detach is refused")
+    source, program = tmp_path / "detached.c", tmp_path / "detached"
+    source.write_text(DETACHED)
+    subprocess.run([clang(), "-g", "-fopenmp", str(source), "-o", str(program)], check=True)
+    with session([str(program)]) as s:
+        run_to(s, "at")
+        (row,) = s.do("tasks heap")["tasks"]
+        assert (row["created"]["line"], row["wait"]["kind"]) == (12, "event")
+        assert s.do("waits")["deadlocks"] == []
+        run_to(s, "after")
+        assert s.do("tasks heap")["tasks"] == []
+        assert s.do("continue")["why"] == "ended"
+
+
+DETACHED = """#include <omp.h>
+#include <unistd.h>
+static void at(void) {}
+static void after(void) {}
+int main(void) {
+    omp_event_handle_t e;
+    volatile int ran = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    {
+        int once = 1;
+#pragma omp task detach(e) shared(ran)
+        ran = once;
+        while (!ran) usleep(500);
+        usleep(20000);
+        at();
+        omp_fulfill_event(e);
+#pragma omp taskwait
+        after();
+    }
+    return 0;
+}
+"""
 
 
 def test_where_crops_to_the_task_and_tells_its_spawns(build: Build) -> None:
@@ -261,6 +413,5 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     ]
     subprocess.run([*command, str(NATIVE / "tool.c")], check=True)
     assert tool().is_file()
-    assert all((NATIVE / name).is_file() for name in SOURCES)
     exported = subprocess.run(["nm", "-D", tool()], capture_output=True, text=True, check=True).stdout
     assert "weft_tasks_signal" in exported

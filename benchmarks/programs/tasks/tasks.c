@@ -1,16 +1,24 @@
-/* fib, n-queens and knapsack with OpenMP tasks: PROGRAM SIZE CUTOFF; a task for every call above the cut-off. */
+/* fib, n-queens and knapsack with OpenMP tasks: PROGRAM SIZE CUTOFF; a task for every call above the cut-off.
+ * With `count` as the last word it says too how many there were. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int cutoff;
+static int cutoff, counting;
+static long made;
+
+static inline void count(void) {
+    if (__builtin_expect(counting, 0)) __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+}
 
 static long fib(int n, int depth) {
     long a, b;
     if (n < 2) return n;
     if (depth >= cutoff) return fib(n - 1, depth + 1) + fib(n - 2, depth + 1);
+    count();
 #pragma omp task shared(a)
     a = fib(n - 1, depth + 1);
+    count();
 #pragma omp task shared(b)
     b = fib(n - 2, depth + 1);
 #pragma omp taskwait
@@ -38,10 +46,13 @@ static long queens(int n, int at, const char *rows) {
         char mine[32];
         memcpy(mine, rows, at);
         mine[at] = (char)row;
+    count();
 #pragma omp task shared(counts) firstprivate(mine, row)
         counts[row] = queens(n, at + 1, mine);
     }
+    if (at < cutoff) {
 #pragma omp taskwait
+    }
     for (int row = 0; row < n; row++) sum += counts[row];
     return sum;
 }
@@ -56,9 +67,11 @@ static long knapsack(int item, int room, int depth) {
         if (w <= room) with = v + knapsack(item - 1, room - w, depth + 1);
         return with > without ? with : without;
     }
+    count();
 #pragma omp task shared(without)
     without = knapsack(item - 1, room, depth + 1);
     if (w <= room) {
+    count();
 #pragma omp task shared(with)
         with = v + knapsack(item - 1, room - w, depth + 1);
     }
@@ -70,6 +83,7 @@ int main(int argc, char **argv) {
     int size = argc > 2 ? atoi(argv[2]) : 20;
     long got = 0;
     cutoff = argc > 3 ? atoi(argv[3]) : 1000;
+    counting = argc > 4;
 #pragma omp parallel
 #pragma omp single
     {
@@ -78,5 +92,6 @@ int main(int argc, char **argv) {
         else got = knapsack(size, size * 8, 0);
     }
     printf("%ld\n", got);
+    if (counting) printf("%ld\n", made);
     return 0;
 }

@@ -79,9 +79,9 @@ class Debugger:
         rows, words = self.rows(), text.split()
         as_tree = "--tree" in words
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
-        chosen = [row for row in rows if all(f(row) for f in keep)]
+        chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
         shown = tree(chosen) if as_tree else [(0, row) for row in chosen]
-        told = [{**row.as_dict(), "depth": depth, "focus": row.id == self.focus} for depth, row in shown]
+        told = [row.as_dict() | {"depth": depth, "focus": row.id == self.focus} for depth, row in shown]
         return {"kind": "tasks", "total": len(rows), "tasks": told}
 
     def find(self, text: str) -> Task:

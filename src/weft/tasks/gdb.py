@@ -32,8 +32,11 @@ ENTRY = re.compile(
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
+RUNTIME = re.compile(r"lib(i?omp5?|gomp)\.so")
 NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
 """Files that are Weft's tool, or the C library where its debug information is there."""
+
+MARK = b"\0weft: all read\0"
 
 Frame = dict[str, Any]
 
@@ -46,14 +49,29 @@ class Terminal:
         self.name = os.ttyname(slave)
         self._slave = slave
         self.output = Output()
+        self._drained = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
+        held = b""
         with suppress(OSError, ValueError):
             while more := os.read(self._master, 1 << 16):
-                self.output.file.write(more.replace(b"\r\n", b"\n"))
+                held += more
+                whole = held.replace(MARK, b"")
+                part = next((n for n in range(len(MARK) - 1, 0, -1) if whole.endswith(MARK[:n])), 0)
+                self.output.file.write(whole[: len(whole) - part].replace(b"\r\n", b"\n"))
                 self.output.file.flush()
+                if MARK in held:
+                    self._drained.set()
+                held = whole[len(whole) - part :]
+
+    def drain(self) -> None:
+        """Wait until all that the program has written is kept: a mark behind it has come through."""
+        self._drained.clear()
+        with suppress(OSError):
+            os.write(self._slave, MARK)
+            self._drained.wait(5)
 
     def close(self) -> None:
         """Give it back."""
@@ -72,6 +90,7 @@ class Gdb(Mi):
         self._sites: dict[int, Site | None] = {}
         self._memory: Any = None
         self._threads: dict[int, int] = {}
+        self._runtime: list[tuple[int, int]] = []
 
     def ask(self, command: str) -> dict[str, Any]:
         """One command. BackendError with gdb's words."""
@@ -144,7 +163,19 @@ class Gdb(Mi):
     def stack(self, thread: int) -> list[Frame]:
         """All frames of a thread, innermost first."""
         self.ask(f"-thread-select {thread}")
-        return list(self.ask("-stack-list-frames").get("stack", []))
+        frames = list(self.ask("-stack-list-frames").get("stack", []))
+        for frame in frames:
+            if frame.get("fullname") and self._in_runtime(int(frame["addr"], 16)):
+                del frame["fullname"]
+        return frames
+
+    def _in_runtime(self, pc: int) -> bool:
+        """Whether an address is in the OpenMP runtime: Intel's tells lines of its own sources."""
+        if not self._runtime:
+            for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
+                if RUNTIME.match(Path(str(library.get("target-name", ""))).name):
+                    self._runtime += [(int(r["from"], 16), int(r["to"], 16)) for r in library.get("ranges", [])]
+        return any(start <= pc < end for start, end in self._runtime)
 
     def evaluate(self, text: str, thread: int, level: int = 0) -> str:
         """An expression in a frame."""
@@ -174,9 +205,9 @@ class Gdb(Mi):
             self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
             return Path(file.name).read_bytes()
 
-    def write(self, address: int, value: int) -> None:
-        """Write an int of the program."""
-        self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(4, 'little').hex()}")
+    def write(self, address: int, value: int, length: int) -> None:
+        """Write an integer of the program."""
+        self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
     def site(self, pc: int) -> Site | None:
         """The line of a return address."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,19 @@ RECORD = np.dtype([
 """A record; from `address` on follows what is not stored in it but follows from it."""
 SIZE = 72
 TRACED, WATCH = 68, 12
-MAGIC = b"weftask2"
+MAGIC = b"weftask3"
 SLAB, SLABS, LOCKS, WORKERS = 1024, 1 << 16, 4096, 4096
 HEADER = 32
-FRESH, BOTTOM = 1, 2
+FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
-RUNS, SPAWNS, JOINS = 1, 2, 4
-LOCK, TASKWAIT, GROUP = 64, 5, 6
+RUNS, SPAWNS, JOINS, SIGNALS = 1, 2, 4, 15
+FINISHED = 1 << 18
+LOCK, EVENT, TASKWAIT, GROUP = 64, 65, 5, 6
 BARRIERS = (1, 2, 3, 4, 8, 9)
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
-         8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock"}  # fmt: skip
+         8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock", EVENT: "event"}  # fmt: skip
 
 Read = Callable[[int, int], bytes]
 """Bytes of the program's memory: address and length."""
@@ -52,8 +54,10 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
-            top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
-            _stack(rows, top, thread)
+            with suppress(BackendError):  # the memory of a thread that has gone
+                top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
+                _stack(rows, top, thread)
+    rows = rows[rows["traced"] & FINISHED == 0]
     return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
 
 
@@ -70,11 +74,14 @@ def _slab(read: Read, address: int) -> Array:
 def _stack(rows: Array, top: int, thread: int) -> None:
     """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
     state, above = TOP, 0
-    while top > BOTTOM:
+    while top > FRESH:
         found = np.flatnonzero(rows["address"] == top)
         if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
             return
         i = found[0]
+        if rows["traced"][i] & FINISHED:
+            rows["state"][i], top = TOP, int(rows["below"][i])
+            continue
         rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
         state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
 
@@ -125,7 +132,9 @@ class Rows:
             return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
         on = state in (TOP, MIDDLE)
         waits = None
-        if wait and on:
+        if wait == EVENT:
+            waits = Wait("event", (), None, free=True)
+        elif wait and on:
             waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting))
         elif state == NEW:
             waits = Wait("dependence", (needs,), made)

@@ -88,9 +88,10 @@ class Task(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
+        created = self.created.as_dict() if self.created else None
         return {
             "id": self.id, "name": self.name or None, "state": self.state, "parent": self.parent,
-            "created": self.created.as_dict() if self.created else None, "at": self.at.as_dict() if self.at else None,
+            "created": created, "at": created if self.at is self.created else self.at.as_dict() if self.at else None,
             "wait": self.wait.as_dict() if self.wait else None, "worker": self.worker,
         }  # fmt: skip
 

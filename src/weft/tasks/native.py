@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -126,7 +125,7 @@ class NativeBackend:
         return int(found[-1]["id"]) if len(found) else None
 
     def _trace(self, record: Any, what: int) -> None:
-        self._gdb.write(int(record["address"]) + layout.TRACED, what)
+        self._gdb.write(int(record["address"]) + layout.TRACED, what, 2)
 
     # Running
 
@@ -162,9 +161,9 @@ class NativeBackend:
     def _watch(self, on: bool) -> None:
         base = self._base = self._base or self._gdb.address("weft_tasks")
         if base:
-            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0)
+            self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0, 4)
             rows, _ = self._records()
-            for row in rows if on else rows[rows["traced"] != 0]:
+            for row in rows if on else rows[rows["traced"] & layout.SIGNALS != 0]:
                 self._trace(row, layout.SPAWNS if on else 0)
 
     def _onward(self, how: How, address: int) -> Stop:
@@ -251,7 +250,20 @@ class NativeBackend:
         """Go on where something else than the traced task stopped the program."""
         if address is None or how == "continue":
             return self._run("-exec-continue", how, address)
-        return self._onward(how, address)
+        thread = self._arrived(how, address)
+        return self._here("line", thread) if thread else self._onward(how, address)
+
+    def _arrived(self, how: How, address: int) -> int:
+        """The traced task's thread where it stands at its next line already: the other stop came before gdb's own."""
+        record = self._at(address)
+        thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
+        if not thread or how == "finish" or self._skipping:
+            return 0
+        stack = self._gdb.stack(thread)
+        frame = stack[0]
+        if not is_own(frame) or (frame["line"], frame.get("func")) == self._from or self._bodies.is_made_up(frame):
+            return 0
+        return thread if frame.get("func") == self._from[1] and len(cropped(stack, 0)) == self._depth else 0
 
     def _event(self, thread: int) -> Event:
         event, of, other = (
@@ -350,7 +362,8 @@ class NativeBackend:
         return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
 
     def _ended(self) -> Stop:
-        time.sleep(0.05)  # what the terminal still holds
+        if self._terminal:
+            self._terminal.drain()
         return Stop("ended", code=self._gdb.exited)
 
     # Looking

@@ -15,6 +15,7 @@ from typing import Any
 from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
 from weft.tasks.model import Deadlock, Site, Task, Wait, deadlocks
 from weft.tasks.output import Output
+from weft.tasks.runtime import births
 
 INSIDE = Path(__file__).parent / "inside"
 ANSWER = 30.0
@@ -30,7 +31,8 @@ class PythonBackend:
         self._command = list(command)
         self._next = 0
         self._pending: list[dict[str, Any]] = []
-        self._text = b""
+        self._text = bytearray()
+        self._looked = 0
         self._out = Output()
         self._over: Stop | None = None
         self.program: subprocess.Popen[bytes]
@@ -39,7 +41,7 @@ class PythonBackend:
         """Start the program; it stands before its first line."""
         ours, theirs = socket.socketpair()
         interpreter, *rest = self._command
-        command = [interpreter, str(INSIDE), str(theirs.fileno()), *rest]
+        command = [interpreter, str(INSIDE), str(theirs.fileno()), births(), *rest]
         try:
             self.program = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
@@ -56,9 +58,10 @@ class PythonBackend:
     def _message(self, seconds: float | None) -> dict[str, Any]:
         """The next message; a stop of its own kind where the program has gone."""
         self._line.settimeout(seconds)
-        while b"\n" not in self._text:
+        while (end := self._text.find(b"\n", self._looked)) < 0:
+            self._looked = len(self._text)
             try:
-                more = self._line.recv(1 << 16)
+                more = self._line.recv(1 << 20)
             except TimeoutError as error:
                 raise BackendError("the program gives no answer: its Python is held up in native code") from error
             except OSError:
@@ -66,7 +69,9 @@ class PythonBackend:
             if not more:
                 return {"stop": {"why": "ended", "code": self.program.wait(), "task": None, "at": None}}
             self._text += more
-        line, _, self._text = self._text.partition(b"\n")
+        line = self._text[:end]
+        del self._text[: end + 1]
+        self._looked = 0
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -118,7 +123,9 @@ class PythonBackend:
 
     def tasks(self) -> list[Task]:
         """The table, read from asyncio itself."""
-        return [task_of(row) for row in self._ask("tasks")]
+        told = self._ask("tasks")
+        sites = [site_of(site) for site in told["sites"]]
+        return [task_of(row, sites) for row in told["rows"]]
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has come on."""
@@ -161,7 +168,7 @@ class PythonBackend:
             try:
                 message = self._message(0.5)
             except BackendError:
-                break
+                continue
             if "stop" in message:
                 return self._stopped(message["stop"])
         return Stop("interrupted", text="the program computes; it is looked at as it runs")
@@ -184,14 +191,15 @@ def site_of(row: list[Any] | None) -> Site | None:
     return Site(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
-def task_of(row: dict[str, Any]) -> Task:
-    """A row of the table as the agent writes it."""
-    wait = row["wait"]
+def task_of(row: dict[str, Any], sites: list[Site | None]) -> Task:
+    """A row of the table as the agent writes it, its places by their numbers."""
+    wait, created, at = row["wait"], row["created"], row["at"]
     waits = None
     if wait is not None:
-        waits = Wait(wait["kind"], tuple(wait["tasks"]), site_of(wait["site"]), wait["one"], wait["free"], wait["what"])
-    return Task(row["id"], row["parent"], row["state"], row["name"], site_of(row["created"]), site_of(row["at"]), waits,
-                row["worker"])  # fmt: skip
+        where = None if wait["site"] is None else sites[wait["site"]]
+        waits = Wait(wait["kind"], tuple(wait["tasks"]), where, wait["one"], wait["free"], wait["what"])
+    return Task(row["id"], row["parent"], row["state"], row["name"], None if created is None else sites[created],
+                None if at is None else sites[at], waits, row["worker"])  # fmt: skip
 
 
 def stop_of(found: Deadlock) -> Stop:

@@ -19,7 +19,6 @@ from weft.tasks.backend import BackendError
 
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
-SOURCES = ("tool.c", "table.h", "ompt.h")
 
 
 def runtimes() -> Iterator[Path]:
@@ -79,23 +78,47 @@ def settings(library: str) -> dict[str, str]:
 
 def tool() -> Path:
     """Weft's OMPT tool, built on first use with the system's compiler. BackendError where that fails."""
+    return _built("tool.c", "table.h", "ompt.h")
+
+
+def births() -> str:
+    """What notes the births of asyncio's tasks, by C; empty where it cannot be built: Python does it then."""
+    try:
+        return str(_built("births.c"))
+    except BackendError:
+        return ""
+
+
+def _built(*names: str) -> Path:
+    """A shared object of the first of these files of native/tasks, in the cache."""
     native = files("weft.native") / "tasks"
-    sources = {name: (native / name).read_bytes() for name in SOURCES}
+    sources = {name: (native / name).read_bytes() for name in names}
     key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
-    target = cache_folder() / f"libweft-tasks-{key}.so"
+    target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
     if target.exists():
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise BackendError("there is no C compiler, which builds Weft's tool for OpenMP: install gcc")
+        raise BackendError("there is no C compiler, which builds Weft's part in the program: install gcc")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name, text in sources.items():
             Path(folder, name).write_bytes(text)
-        made = Path(folder, "tool.so")
-        command = [compiler, "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-o", str(made), str(Path(folder, "tool.c"))]
+        made = Path(folder, "made.so")
+        command = [
+            compiler,
+            "-std=c11",
+            "-O2",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-o",
+            str(made),
+            str(Path(folder, names[0])),
+            "-ldl",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise BackendError(f"Weft's tool for OpenMP cannot be built: {done.stderr.strip()}")
+            raise BackendError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
         made.replace(target)
     return target

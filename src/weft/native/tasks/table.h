@@ -7,19 +7,23 @@
 //   40 waiting (pc)        48 what           56 needs   64 wait   68 traced
 //
 //  new: below is FRESH (1).  heap: below is 0.  top: a worker's `top` points to it.  middle: beneath such a one.
-//  example: id 5, parent 2, below = the record of 2, which has below = BOTTOM (2); the worker's top = the record of 5
+//  example: id 5, parent 2, below = the record of 2, which has below = `nobody`, the bottom of every stack; top of
+//  the worker = the record of 5
 //
 // `below` is the record that this task lies on in its worker's stack. `scope`: the innermost taskgroup that it has
 // opened or was made in, or its team. `what`: the lock that it waits for, or the taskgroup at whose end it stands.
-// `needs`: the number of the last task that it depends on. Slabs and workers live as long as the program; numbers are
-// never used again. src/weft/tasks/layout.py is the reader's side; a test holds the two together.
+// `needs`: the number of the last task that it depends on. Slabs live as long as the program, a worker as long as its
+// thread; numbers are never used again. src/weft/tasks/layout.py is the reader's side; a test holds the two together.
 #ifndef WEFT_TASKS_TABLE_H
 #define WEFT_TASKS_TABLE_H
 #include <stdint.h>
 
 enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
-enum { RUNS = 1, SPAWNS = 2, JOINS = 4, NOBODY = 8 };  // traced: what a task signals
-enum { WAIT_LOCK = 64 };                   // beside OMPT's kinds of sync region, which are 1 to 10
+enum { RUNS = 1, SPAWNS = 2, JOINS = 4, NOBODY = 8, TRACED = 15 };  // traced: what a task signals,
+// which the debugger writes, as two bytes. Beyond them, of an untied task: that it is one, that it goes on on a worker,
+// and that it has come to its end, although its record lies in that worker's stack.
+enum { UNTIED = 1 << 16, ON = 1 << 17, FINISHED = 1 << 18 };
+enum { WAIT_LOCK = 64, WAIT_EVENT = 65 };              // beside OMPT's kinds of sync region, which are 1 to 10
 
 typedef struct task {
     uint64_t id, parent;
@@ -32,19 +36,21 @@ typedef struct task {
 } task;
 
 #define FRESH ((task *)1)
-#define BOTTOM ((task *)2)
 
 typedef struct scope {
     struct scope *outer;   // owned by the task that opened it, given back at its end
     const void *created;   // a team's directive; 0 for a taskgroup
+    uint64_t opener;       // the number of the task that opened it
 } scope;
 
-typedef struct worker {
+typedef struct worker {  // in its thread's own memory
     task *top;
     task *free;
     uint64_t next_id;
     uint64_t thread;  // its number in the kernel
     scope *scopes;    // free ones
+    int64_t slot;     // its place in the table, -1 for none
+    const void *loop, *named;  // the last taskloop that it made tasks for, and what the runtime calls that place
 } worker;
 
 enum { SLAB = 1024, SLABS = 1 << 16, LOCKS = 4096, WORKERS = 4096 };
@@ -54,7 +60,7 @@ typedef struct {
 } lock;
 
 typedef struct {
-    char magic[8];  // "weftask2"
+    char magic[8];  // "weftask3"
     int32_t count, watch;  // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;

@@ -5,213 +5,349 @@
 #define _GNU_SOURCE
 #include "table.h"
 #include "ompt.h"
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define COLD __attribute__((noinline, cold))
+#define COLD __attribute__((noinline, noipa, cold))
 #define RARELY(condition) __builtin_expect((condition) != 0, 0)
+#ifdef WEFT_TASKS_CHECK  // a test's build: what the hot paths take for granted is looked at
+#define CHECK(condition) do { if (!(condition)) abort(); } while (0)
+#else
+#define CHECK(condition) ((void)0)
+#endif
 
-table weft_tasks = {.magic = "weftask2", .size = sizeof(task), .slab = SLAB};
+table weft_tasks = {.magic = "weftask3", .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
-static task nobody = {.below = BOTTOM, .traced = NOBODY};  // stands for every task that found no room in the table
-static worker spare = {.top = &nobody};
-static __thread __attribute__((tls_model("initial-exec"))) worker *me = &spare;
+// Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
+static task nobody = {.below = &nobody, .traced = NOBODY};
+static __thread __attribute__((tls_model("initial-exec"))) worker me = {.top = &nobody, .free = &nobody, .slot = -1};
+static worker *spare[WORKERS];  // of threads that have ended: their free records, numbers and scopes
+static ompt_set set;
 
 // The debugger's breakpoint: reached only by traced tasks.
 __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int event, task *of, task *other) {
     __asm__ volatile("" : : "r"(event), "r"(of), "r"(other) : "memory");
 }
 
-static COLD worker *enter(void) {
+// A thread comes: it takes over what an ended one has left, in its place.
+static COLD void enter(void) {
+    if (me.thread != 0) return;
+    uint64_t used = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
+    for (uint64_t at = 0; at < used && at < WORKERS && me.slot < 0; at++) {
+        worker *left = __atomic_exchange_n(&spare[at], NULL, __ATOMIC_ACQ_REL);
+        if (left == NULL) continue;
+        me = *left;
+        __atomic_store_n(&weft_tasks.worker[at], &me, __ATOMIC_RELEASE);
+        free(left);
+    }
+    me.thread = (uint64_t)syscall(SYS_gettid);
+    if (me.slot >= 0) return;
     uint64_t at = __atomic_fetch_add(&weft_tasks.workers, 1, __ATOMIC_RELAXED);
-    worker *w = at < WORKERS ? calloc(1, sizeof *w) : NULL;
-    if (w == NULL) return me;
-    w->top = BOTTOM;
-    w->thread = (uint64_t)syscall(SYS_gettid);
-    __atomic_store_n(&weft_tasks.worker[at], w, __ATOMIC_RELEASE);
-    return me = w;
+    if (at >= WORKERS) return;  // it works, but nobody sees what is on its stack
+    me.slot = (int64_t)at;
+    __atomic_store_n(&weft_tasks.worker[at], &me, __ATOMIC_RELEASE);
 }
 
-static inline worker *here(void) { return RARELY(me == &spare) ? enter() : me; }
+static COLD void leave(void) {
+    if (me.slot < 0) return;
+    worker *left = malloc(sizeof *left);
+    me.top = &nobody;
+    me.thread = 0;
+    if (left != NULL) *left = me;
+    __atomic_store_n(&weft_tasks.worker[me.slot], NULL, __ATOMIC_RELEASE);
+    if (left != NULL) __atomic_store_n(&spare[me.slot], left, __ATOMIC_RELEASE);
+}
 
 static COLD task *refill(void) {
     int at = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
     task *slab = at < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
-    if (slab == NULL) return NULL;
-    for (int i = 0; i + 1 < SLAB; i++) slab[i].below = &slab[i + 1];
+    if (slab == NULL) return &nobody;
+    for (int i = 0; i < SLAB; i++) slab[i].below = i + 1 < SLAB ? &slab[i + 1] : &nobody;
     __atomic_store_n(&weft_tasks.slabs[at], slab, __ATOMIC_RELEASE);
     return slab;
 }
 
-static COLD void more_ids(worker *w) { w->next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED); }
-
-static inline task *make(worker *w, const task *parent, const void *created) {
-    task *t = w->free;
-    if (RARELY(t == NULL) && (t = refill()) == NULL) return &nobody;
-    w->free = t->below;
-    if (RARELY((w->next_id & (SLAB - 1)) == 0)) more_ids(w);
+static inline task *take(task *t, uint64_t id, const task *parent, const void *created) {
+    me.free = t->below;
+    me.next_id = ++id;
     t->parent = parent->id;
     t->scope = parent->scope;
     t->created = created;
     t->below = FRESH;
-    t->id = ++w->next_id;
+    t->id = id;
     return t;
 }
 
-static inline void release(worker *w, task *t) {
+static COLD task *make(const task *parent, const void *created) {
+    if (me.free == &nobody && (me.free = refill()) == &nobody) return &nobody;
+    if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
+    return take(me.free, me.next_id, parent, created);
+}
+
+static inline void release(task *t) {
     t->id = 0;
-    t->below = w->free;
-    w->free = t;
+    t->below = me.free;
+    me.free = t;
 }
 
 static inline task *of(const ompt_data *data) { return data != NULL && data->ptr != NULL ? data->ptr : &nobody; }
 
-static COLD void create_rarely(ompt_data *data, int flags, const void *pc) {
+static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
+static COLD void be_careful(void);
+
+// The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. Arguments that
+// on_create has too stay in their registers.
+static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+    (void)from, (void)frame, (void)dependences;
+    data->ptr = &nobody;
     if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences never runs
-    task *t = make(here(), &nobody, pc);
+    enter();
+    task *parent = me.top, *t = make(parent, pc);
     data->ptr = t;
-    t->below = BOTTOM;
-    here()->top = t;
+    if (t == &nobody) return;
+    t->traced = flags & OMPT_TASK_UNTIED ? UNTIED : 0;
+    if (flags & OMPT_TASK_UNTIED) be_careful();
+    if (flags & OMPT_TASK_INITIAL) {
+        t->below = &nobody;
+        me.top = t;
+    }
+    if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, t);
 }
 
+// The hot paths call nothing but at their ends, and ask no pointer that a worker's top answers: they are that short.
 static void on_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     (void)frame, (void)dependences;
-    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_INITIAL))) {
-        create_rarely(data, flags, pc);
-        return;
+    task *parent = me.top, *t = me.free;
+    uint64_t id = me.next_id;
+    CHECK(from == NULL || from->ptr == NULL || from->ptr == parent);
+    (void)from;
+    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED)) || RARELY((id & (SLAB - 1)) == 0) || RARELY(parent->traced | t->traced))
+        return create_rarely(NULL, NULL, data, flags, 0, pc);  // `nobody` is traced
+    data->ptr = take(t, id, parent, pc);
+}
+
+// A task leaves its worker. Where it has come to its end meanwhile, by another thread, its record is free now.
+static COLD void off(task *t) {
+    t->below = NULL;
+    if (!(t->traced & UNTIED)) return;
+    int was = __atomic_fetch_and(&t->traced, ~ON, __ATOMIC_ACQ_REL);
+    if (!(was & FINISHED)) return;
+    t->traced = 0;
+    release(t);
+}
+
+// A task that leaves its worker for what lies beneath it, or one that goes on, from the heap, on top of this one. When
+// an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
+static COLD void change(task *prior, task *next) {
+    task *was = next->below;
+    int left = prior != &nobody && (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
+    if (left) {
+        next = prior->below;
+        off(prior);
+    } else if (was <= FRESH) {
+        next->below = prior;
+        if (next->traced & UNTIED) __atomic_fetch_or(&next->traced, ON, __ATOMIC_ACQ_REL);
     }
-    task *parent = from->ptr;  // of an implicit task at least, which on_implicit has made
-    if (RARELY(parent == NULL)) parent = &nobody;
-    task *t = make(me, parent, pc);
-    data->ptr = t;
-    if (RARELY(parent->traced & SPAWNS)) weft_tasks_signal(ON_CREATE, parent, t);
-}
-
-static COLD void switched(task *prior, task *next, task *was, int left) {
+    me.top = next;
     if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
-    if (was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+    if (!left && was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
 }
 
-static COLD void ended(worker *w, task *done, task *next) {
+static COLD void ended(task *done, task *next) {
     int traced = done->traced;
+    me.top = next;
     if (traced & NOBODY) return;
     done->traced = 0;
     if (traced & RUNS) weft_tasks_signal(ON_DONE, done, next);
-    release(w, done);
+    release(done);
 }
 
-// Whatever is not a task's end or a switch between two tasks that are both known.
+// Whatever is not the end of an untraced task or the begin of one.
 static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
-    if (status > OMPT_DETACH && status != OMPT_SWITCH) return;  // a detached task's event: it has left its worker before
-    task *prior = of(from), *next = to != NULL ? of(to) : prior->below;
-    if (status == OMPT_YIELD || status == OMPT_SWITCH) {
-        if (prior != &nobody && next != &nobody && prior->below == next) prior->below = NULL;
-        else if (next->below <= FRESH) next->below = BOTTOM;
-        me->top = next;
-        return;
+    task *prior = me.top, *next = to != NULL ? of(to) : prior->below;
+    if (status == OMPT_SWITCH || status == OMPT_YIELD) return change(prior, next);
+    if (status == OMPT_COMPLETE || status == OMPT_CANCEL) ended(prior, prior == &nobody ? next : prior->below);
+    if (status == OMPT_DETACH && prior != &nobody) {  // its body is done, its event is not: it lies on the heap for that
+        me.top = prior->below;
+        prior->below = NULL;
+        prior->wait = WAIT_EVENT;
     }
-    if (next->below <= FRESH) next->below = prior->below;
-    me->top = next;
-    ended(me, prior, next);
+    if (status == OMPT_LATE_FULFILL && of(from) != &nobody) {
+        of(from)->wait = 0;
+        of(from)->traced &= ~RUNS;
+        release(of(from));
+    }
 }
 
 static void on_schedule(ompt_data *from, int status, ompt_data *to) {
-    if (RARELY(to == NULL) || RARELY(from->ptr == NULL) || RARELY(to->ptr == NULL)) return schedule_rarely(from, status, to);
-    task *prior = from->ptr, *next = to->ptr;
-    worker *w = me;
-    if (status == OMPT_COMPLETE) {
-        if (RARELY(next->below <= FRESH)) next->below = prior->below;
-        w->top = next;
-        if (RARELY(prior->traced)) return ended(w, prior, next);
-        release(w, prior);
-        return;
+    task *prior = me.top;
+    CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
+    if (status == OMPT_COMPLETE) {  // on with what lies beneath it
+        CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
+        if (RARELY(prior->traced & (TRACED | UNTIED))) return schedule_rarely(from, status, to);
+        me.top = prior->below;
+        return release(prior);
     }
     if (RARELY(status != OMPT_SWITCH)) return schedule_rarely(from, status, to);
-    task *was = next->below;
-    int left = prior->below == next;
-    if (RARELY(left)) prior->below = NULL;  // it gives its place back: to the heap
-    else if (was <= FRESH) next->below = prior;
-    w->top = next;
-    if (RARELY(prior->traced | next->traced)) switched(prior, next, was, left);
+    task *next = to->ptr;
+    if (RARELY(next == NULL) || next->below != FRESH) return schedule_rarely(from, status, to);
+    next->below = prior;
+    me.top = next;
+    if (RARELY(next->traced & RUNS)) weft_tasks_signal(ON_BEGIN, next, prior);
+}
+
+// Untied tasks. Of the two threads that run the last two parts of one, it is the slower that tells of its end: the one
+// that runs the last part may say nothing, and the one that tells of it may have left it long before. So from the first
+// untied task on, it is not the worker's top that says which task is here, but what the runtime names.
+
+static COLD void settle(const task *here) {
+    task *t = me.top;
+    if (t == here || here == &nobody) return;
+    while (t != &nobody && t != here) t = t->below;
+    if (t != here) return;
+    while (me.top != here) {
+        task *gone = me.top;
+        me.top = gone->below;
+        off(gone);
+    }
+}
+
+static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+    settle(of(from));
+    on_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
+}
+
+static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
+    task *prior = of(from);
+    settle(prior);
+    if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED)) return on_schedule(from, status, to);
+    if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
+    if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return;  // its record lies in a stack still
+    prior->traced = 0;
+    release(prior);
+}
+
+static void careful_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    if (data != NULL) settle(of(data));
+    on_sync(kind, endpoint, parallel, data, pc);
+}
+
+// The first return address that is neither in the runtime nor here.
+static COLD const void *outside(const void *in_runtime) {
+    void *at[16];
+    Dl_info runtime, here, there;
+    if (!dladdr(in_runtime, &runtime) || !dladdr((void *)&weft_tasks, &here)) return in_runtime;
+    int count = backtrace(at, 16);
+    for (int i = 0; i < count; i++)
+        if (dladdr(at[i], &there) && there.dli_fbase != runtime.dli_fbase && there.dli_fbase != here.dli_fbase) return at[i];
+    return in_runtime;
+}
+
+// LLVM's runtime names a place within itself for the tasks of a taskloop.
+static void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
+    (void)parallel, (void)data, (void)count;
+    if (kind != OMPT_WORK_TASKLOOP || endpoint != OMPT_BEGIN) return;
+    me.named = pc;
+    me.loop = outside(pc);
+    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
+}
+
+static COLD void be_careful(void) {
+    static int is_careful;
+    if (__atomic_exchange_n(&is_careful, 1, __ATOMIC_RELAXED)) return;
+    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
+    set(OMPT_TASK_SCHEDULE, (ompt_function)careful_schedule);
+    set(OMPT_SYNC_REGION, (ompt_function)careful_sync);
 }
 
 static void on_thread(int kind, ompt_data *data) {
     (void)kind, (void)data;
-    here();
+    enter();
+}
+
+static void on_thread_end(ompt_data *data) {
+    (void)data;
+    leave();
+}
+
+static scope *open_scope(scope *outer, const void *created) {
+    scope *s = me.scopes;
+    if (s != NULL) me.scopes = s->outer;
+    else s = malloc(sizeof *s);
+    if (s != NULL) *s = (scope){outer, created, me.top->id};
+    return s;
+}
+
+static void close_scope(scope *s) {
+    s->outer = me.scopes;
+    me.scopes = s;
 }
 
 static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags, const void *pc) {
     (void)frame, (void)size, (void)flags;
-    worker *w = here();
-    scope *s = w->scopes;
-    if (s != NULL) w->scopes = s->outer;
-    else s = malloc(sizeof *s);
-    if (s != NULL) *s = (scope){of(from)->scope, pc};
-    data->ptr = s;
-}
-
-static void give_back(scope *s) {
-    worker *w = here();
-    s->outer = w->scopes;
-    w->scopes = s;
+    enter();
+    data->ptr = open_scope(of(from)->scope, pc);
 }
 
 static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
     (void)from, (void)flags, (void)pc;
-    if (data != NULL && data->ptr != NULL) give_back(data->ptr);
+    if (data != NULL && data->ptr != NULL) close_scope(data->ptr);
 }
 
 static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
     (void)size, (void)index;
-    worker *w = here();
+    enter();
     if (endpoint == OMPT_BEGIN) {
         scope *team = !(flags & OMPT_TASK_INITIAL) && parallel != NULL ? parallel->ptr : NULL;
-        task *beneath = w->top, *t = make(w, beneath > BOTTOM ? beneath : &nobody, team != NULL ? team->created : NULL);
+        task *t = make(me.top, team != NULL ? team->created : NULL);
         data->ptr = t;
         if (t == &nobody) return;
-        if (team != NULL) t->scope = team;
-        t->below = beneath;
+        if (team != NULL) t->scope = team, t->parent = team->opener;
+        t->below = me.top;
         t->traced = weft_tasks.watch;
-        w->top = t;
+        me.top = t;
         return;
     }
     task *t = of(data);
     if (t == &nobody) return;
-    w->top = t->below;
-    data->ptr = NULL;
+    me.top = t->below;
+    data->ptr = &nobody;
     t->wait = t->traced = 0;
-    release(w, t);
+    release(t);
 }
 
+static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    (void)parallel, (void)data;
+    if (kind != OMPT_SYNC_TASKGROUP) return;
+    task *t = me.top;
+    t->wait = endpoint == OMPT_BEGIN ? kind : 0;
+    t->waiting = pc;
+    t->what = (uint64_t)(uintptr_t)t->scope;
+}
+
+// A taskgroup: it opens here; its wait is told apart, by an event that only programs with taskgroups pay for.
 static COLD void group(task *t, int endpoint) {
-    worker *w = here();
+    static int waits;
+    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)on_sync_wait);
+    if (t == &nobody) return;
     if (endpoint == OMPT_BEGIN) {
-        scope *s = w->scopes != NULL ? w->scopes : calloc(1, sizeof *s);
-        if (s == NULL) return;
-        if (s == w->scopes) w->scopes = s->outer;
-        *s = (scope){t->scope, NULL};
-        t->scope = s;
+        scope *s = open_scope(t->scope, NULL);
+        if (s != NULL) t->scope = s;
         return;
     }
     scope *s = t->scope;
     t->wait = 0;
-    if (s != NULL && s->created == NULL) t->scope = s->outer, give_back(s);
-}
-
-static COLD void group_of(int endpoint, ompt_data *data) {
-    task *t = of(data);
-    if (t == &nobody) return;
-    group(t, endpoint);  // it opens here; its wait is told apart
-    if (endpoint == OMPT_END && (t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
+    if (s != NULL && s->created == NULL) t->scope = s->outer, close_scope(s);
+    if (t->traced & JOINS) weft_tasks_signal(ON_JOINED, t, NULL);
 }
 
 static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    (void)parallel;
-    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return group_of(endpoint, data);
-    if (RARELY(data == NULL)) return;
-    task *t = data->ptr;
-    if (RARELY(t == NULL)) return;
+    (void)parallel, (void)data;
+    task *t = me.top;
+    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return group(t, endpoint);
     if (endpoint == OMPT_BEGIN) {
         t->waiting = pc;
         t->wait = kind;
@@ -219,16 +355,6 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data
     }
     t->wait = 0;
     if (RARELY(t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
-}
-
-static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    (void)parallel;
-    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) {
-        task *t = of(data);
-        t->wait = endpoint == OMPT_BEGIN ? kind : 0;
-        t->waiting = pc;
-        t->what = (uint64_t)(uintptr_t)t->scope;
-    }
 }
 
 static lock *lock_of(uint64_t id) {
@@ -242,14 +368,9 @@ static lock *lock_of(uint64_t id) {
     return NULL;
 }
 
-static task *current(void) {
-    task *t = here()->top;
-    return t > BOTTOM ? t : &nobody;
-}
-
 static void on_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     (void)kind, (void)hint, (void)how;
-    task *t = current();
+    task *t = me.top;
     t->what = id;
     t->waiting = pc;
     t->wait = WAIT_LOCK;
@@ -257,7 +378,7 @@ static void on_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const
 
 static void on_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    task *t = current();
+    task *t = me.top;
     t->wait = 0;
     lock *l = lock_of(id);
     if (l != NULL) l->owner = t->id;
@@ -276,15 +397,16 @@ static void on_dependence(ompt_data *first, ompt_data *then) {
 
 static int start(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
-    ompt_set set = (ompt_set)lookup("ompt_set_callback");
+    set = (ompt_set)lookup("ompt_set_callback");
     set(OMPT_THREAD_BEGIN, (ompt_function)on_thread);
+    set(OMPT_THREAD_END, (ompt_function)on_thread_end);
     set(OMPT_PARALLEL_BEGIN, (ompt_function)on_parallel_begin);
     set(OMPT_PARALLEL_END, (ompt_function)on_parallel_end);
     set(OMPT_TASK_CREATE, (ompt_function)on_create);
     set(OMPT_TASK_SCHEDULE, (ompt_function)on_schedule);
     set(OMPT_IMPLICIT_TASK, (ompt_function)on_implicit);
     set(OMPT_SYNC_REGION, (ompt_function)on_sync);
-    set(OMPT_SYNC_REGION_WAIT, (ompt_function)on_sync_wait);
+    set(OMPT_WORK, (ompt_function)on_work);
     set(OMPT_MUTEX_ACQUIRE, (ompt_function)on_acquire);
     set(OMPT_MUTEX_ACQUIRED, (ompt_function)on_acquired);
     set(OMPT_MUTEX_RELEASED, (ompt_function)on_released);

@@ -1,4 +1,4 @@
-"""`python FOLDER SOCKET PROGRAM ARGS`: run a program as its own main module, with the debugger's agent beside it."""
+"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it."""
 
 import importlib.util
 import os
@@ -26,9 +26,9 @@ def main() -> None:
     """Start the program, stop before its first line, and say how it ended."""
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
-    sys.argv = sys.argv[2:]
+    library, sys.argv = sys.argv[2], sys.argv[3:]
     program = sys.argv[0]
-    agent = load().Agent(line)
+    agent = load().Agent(line, library)
     sys.path[0] = str(Path(program).resolve().parent)
     module = types.ModuleType("__main__")
     module.__file__ = program

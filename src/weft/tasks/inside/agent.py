@@ -8,7 +8,6 @@ import inspect
 import json
 import linecache
 import os
-import re
 import reprlib
 import select
 import socket
@@ -20,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from . import births
-from .births import Task, birth, is_library
+from .births import Task, ancestry, birth, is_library
 from .tracer import Tracer, outermost
 from .waits import Timers, chain, innermost, site, site_of, wait_of
 
@@ -36,7 +35,7 @@ Request = dict[str, Any]
 class Agent:
     """One conversation with the debugger, over a socket."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, library: str) -> None:
         self._line = line
         self._lines = b""
         self._sending = _thread.allocate_lock()
@@ -44,14 +43,14 @@ class Agent:
         self._inbox: SimpleQueue[Request] = SimpleQueue()
         self._frame: FrameType | None = None
         self._task: Task | None = None
-        self._standing = False
+        self._standing = self._leaving = False
         self._idle = 0
         self._told = True
         self._pid = os.getpid()
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tracer = Tracer(self.stop, self.tasks)
         self._watch_loops()
-        births.install(self.tracer.created, self.tracer.watched)
+        births.install(self.tracer.created, library)
         os.register_at_fork(after_in_child=self._forked)
         _thread.start_new_thread(self._serve, ())
 
@@ -95,7 +94,8 @@ class Agent:
         *whole, self._lines = self._lines.split(b"\n")
         for line in whole:
             request = json.loads(line)
-            if self._standing:
+            if self._standing and not self._leaving:
+                self._leaving = request["do"] == "go"  # what comes after it finds a program that runs
                 self._inbox.put(request)
             else:
                 self._do(request)
@@ -106,7 +106,7 @@ class Agent:
         if os.getpid() != self._pid:
             return
         with self._turn:
-            self._frame, self._task, self._standing = frame, task, True
+            self._frame, self._task, self._leaving, self._standing = frame, task, False, True
             at = site(frame) if frame is not None else None
             self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
                                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
@@ -164,7 +164,15 @@ class Agent:
         running = {id(task): thread for thread, task in self._running()}
         timers = Timers(list(self.loops))
         rows = [self._row(task, running, timers) for task in self.tasks()]
-        return sorted(rows, key=lambda row: row["id"])
+        rows.sort(key=lambda row: row["id"])
+        sites: dict[tuple[Any, ...], int] = {}
+        for row in rows:  # a place is sent once: most tasks stand at a few
+            for key in ("created", "at"):
+                if row[key] is not None:
+                    row[key] = sites.setdefault(tuple(row[key]), len(sites))
+            if row["wait"] is not None and row["wait"]["site"] is not None:
+                row["wait"]["site"] = sites.setdefault(tuple(row["wait"]["site"]), len(sites))
+        return {"rows": rows, "sites": list(sites)}
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -176,20 +184,22 @@ class Agent:
 
     def _row(self, task: Task, running: dict[int, int], timers: Timers) -> Request:
         born = birth(task)
-        row: Request = {"id": born.id, "name": named(task), "parent": born.parent.id if born.parent else None,
+        row: Request = {"id": born.id, "name": named(task), "parent": born.parent,
                         "created": site_of(born.code, born.lasti), "wait": None, "worker": None}  # fmt: skip
         frame = outermost(task)
         if id(task) in running:
             here = self._frame if task is self._task else top_frame(running[id(task)])
             return row | {"state": "top", "worker": running[id(task)], "at": site(here)}
         coro: Any = task.get_coro()
-        state = inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
-        if state.endswith("CREATED"):
-            return row | {"state": "new", "at": site(frame)}
-        if state.endswith("RUNNING"):
-            return row | {"state": "middle", "at": site(frame)}
-        frames = chain(task)
-        return row | {"state": "heap", "at": site(innermost(frames)), "wait": wait_of(task, frames, timers)}
+        if coro.cr_running if hasattr(coro, "cr_running") else coro.gi_running:
+            row["state"], row["at"] = "middle", site(frame)
+        elif state(coro).endswith("CREATED"):
+            row["state"], row["at"] = "new", site(frame)
+        else:
+            frames = chain(task)
+            row["state"], row["at"] = "heap", site(innermost(frames))
+            row["wait"] = wait_of(task, frames, timers)
+        return row
 
     def _frames(self, number: int | None) -> list[FrameType]:
         """The frames of a task, innermost first."""
@@ -208,10 +218,9 @@ class Agent:
     def do_frames(self, request: Request) -> Any:
         """The program's frames of a task, and who made it, and who made that one."""
         task = self._find(request["task"])
-        spawns, born = [], birth(task) if task is not None else None
-        while born is not None and born.parent is not None:
-            at, born = site_of(born.code, born.lasti), born.parent
-            spawns.append({"task": born.id, "name": births.NAMES.get(born.id, ""), "at": at})
+        line = [born for born in ancestry(task) if born.parent is not None] if task is not None else []
+        spawns = [{"task": born.parent, "name": births.NAMES.get(born.parent or 0, ""),
+                   "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
         return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
 
     def do_evaluate(self, request: Request) -> str:
@@ -282,7 +291,12 @@ def busy(loop: Any) -> bool:
     return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))
 
 
+def state(coro: Any) -> str:
+    """As Python calls the state of a coroutine or generator."""
+    return inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
+
+
 def named(task: Task) -> str:
     """The name that somebody gave a task: not asyncio's own."""
     name = task.get_name()
-    return "" if re.fullmatch(r"Task-\d+", name) else name
+    return "" if name.startswith("Task-") and name[5:].isdigit() else name

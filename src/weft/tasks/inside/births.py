@@ -1,15 +1,18 @@
 """Numbers asyncio's tasks and remembers who made them, and where: the model's `create`.
 
-All that an untraced task pays is here: one more Python call when it is made.
+All that an untraced task pays is here. Where Weft's C part could be built (native/tasks/births.c), asyncio's own C code
+calls it when it registers a task; elsewhere, `create_task` of asyncio's loops is wrapped in Python.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import itertools
 import sys
 from asyncio import base_events, locks
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -18,53 +21,177 @@ ASYNCIO = str(Path(asyncio.__file__).parent)
 OWN = str(Path(__file__).parent)
 LIBRARY = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
 Task = asyncio.Task[Any]
-
-_next_id = itertools.count(1).__next__
+NAMES: dict[int, str] = {}
+"""Names that the debugger gave, by number."""
+OnCreate = Callable[[Task, Task | None], None]
 
 
 class Birth(NamedTuple):
-    """A task's number, who made it, and the instruction that did. A tuple: every task of the program pays for one."""
+    """A task's number, the one of who made it, and the instruction that did."""
 
     id: int
-    parent: Birth | None
+    parent: int | None
     code: CodeType | None
     lasti: int
-    depth: int
-
-    def descends(self, ancestor: int) -> bool:
-        """Whether it is the ancestor or comes from it."""
-        at: Birth | None = self
-        while at is not None and at.id != ancestor:
-            at = at.parent
-        return at is not None
 
 
-NAMES: dict[int, str] = {}
-"""Names that the debugger gave, by number."""
+class Births:
+    """The births of all tasks, taken down in Python. `watched`: whether `on_create` is called at each."""
+
+    def __init__(self, on_create: OnCreate) -> None:
+        self._on_create = on_create
+        self._watched = False
+        self._next = itertools.count(1).__next__
+        self._wrap()
+
+    def watch(self, on: bool) -> None:
+        """Whether `on_create` is called from now on."""
+        self._watched = on
+
+    def of(self, task: Task) -> Birth:
+        """A task's; made now for one that was created past us (before we came, or by another loop)."""
+        return Birth(*self._line(task)[:4])
+
+    def ancestry(self, task: Task) -> list[Birth]:
+        """The births of a task, of who made it, and so on."""
+        found, at = [], self._line(task)
+        while at is not None:
+            found.append(Birth(*at[:4]))
+            at = at[4]
+        return found
+
+    def _line(self, task: Task) -> Any:
+        try:
+            return task._weft_birth  # type: ignore[attr-defined]
+        except AttributeError:
+            task._weft_birth = late = self._made(None, None, -1)  # type: ignore[attr-defined]
+            return late
+
+    def _made(self, mother: Any, code: CodeType | None, lasti: int) -> Any:
+        """A birth now: as `Birth`, then the mother's and how many came before it."""
+        if mother is None:
+            return (self._next(), None, code, lasti, None, 0)
+        if mother[5] > DEEP:
+            mother = (mother[0], None, None, -1, None, 0)
+        return (self._next(), mother[0], code, lasti, mother, mother[5] + 1)
+
+    def _wrap(self) -> None:
+        original = base_events.BaseEventLoop.create_task
+        running, current_task = asyncio._get_running_loop, asyncio.current_task
+        eager = hasattr(asyncio, "eager_task_factory")
+
+        def create_task(loop: Any, coro: Any, **options: Any) -> Any:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename.startswith(ASYNCIO):
+                frame = frame.f_back
+            here = running()
+            parent = current_task(here) if here is not None else None
+            mother = self._line(parent) if parent is not None else None
+            task = original(loop, coro, **options)
+            born = self._made(mother, *((frame.f_code, frame.f_lasti) if frame is not None else (None, -1)))
+            if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
+                born = (self._line(task)[0], *born[1:])
+            task._weft_birth = born  # type: ignore[attr-defined]
+            if self._watched:
+                self._on_create(task, parent)
+            return task
+
+        base_events.BaseEventLoop.create_task = create_task  # type: ignore[assignment, method-assign]
+
+
 DEEP = 500
 """Ancestors that are remembered at most: a task that makes its own successor, for ever, would fill the memory."""
-_new = tuple.__new__
 
 
-def made(parent: Birth | None, code: CodeType | None, lasti: int) -> Birth:
-    """The birth of a task that begins now."""
-    depth = 0
-    if parent is not None:
-        depth = parent[4] + 1
-        if depth > DEEP:
-            parent, depth = _new(Birth, (parent[0], None, None, -1, 0)), 1
-    return _new(Birth, (_next_id(), parent, code, lasti, depth))
+class FastBirths(Births):
+    """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
+
+    def __init__(self, on_create: OnCreate, library: str) -> None:
+        self._on_create = on_create
+        if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise OSError("another interpreter, or one without a lock")
+        names: Any = asyncio.tasks
+        known = names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
+        code = ctypes.PyDLL(library)
+        code.weft_births.restype = ctypes.py_object
+        self._given: list[Any] = [known.data, known._iterating, known._remove, names._current_tasks,
+                                  asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create]  # fmt: skip
+        array = (ctypes.py_object * len(self._given))(*self._given)
+        known.add, self._read, self._chain, self._watch = code.weft_births(array)
+        if not self._works():
+            del known.add
+            raise OSError("asyncio does not register its tasks where it used to")
+
+    def _works(self) -> bool:
+        """Whether a task that is made now is noted: one that never runs."""
+
+        class Loop:
+            def get_debug(self) -> bool:
+                return False
+
+            def call_soon(self, *_: Any, **__: Any) -> None:
+                pass
+
+        async def nothing() -> None:
+            pass
+
+        loop: Any = Loop()
+        coro = nothing()
+        task = asyncio.Task(coro, loop=loop)
+        works = self.of(task).code is FastBirths._works.__code__
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coro.close()
+        return works
+
+    def watch(self, on: bool) -> None:
+        """Whether `on_create` is called from now on."""
+        self._watch(on)
+
+    def of(self, task: Task) -> Birth:
+        """A task's."""
+        return Birth(*self._read(task))
+
+    def ancestry(self, task: Task) -> list[Birth]:
+        """The births of a task, of who made it, and so on."""
+        return [Birth(*row) for row in self._chain(task)]
+
+
+_births: Births
+
+
+def install(on_create: OnCreate, library: str) -> None:
+    """Number every task from now on. `library`: the C part, empty where there is none."""
+    global _births  # noqa: PLW0603
+    try:
+        if not library:
+            raise OSError
+        _births = FastBirths(on_create, library)
+    except (OSError, AttributeError, TypeError):
+        _births = Births(on_create)
+    locks.Lock._locked = _Locked()  # type: ignore[attr-defined]
+
+
+def watch(on: bool) -> None:
+    """Whether the installed `on_create` is called at each birth."""
+    _births.watch(on)
 
 
 def birth(task: Task) -> Birth:
-    """A task's; made now for one that was created past us (before we came, or by another loop)."""
-    try:
-        return task._weft_birth  # type: ignore[attr-defined, no-any-return]
-    except AttributeError:
-        task._weft_birth = late = made(None, None, -1)  # type: ignore[attr-defined]
-        return late
+    """A task's birth."""
+    return _births.of(task)
 
 
+def ancestry(task: Task) -> list[Birth]:
+    """The births of a task, of who made it, and so on."""
+    return _births.ancestry(task)
+
+
+def is_asyncio(code: CodeType) -> bool:
+    """Whether code is asyncio's own."""
+    return code.co_filename.startswith(ASYNCIO)
+
+
+@cache
 def line_of(code: CodeType, lasti: int) -> int:
     """The line of an instruction."""
     for start, end, line in code.co_lines():
@@ -73,6 +200,7 @@ def line_of(code: CodeType, lasti: int) -> int:
     return 0
 
 
+@cache
 def is_library(file: str) -> bool:
     """Whether a file is the standard library's, an installed package's, or ours."""
     return file.startswith(LIBRARY) or "site-packages" in file or file == "<string>"
@@ -84,37 +212,11 @@ def current() -> Task | None:
     return asyncio.current_task(loop) if loop is not None else None
 
 
-def install(on_create: Callable[[Task, Task | None], None], watched: list[bool]) -> None:
-    """Number every task from now on. `on_create` is called only while `watched[0]`."""
-    original = base_events.BaseEventLoop.create_task
-    running, current_task = asyncio._get_running_loop, asyncio.current_task
-    eager = hasattr(asyncio, "eager_task_factory")
-
-    def create_task(self: Any, coro: Any, **options: Any) -> Any:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith(ASYNCIO):
-            frame = frame.f_back
-        loop = running()
-        parent = current_task(loop) if loop is not None else None
-        mother = birth(parent) if parent is not None else None
-        task = original(self, coro, **options)
-        born = made(mother, frame.f_code, frame.f_lasti) if frame is not None else made(mother, None, -1)
-        if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
-            born = born._replace(id=birth(task).id)
-        task._weft_birth = born  # type: ignore[attr-defined]
-        if watched[0]:
-            on_create(task, parent)
-        return task
-
-    base_events.BaseEventLoop.create_task = create_task  # type: ignore[method-assign]
-    locks.Lock._locked = _Locked()  # type: ignore[attr-defined]
-
-
 class _Locked:
-    """asyncio.Lock's `_locked`, which says too which task holds it: Lock itself does not know."""
+    """asyncio.Lock's `_locked`, which says too which task holds it: Lock itself does not know.
 
-    def __get__(self, lock: Any, _: type) -> bool:
-        return bool(lock.__dict__.get("_locked", False))
+    It has no `__get__`, so that Python reads the lock's own dictionary, at its own speed.
+    """
 
     def __set__(self, lock: Any, value: bool) -> None:
         lock.__dict__["_locked"] = value

@@ -7,7 +7,7 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from .births import Task, birth, current
+from .births import Task, ancestry, birth, current
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -44,8 +44,9 @@ class Point:
             return True
         if task is None:
             return False
-        born = birth(task)
-        return born.descends(self.task) if self.descendants else born.id == self.task
+        if self.descendants:
+            return any(born.id == self.task for born in ancestry(task))
+        return birth(task).id == self.task
 
 
 class Points:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from .births import Task, birth, current, is_library
+from .births import Task, birth, current, is_library, watch
 from .points import Points
 from .waits import chain, innermost, joiner
 
@@ -34,7 +34,6 @@ class Tracer:
         self.how = ""
         self.anchor: FrameType | None = None
         self.child = False
-        self.watched = [False]
         self._joining: FrameType | None = None
         self._thrown: FrameType | None = None
         self._resumed: tuple[FrameType, int] | None = None
@@ -45,7 +44,7 @@ class Tracer:
         """Let `task` go on by `how`; `frame` is where this thread stands, None where no thread of the program calls."""
         self.how, self.traced, self.child = how, task, child
         self._joining = None
-        self.watched[0] = bool(child or (task is None and how in ("step", "next")))
+        watch(bool(child or (task is None and how in ("step", "next"))))
         here = task is not None and frame is not None and current() is task
         self.anchor = frame if here else innermost(chain(task)) if task is not None else None
         if here and frame is not None and how != "continue":
@@ -84,7 +83,7 @@ class Tracer:
             return
         if self.traced is None or (self.child and parent is self.traced):
             self.traced, self.how, self.child = task, "step", False
-            self.watched[0] = False
+            watch(False)
             self.anchor = None
             self.arm(task, True)
 
@@ -184,7 +183,7 @@ class Tracer:
             self._joining = innermost(chain(onward))
         else:
             parent = birth(task).parent
-            onward = next((t for t in others if parent is not None and birth(t).id == parent.id), None)
+            onward = next((t for t in others if parent is not None and birth(t).id == parent), None)
         self.traced, self.how = onward, "step"
         self.anchor = None
         if onward is None:

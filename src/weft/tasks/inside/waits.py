@@ -76,10 +76,10 @@ class Timers:
 def wait_of(task: Task, frames: list[FrameType], timers: Timers) -> dict[str, Any] | None:
     """The wait of a suspended task; None for one that is about to run."""
     waiter = getattr(task, "_fut_waiter", None)
-    if waiter is None:
+    if waiter is None or waiter.done():
         return None
     kind, targets, one, what = _found(waiter, frames)
-    free = not targets or id(waiter) in timers.futures or id(task) in timers.tasks or waiter.done()
+    free = not targets or id(waiter) in timers.futures or id(task) in timers.tasks
     tasks = sorted(birth(t).id for t in targets if not t.done())
     if any(t.done() for t in targets) and one:
         free = True
@@ -115,7 +115,7 @@ def _found(waiter: Any, frames: list[FrameType]) -> Found:
         return "gather", direct, False, ""
     if isinstance(waiter, asyncio.Task):
         return "await", direct, False, ""
-    if direct:
+    if direct or next(_shielded(waiter), None) is not None:  # also where the inner one has ended a moment ago
         return "shield", direct, False, ""
     for frame in reversed(frames):
         code = frame.f_code
@@ -211,6 +211,6 @@ def _found_with(other: Task, waiter: Any, ended: Task) -> Found:
             return "wait", [ended], False, ""
         if code.co_qualname in ("TaskGroup.__aexit__", "TaskGroup._aexit"):
             born, made = birth(ended), birth(other)
-            if born.parent is made or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
+            if born.parent == made.id or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
                 return "group", [ended], False, ""
     return "", [], False, ""
