@@ -87,7 +87,7 @@ def test_a_dependence_names_loop_iterations_element_and_how_often(
     reports: dict[str, Future[dict[str, Any]]],
 ) -> None:
     found = one(reports["dependence"].result(), "loop-dependence", "`vector[0]`")
-    assert found["message"].startswith("Iteration i=1 of the loop at line 13 ")
+    assert found["message"].startswith("Iteration i=1 of the loop at line 12 ")
     assert found["evidence"]["iteration"] == [1]
     assert found["evidence"]["other"] == [0]
     assert found["evidence"]["index"] == [0]
