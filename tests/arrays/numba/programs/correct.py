@@ -139,8 +139,8 @@ def shapes(records, z, box):
         records[i].left = i
         records[i].right = 2 * i
     for i in prange(z.size):
-        z[i] = complex(i, -i) * box.high
-    return z[1].real + box.low
+        z[i] = complex(i, 1.0) * box.high
+    return z.sum() + box.low
 
 
 # A while loop around, two buffers that change places.
