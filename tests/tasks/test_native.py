@@ -186,7 +186,8 @@ def test_a_task_that_is_done_at_once_lies_on_who_made_it(constructs: Constructs,
     for line in lines:
         assert rows[at][2] == line
         at = rows[at][1] or 0
-        assert rows[at][0] == "middle"
+        # The outermost may have been begun by another thread: who made it goes on there.
+        assert rows[at][0] == "middle" or (len(lines) > 1 and line == lines[-1] and rows[at][0] == "top")
 
 
 def test_a_nested_region_is_of_the_task_that_opened_it(constructs: Constructs) -> None:
