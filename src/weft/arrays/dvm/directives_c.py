@@ -19,7 +19,7 @@ from weft.arrays.dvm.syntax import (
     Whole,
     Width,
 )
-from weft.arrays.dvm.tokens import C_WORDS, Cursor, words
+from weft.arrays.dvm.tokens import C_WORDS, Cursor, Reader, words
 
 REDUCTIONS: Final = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
 INTENTS: Final = get_args(syntax.Intent)
@@ -33,13 +33,8 @@ def read(pieces: Iterable[tuple[Place, str]]) -> Directive:
     return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive()
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads one directive from a cursor."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
-        self.place = cursor.word.place
-        self.last_line = cursor.words[-1].place.line
 
     def directive(self) -> Directive:
         """Read the directive."""
@@ -94,12 +89,6 @@ class _Reader:
             self.cursor.expect("]")
         return tuple(found)
 
-    def width(self) -> Width:
-        """Read `low:high`, or one number for both."""
-        low = self.cursor.expression(":")
-        high = self.cursor.expression() if self.cursor.accept(":") else low
-        return Width(low, high)
-
     def edge(self) -> Width | syntax.NamedEdges:
         """Read the edges of one dimension: widths, or names."""
         if self.cursor.word.kind != "string":
@@ -108,12 +97,6 @@ class _Reader:
         while self.cursor.accept(","):
             names.append(self.string())
         return syntax.NamedEdges(tuple(names))
-
-    def string(self) -> str:
-        """Read a string."""
-        if self.cursor.word.kind != "string":
-            self.cursor.fail("the name of an edge, in quotes, is expected")
-        return self.cursor.next().text[1:-1]
 
     def distribution(self) -> syntax.Distribution:
         """Read `[block][*]…`."""

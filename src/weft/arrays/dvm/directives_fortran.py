@@ -17,7 +17,7 @@ from weft.arrays.dvm.syntax import (
     Whole,
     Width,
 )
-from weft.arrays.dvm.tokens import FORTRAN_WORDS, Cursor, words
+from weft.arrays.dvm.tokens import FORTRAN_WORDS, Cursor, Reader, words
 
 REDUCTIONS: Final = {
     name: name for name in ("sum", "product", "max", "min", "and", "or", "eqv", "neqv", "maxloc", "minloc")
@@ -73,13 +73,8 @@ def read(pieces: Iterable[tuple[Place, str]]) -> Directive:
     return _Reader(Cursor(words(pieces, FORTRAN_WORDS), folded=True)).directive()
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads one directive from a cursor."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
-        self.place = cursor.word.place
-        self.last_line = cursor.words[-1].place.line
 
     def directive(self) -> Directive:
         """Read the directive."""
@@ -176,11 +171,6 @@ class _Reader:
         one, zero = Expression("1", (), place), Expression("0", (), place)
         return syntax.Affine(cursor.dummies.index(name), one, zero)
 
-    def width(self) -> Width:
-        """Read `low:high`, or one number for both."""
-        low = self.cursor.expression(":")
-        return Width(low, self.cursor.expression() if self.cursor.accept(":") else low)
-
     def edge(self) -> Width | syntax.NamedEdges:
         """Read the edges of one dimension: widths, or names as `:("name", …)`."""
         if self.cursor.accept(":"):
@@ -189,12 +179,6 @@ class _Reader:
         if self.cursor.word.kind == "string":
             return syntax.NamedEdges((self.string(),))
         return self.width()
-
-    def string(self) -> str:
-        """Read a string."""
-        if self.cursor.word.kind != "string":
-            self.cursor.fail("the name of an edge, in quotes, is expected")
-        return self.cursor.next().text[1:-1]
 
     def distribution(self) -> syntax.Distribution:
         """Read `(block,*) onto p`; `*` alone takes what the caller gave."""

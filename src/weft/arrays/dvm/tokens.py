@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
-from weft.arrays.dvm.syntax import Affine, Constant, DirectiveError, Expression, Place, Section, Subscript, Whole
+from weft.arrays.dvm.syntax import Affine, Constant, DirectiveError, Expression, Place, Section, Subscript, Whole, Width
 
 T = TypeVar("T")
 
@@ -258,3 +258,23 @@ def linear(taken: Sequence[Word], at: int) -> bool:
                     return False
                 depth = 0
     return True
+
+
+class Reader:
+    """What the readers of both languages' directives share: where the directive stands, and what both write alike."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.place = cursor.word.place
+        self.last_line = cursor.words[-1].place.line
+
+    def width(self) -> Width:
+        """Read `low:high`, or one number for both."""
+        low = self.cursor.expression(":")
+        return Width(low, self.cursor.expression() if self.cursor.accept(":") else low)
+
+    def string(self) -> str:
+        """Read a string."""
+        if self.cursor.word.kind != "string":
+            self.cursor.fail("the name of an edge, in quotes, is expected")
+        return self.cursor.next().text[1:-1]

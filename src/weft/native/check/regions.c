@@ -432,26 +432,27 @@ static void known_now(int data, const void *base, int rank, const int64_t low[],
         *(got ? &o->got_at : &o->actual_at) = now.cur;
 }
 
+static void known_from_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got)
+{
+    if (now.off)
+        return;
+    tick();
+    known_now(data, base, rank, low, high, got);
+    forget_sites();
+}
+
 void weft_check_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                        const int64_t high[])
 {
     (void)construct, (void)bytes;
-    if (now.off)
-        return;
-    tick();
-    known_now(data, base, rank, low, high, false);
-    forget_sites();
+    known_from_now(data, base, rank, low, high, false);
 }
 
 void weft_check_get_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                            const int64_t high[])
 {
     (void)construct, (void)bytes;
-    if (now.off)
-        return;
-    tick();
-    known_now(data, base, rank, low, high, true);
-    forget_sites();
+    known_from_now(data, base, rank, low, high, true);
 }
 
 /* --- tasks --- */
