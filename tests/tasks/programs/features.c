@@ -99,6 +99,7 @@ static void final(int *sum) {
 #pragma omp task mergeable
         {
             at("final");
+            let_go = 1;
             *sum += 1;
         }
         *sum += 1;
@@ -132,6 +133,10 @@ int main(void) {
         hold();
         until_held();
         priority(&sum);
+        again();
+#pragma omp task
+        hold();
+        until_held();
         final(&sum);
         undeferred(&sum);
         nested(&sum);
