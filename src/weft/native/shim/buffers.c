@@ -119,7 +119,7 @@ static bool written(const struct weft_pending *p) {
 
 /* Looking through the kernel takes 1.6 us. A line that breaks the rule does so from its first times, so each call
  * site is watched at its first operations and now and then later. */
-enum { WATCHED_FIRST = 32, WATCHED_LATER = 256, WATCHED_SITES = 4096 };
+enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024, WATCHED_SITES = 4096 };
 static uint32_t starts_of_site[WATCHED_SITES];
 
 static bool its_turn(uint32_t site) {

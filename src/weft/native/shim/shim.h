@@ -24,6 +24,8 @@
 
 #define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
+/* The compiler would leave these out of the many generated wrappers, for the size of the whole. */
+#define WEFT_HOT static inline __attribute__((always_inline))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* ---- generated tables (wrappers.c) and stubs ---- */
@@ -270,7 +272,7 @@ static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_
 
 /* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
  * itself, before MPI_Init or after Weft stopped. */
-static inline struct weft_thread *weft_enter(void *return_address) {
+WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
     if (UNLIKELY(weft_depth | !weft_recording)) return NULL;
     uintptr_t at = (uintptr_t)return_address;
     if (UNLIKELY(at - weft_library_start < weft_library_end - weft_library_start) && !weft_fortran_site) return NULL;
@@ -280,7 +282,7 @@ static inline struct weft_thread *weft_enter(void *return_address) {
     return thread;
 }
 
-static inline struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
+WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
     if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
         weft_stop();
         return NULL;
@@ -292,7 +294,7 @@ static inline struct weft_event *weft_begin(struct weft_thread *thread, uint16_t
 }
 
 /* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
-static inline void weft_publish(struct weft_thread *thread, struct weft_event *event) {
+WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event) {
     if (UNLIKELY(weft_replaying)) weft_replay_call(thread, event);
     thread->poll = NULL;
     thread->events.next += sizeof(struct weft_event);
@@ -302,7 +304,7 @@ static inline void weft_publish(struct weft_thread *thread, struct weft_event *e
 
 WEFT_COLD uint8_t weft_error_class(int code);
 
-static inline void weft_leave(struct weft_event *event, uint64_t now, int code) {
+WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
     event->duration = weft_duration_encode(now - event->enter);
     if (UNLIKELY(code != MPI_SUCCESS)) event->error = weft_error_class(code);
     __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
@@ -327,7 +329,7 @@ static inline int32_t weft_count_field(int64_t count) {
 }
 
 /* Starts the event's tail; `bytes` bounds what its part at hand can take. */
-static inline struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
+WEFT_HOT struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
     uint64_t at = (uint64_t)(tails->next - tails->base);
     if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || (at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX)) {
@@ -340,13 +342,13 @@ static inline struct weft_text weft_tail(struct weft_thread *thread, struct weft
 }
 
 /* Goes on with the newest tail of the thread: the exit part. */
-static inline struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t bytes) {
+WEFT_HOT struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
     if (UNLIKELY(!weft_stream_fits(tails, bytes))) return (struct weft_text){.overflow = true};
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
-static inline void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
+WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
     if (UNLIKELY(text->overflow)) {
         weft_stop();
         return;
