@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from weft.view.server import Server
 
 
+FIRST_PICTURE = 3.0
+"""Seconds that the analysis waits for the browser to have its first picture."""
+
+
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
@@ -103,7 +107,7 @@ def _serve(picture: Picture, args: argparse.Namespace) -> int:
         raise UsageError(
             f"port {args.port} cannot be had: {error.strerror}; leave --port out for a free one"
         ) from error
-    threading.Thread(target=picture.analyse, name="analysis", daemon=True).start()
+    threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
     for line in told(server, remote=remote):
         print(line, flush=True)

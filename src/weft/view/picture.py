@@ -62,9 +62,14 @@ class Picture:
         self.failure: str | None = None
         self._links: Links | None = None
         self.matched, self.reported = threading.Event(), threading.Event()
+        self.shown = threading.Event()
 
-    def analyse(self) -> None:
-        """Match the run and look for findings: what a thread of its own does while the page is drawn."""
+    def analyse(self, patience: float = 0.0) -> None:
+        """Match the run and look for findings: what a thread of its own does once the page has its first picture.
+
+        It is waited for `patience` seconds at most: the analysis takes all processors, and the picture comes first.
+        """
+        self.shown.wait(patience)
         try:
             self._links = Links(self.rows, self.ground.match)
             self.matched.set()
@@ -127,7 +132,10 @@ class Picture:
         if not start < end:
             raise UsageError("a window ends after it begins")
         hits = self.hits(query) if query else None
-        return window(self.rows, self.scale(axis), parse_lanes(lanes, len(self.rows)), span, columns=columns, hits=hits)
+        lanes_asked = parse_lanes(lanes, len(self.rows))
+        found = window(self.rows, self.scale(axis), lanes_asked, span, columns=columns, hits=hits)
+        self.shown.set()
+        return found
 
     def between(self, axis: str, start: float, end: float) -> dict[str, Any]:
         """Messages and collectives of a stretch of the axis; not ready until the run is matched."""

@@ -76,6 +76,8 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     protocol_version = "HTTP/1.1"
     timeout = 60
+    disable_nagle_algorithm = True
+    """Headers and body go out as two writes: the second would wait for the other side's late acknowledgement."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing: the terminal is the user's."""
@@ -165,9 +167,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> None:
         imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in modules()}})
+        early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in modules())
         head = (
             f'<script type="importmap">{imports}</script>\n'
-            '<link rel="stylesheet" href="/web/style.css">\n<script type="module" src="/web/main.js"></script>'
+            f'<link rel="stylesheet" href="/web/style.css">\n{early}<script type="module" src="/web/main.js"></script>'
         )
         hashed = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
         policy = (
