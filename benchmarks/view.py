@@ -26,6 +26,8 @@ from selenium import webdriver
 from traces import write
 
 READY = 60.0
+SETTLED = 3.0
+"""Seconds that a new browser has to itself: its own start is not the view's."""
 
 
 class Viewer:
@@ -134,6 +136,7 @@ def one(run: Path, count: int, size: str) -> tuple[float, ...]:
     )  # fmt: skip
     browser = chromium(size)
     browser.set_script_timeout(60)
+    time.sleep(SETTLED)
     begun = time.monotonic()
     viewer = Viewer(run)
     try:
