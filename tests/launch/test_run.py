@@ -108,6 +108,7 @@ def test_a_crash_is_told_and_the_record_is_whole(
     assert done.returncode not in (0, 2, 3, 4)
     assert facts(tmp_path / "run")["ended"] == "crashed"
     assert any("crashed" in line for line in own_lines(done))
+    assert any("weft: rank" in line and "ended" in line for line in own_lines(done))
     trace = weft.open(tmp_path / "run")
     names = [event.function.name for event in trace.ranks[0]]
     if how == "abort":

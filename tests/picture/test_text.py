@@ -102,7 +102,7 @@ def test_how_a_rank_ended_is_said() -> None:
     b.ranks[2].missing()
     b.ranks[0].state = State.EXITED
     text = draw(b.open(), 100)
-    assert "✗ left no record" in text and "✗ ended here, outside of MPI, before MPI_Finalize" in text
+    assert "✗ left no record" in text and "✗ ended outside of MPI, before MPI_Finalize" in text
     assert text.count("✗") == 2
 
 

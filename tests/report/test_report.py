@@ -17,11 +17,13 @@ from weft.findings import Finding, Site
 from weft.report import Failure, Report, analyse, examine, summary, to_json
 from weft.report.analysis import merged
 from weft.report.document import JSON_SCHEMA
+from weft.report.ends import ends
 from weft.report.page import to_html
 from weft.report.sarif import to_sarif
 from weft.report.text import write
 from weft.trace import Trace
 from weft.trace.builder import Builder
+from weft.trace.layout import State
 
 EVIL = '<script>alert("x")</script>\x1b[31m'
 
@@ -100,6 +102,49 @@ def test_the_summary_is_a_line_a_finding_worst_first() -> None:
     assert lines[0].startswith("error: rank 1 waits in recv(source=0, tag=99) at step.py:9;")
     assert lines[0].endswith("[deadlock]")
     assert "nothing found" in summary(healthy().open())
+
+
+def crashed() -> Builder:
+    """Rank 1 fell, ranks 0 and 2 were in a barrier, rank 3 had come to its end."""
+    b = Builder(ranks=4, ended="crashed")
+    for rank in (0, 2):
+        b.ranks[rank].open.barrier(site=("fall.c", 9, "main"))
+    b.ranks[1].send(3, tag=1, site=("fall.c", 5, "main"))
+    b.ranks[1].state = State.RUNNING
+    b.ranks[3].recv(1, tag=1)
+    b.ranks[3].finalize()
+    return b
+
+
+def test_of_a_crashed_run_it_is_said_where_each_rank_ended() -> None:
+    trace = crashed().open()
+    said = [
+        "rank 1 ended outside of MPI, before MPI_Finalize, after send at fall.c:5",
+        "ranks 0 and 2 ended in barrier at fall.c:9",
+        "rank 3 came to the end of MPI",
+    ]
+    assert ends(trace) == said
+    lines = summary(trace).splitlines()
+    assert lines == ["no misuse of MPI found", *said]
+    out = io.StringIO()
+    write(trace, examine(trace), out)
+    assert out.getvalue().startswith("No misuse of MPI found in ")
+    assert out.getvalue().count("\n".join(said)) == 1
+
+
+@pytest.mark.parametrize("ended", ["finished", "deadlock", "running"])
+def test_of_other_runs_that_is_not_said(ended: str) -> None:
+    b = crashed()
+    b.ended = ended
+    assert ends(b.open()) == []
+
+
+def test_many_ends_are_cut() -> None:
+    b = Builder(ranks=20, ended="killed")
+    for rank in b.ranks:
+        rank.open.barrier(site=("fall.c", rank.rank, "main"))
+    lines = ends(b.open())
+    assert len(lines) == 9 and lines[-1].startswith("and 12 more ranks elsewhere: weft view --text ")
 
 
 def test_the_text_names_places_and_ranks_and_holds_no_terminal_codes() -> None:

@@ -22,7 +22,7 @@ from weft.picture.moments import Group, Step, class_word, groups, place
 from weft.terms import calls
 from weft.terms.describe import where
 from weft.terms.extent import extent
-from weft.terms.telling import reached_finalize
+from weft.terms.telling import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
@@ -39,10 +39,6 @@ _TAGGED: Final = ("send", "receive", "probe")
 _TORN: Final = "╌╌⟩"
 _ENDED: Final = {
     "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
-}  # fmt: skip
-_STATES: Final = {
-    "missing": "left no record", "aborted": "called MPI_Abort", "stopped": "Weft gave up recording here",
-    "damaged": "the record is damaged from here on",
 }  # fmt: skip
 
 
@@ -212,7 +208,7 @@ class _Drawing:
         rank = self.trace.ranks[group.ranks[0]]
         if reached_finalize(rank):
             return ""
-        return "✗ " + _STATES.get(rank.state, "ended here, outside of MPI, before MPI_Finalize")
+        return "✗ " + end_of(rank)
 
     def _proof(self) -> list[Line]:
         """What is proven of who waits for whom."""

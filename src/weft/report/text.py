@@ -11,6 +11,7 @@ from typing import Final, TextIO
 
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
+from weft.report.ends import ends
 from weft.terms.words import plural, rank_set
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
@@ -47,12 +48,13 @@ def summary(trace: Trace, report: Report | None = None) -> str:
         lines.append(f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}")
     lines += [failure_line(failure) for failure in report.failures]
     if not loud and not report.failures:
-        lines.append("nothing found")
+        lines.append("no misuse of MPI found" if ends(trace) else "nothing found")
     lines += [line(finding) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append(f"and {plural(len(calm) - CALM_LINES, 'more note')}")
     if notes:
         lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
+    lines += ends(trace)
     return "\n".join(lines)
 
 
@@ -65,7 +67,8 @@ def failure_line(failure: Failure) -> str:
 def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
     counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
-    said = ", ".join(plural(n, s) for s, n in counts if n) or "Nothing found"
+    nothing = "No misuse of MPI found" if ends(trace) else "Nothing found"
+    said = ", ".join(plural(n, s) for s, n in counts if n) or nothing
     ended = {
         "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
         "running": "still running or cut off",
@@ -137,6 +140,9 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
             yield " " * _INDENT + text, "dim"
         for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
+    if lines := ends(trace):
+        yield "", ""
+        yield from ((text, "") for text in lines)
     if report.failures or trace.problems:
         yield "", ""
     for failure in report.failures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.findings import KINDS, Certainty, Finding, Severity
 from weft.terms import describe
 from weft.terms.calls import masks, words
-from weft.trace import Event, Rank
+from weft.trace import Event, Flag, Rank
 
 _LAST = words("Finalize Session_finalize")
 
@@ -64,6 +64,24 @@ def reached_finalize(rank: Rank) -> bool:
     last = masks(rank.trace.functions).table(_LAST)
     events = rank.events
     return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
+
+
+_ENDS: Final = {
+    "missing": "left no record", "aborted": "called MPI_Abort", "stopped": "Weft gave up recording here",
+    "damaged": "the record is damaged from here on",
+}  # fmt: skip
+
+
+def end_of(rank: Rank) -> str:
+    """How a rank ended that is in no call of MPI and did not reach MPI_Finalize."""
+    return _ENDS.get(rank.state, "ended outside of MPI, before MPI_Finalize")
+
+
+def open_calls(rank: Rank) -> list[int]:
+    """The events of a rank's calls that never returned."""
+    tail = max(0, len(rank.events) - 64)
+    closed = rank.events["flags"][tail:] & Flag.CLOSED
+    return [tail + int(i) for i in np.flatnonzero(closed == 0)]
 
 
 def ended(rank: Rank) -> bool:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
-from weft.trace import Flag, Trace
+from weft.terms.telling import open_calls
+from weft.trace import Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
@@ -279,9 +280,4 @@ def _race(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
 
 def open_events(trace: Trace) -> list[tuple[int, int]]:
     """The calls that never returned."""
-    found = []
-    for rank in trace.ranks:
-        tail = max(0, len(rank.events) - 64)
-        closed = rank.events["flags"][tail:] & Flag.CLOSED
-        found += [(rank.index, tail + int(i)) for i in np.flatnonzero(closed == 0)]
-    return found
+    return [(rank.index, index) for rank in trace.ranks for index in open_calls(rank)]

@@ -13,6 +13,7 @@ from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
+from weft.report.ends import ends
 from weft.report.tables import tables
 from weft.report.tables import to_json as tables_json
 from weft.report.text import failure_line, heading, replays
@@ -154,6 +155,7 @@ class Picture:
             "findings": [self._finding(scale, f) for f in self.report.findings],
             "failures": [failure_line(failure) for failure in self.report.failures],
             "problems": list(self.trace.problems),
+            "ends": ends(self.trace),
         }
 
     def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:

@@ -25,7 +25,8 @@ export class Findings {
     const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i)));
     replace(this.panel,
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
-      this.all.length ? el("ol", {}, items) : answer.failures.length ? null : el("p", { class: "clean" }, "✓ Nothing found in this run."),
+      this.all.length ? el("ol", {}, items) : answer.failures.length ? null : answer.ends?.length ? el("p", { class: "quiet" }, "No misuse of MPI found.") : el("p", { class: "clean" }, "✓ Nothing found in this run."),
+      answer.ends?.length ? [el("h2", {}, "Where it ended"), el("ul", { class: "problems" }, answer.ends.map((text) => el("li", {}, text)))] : null,
       answer.failures.map((text) => el("p", { class: "failed" }, text)),
       answer.problems?.length ? [el("h2", {}, "The record"), el("ul", { class: "problems" }, answer.problems.map((text) => el("li", {}, text)))] : null);
     this.mark();
