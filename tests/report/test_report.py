@@ -105,14 +105,14 @@ def test_the_summary_is_a_line_a_finding_worst_first() -> None:
 
 
 def crashed() -> Builder:
-    """Rank 1 fell, ranks 0 and 2 were in a barrier, rank 3 had come to its end."""
+    """Rank 1 fell, ranks 0 and 2 were in a barrier, rank 3 in a receive."""
     b = Builder(ranks=4, ended="crashed")
     for rank in (0, 2):
         b.ranks[rank].open.barrier(site=("fall.c", 9, "main"))
     b.ranks[1].send(3, tag=1, site=("fall.c", 5, "main"))
     b.ranks[1].state = State.RUNNING
     b.ranks[3].recv(1, tag=1)
-    b.ranks[3].finalize()
+    b.ranks[3].open.recv(1, tag=2, site=("fall.c", 7, "main"))
     return b
 
 
@@ -121,7 +121,7 @@ def test_of_a_crashed_run_it_is_said_where_each_rank_ended() -> None:
     said = [
         "rank 1 ended outside of MPI, before MPI_Finalize, after send at fall.c:5",
         "ranks 0 and 2 ended in barrier at fall.c:9",
-        "rank 3 came to the end of MPI",
+        "rank 3 ended in recv at fall.c:7",
     ]
     assert ends(trace) == said
     lines = summary(trace).splitlines()
