@@ -151,5 +151,5 @@ def _with_rows(text: str) -> tuple[str, str, str]:
     if not copies:
         return text, "", ""
     joined = "\n".join(before.get(n, "") + line + behind.get(n, "") for n, line in enumerate(lines))
-    code = f'\n\t.section\t.text.weft_rows,"ax",@progbits\n{rows.LEAVE}{"".join(copies)}'
+    code = f'\n\t.section\t.text.weft_rows,"ax",@progbits\n{rows.SHARED}{"".join(copies)}'
     return joined, code, "".join(described)

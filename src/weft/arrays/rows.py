@@ -12,7 +12,7 @@ Values are linear forms of what registers and stack slots hold behind the iterat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -176,8 +176,14 @@ class Row:
 
     number: int
     mark: int
+    """The iteration call; the head of a loop without one."""
+
+    last: int
     rank: int
+    """Of the loop's index; 0: a loop within an iteration."""
+
     codes: list[Code]
+    next: Callable[[int], list[int]]
     order: list[int]
     """Nodes of the loop from behind the mark to the mark, so that each comes after all that lead to it."""
 
@@ -195,21 +201,18 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[Row]:
     """The loops of an assembly text that get a second copy. sites: the number of the site of each line with a hook."""
     count = 0
     for first, last in _functions(lines):
-        if not any("weft_check_iteration" in line for line in lines[first:last]):
+        if not any(line in sites for line in range(first, last)):
             continue
         codes = _codes(lines, first, last)
-        _link(codes)
         if any(re.search(r"%[yz]mm", one.text) for one in codes):
             continue
-        taken = _addresses_taken(codes)
-        for n, one in enumerate(codes):
-            mark = MARK.match(one.target) if one.word in ("call", "callq") else None
-            if not mark:
-                continue
+        graph = Graph(codes, sites)
+        for mark, rank in graph.loops():
             try:
-                yield _Loop(codes, n, int(mark[1]), taken, sites).row(count + 1)
+                made = _Loop(graph, mark, rank).row(count + 1)
             except Unfit:
                 continue
+            yield made
             count += 1
 
 
@@ -241,6 +244,56 @@ def _addresses_taken(codes: list[Code]) -> int:
     return lowest
 
 
+class Graph:
+    """A function's instructions and the ways between them."""
+
+    def __init__(self, codes: list[Code], sites: Mapping[int, int]) -> None:
+        _link(codes)
+        self.codes, self.sites = codes, sites
+        self.taken = _addresses_taken(codes)
+        self.end = len(codes)
+        """A node of its own: where the loops without a mark begin anew."""
+
+        self.before: dict[int, list[int]] = {}
+        for n, one in enumerate(codes):
+            for there in one.next:
+                self.before.setdefault(there, []).append(n)
+
+    def is_hook(self, n: int) -> bool:
+        """Whether a node is a hook with a site of its own."""
+        return n < self.end and self.is_call(n) and bool(HOOK.match(self.codes[n].target)) and self.codes[n].line in self.sites
+
+    def is_call(self, n: int) -> bool:
+        """Whether a node calls something."""
+        return self.codes[n].word in ("call", "callq")
+
+    def loops(self) -> Iterator[tuple[int, int]]:
+        """Marks with the rank of their loop, and heads of loops (rank 0)."""
+        for n, one in enumerate(self.codes):
+            mark = MARK.match(one.target) if self.is_call(n) else None
+            if mark:
+                yield n, int(mark[1])
+            elif one.labels and any(k >= n and not self.is_call(k - 1) for k in self.before.get(n, [])):
+                yield n, 0
+
+    def latches(self, head: int) -> list[int]:
+        """What jumps back to the head of a loop: nodes that only the head leads to."""
+        entered = reach([0], lambda n: self.codes[n].next, {head})
+        return [n for n in self.before.get(head, []) if n not in entered]
+
+
+def reach(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:
+    """All nodes that some nodes lead to."""
+    found = set(start) - without
+    todo = list(found)
+    while todo:
+        for there in following(todo.pop()):
+            if there not in found and there not in without:
+                found.add(there)
+                todo.append(there)
+    return found
+
+
 class _State:
     """What registers and slots hold."""
 
@@ -266,10 +319,20 @@ class _State:
 class _Loop:
     """One loop under examination."""
 
-    def __init__(self, codes: list[Code], mark: int, rank: int, taken: int, sites: Mapping[int, int]) -> None:
-        self.codes, self.mark, self.rank, self.taken, self.sites = codes, mark, rank, taken, sites
-        self.written: set[tuple[int, int]] = set()
+    def __init__(self, graph: Graph, mark: int, rank: int) -> None:
+        self.graph, self.codes, self.mark, self.rank = graph, graph.codes, mark, rank
+        self.start = mark + 1 if rank else mark
+        self.last = mark if rank else graph.end
         self.prefix: list[int] = []
+        self.written: set[tuple[int, int]] = set()
+
+    def next(self, n: int) -> list[int]:
+        """Where control goes within one way around."""
+        if n == self.last:
+            return []
+        if self.rank:
+            return self.codes[n].next
+        return [self.last if there == self.mark else there for there in self.codes[n].next]
 
     def row(self, number: int) -> Row:
         order = self._order(self._nodes())
@@ -278,7 +341,7 @@ class _Loop:
         places = self._places(order, states, always)
         if not places:
             raise Unfit
-        last = states[self.mark]
+        last = states[self.last]
         self.written = set(last.slots)
         steps: dict[Atom, Form | None] = {}
         narrow: dict[Atom, Form] = {}
@@ -296,7 +359,7 @@ class _Loop:
             if not self._linear(place.address, steps, narrow):
                 raise Unfit
         proven = self._proven(order, states, steps, narrow)
-        made = Row(number, self.mark, self.rank, self.codes, order, places, proven, set(), steps, narrow, arguments)
+        made = Row(number, self.mark, self.last, self.rank, self.codes, self.next, order, places, proven, set(), steps, narrow, arguments)
         made.dead = self._dead(order, proven)
         return made
 
@@ -304,71 +367,56 @@ class _Loop:
 
     def _nodes(self) -> set[int]:
         """The natural loop around the mark, less what calls something."""
-        codes = self.codes
-        before: dict[int, list[int]] = {}
-        for n, one in enumerate(codes):
-            for there in one.next:
-                before.setdefault(there, []).append(n)
-        head, self.prefix = self.mark, []
-        while len(before.get(head, [])) == 1 and before[head][0] != self.mark:
-            head = before[head][0]
+        codes, graph = self.codes, self.graph
+        head = self.mark
+        if not self.rank and self._flags_read(head):
+            raise Unfit
+        while self.rank and len(graph.before.get(head, [])) == 1:
+            head = graph.before[head][0]
             self.prefix.insert(0, head)
-            if codes[head].word in ("call", "callq"):
+            if graph.is_call(head):
                 raise Unfit
-        entered = self._reach([0], lambda n: codes[n].next, {head})
-        latches = [n for n in before.get(head, []) if n not in entered]
-        if not latches:
+        latches = graph.latches(head)
+        body = reach(latches, lambda n: graph.before.get(n, []), {head}) | {head}
+        marks = [n for n in body if graph.is_call(n) and MARK.match(codes[n].target)]
+        if not latches or marks != ([self.mark] if self.rank else []):
             raise Unfit
-        body = self._reach(latches, lambda n: before.get(n, []), {head}) | {head}
-        if self.mark not in body:
+        fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
+        fit.add(self.last)
+        ahead = reach([self.start], lambda n: [k for k in self.next(n) if k in fit], set())
+        before: dict[int, list[int]] = {}
+        for n in ahead:
+            for there in self.next(n):
+                before.setdefault(there, []).append(n)
+        nodes = ahead & reach([self.last], lambda n: before.get(n, []), set())
+        if self.start not in nodes or self.last not in nodes or len(nodes) > MOST_NODES:
             raise Unfit
-        fit = {n for n in body if self._is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
-        fit |= {self.mark}
-        start = self.mark + 1
-        ahead = self._reach([start], lambda n: [] if n == self.mark else [k for k in codes[n].next if k in fit], set())
-        back = self._reach([self.mark], lambda n: [k for k in before.get(n, []) if k in ahead and k != self.mark], set())
-        nodes = ahead & back
-        if start not in nodes or len(nodes) > MOST_NODES:
+        if not any(graph.is_hook(n) for n in nodes):
             raise Unfit
         return nodes
-
-    @staticmethod
-    def _reach(start: list[int], following: object, without: set[int]) -> set[int]:
-        found = set(start) - without
-        todo = list(found)
-        while todo:
-            for there in following(todo.pop()):  # type: ignore[operator]
-                if there not in found and there not in without:
-                    found.add(there)
-                    todo.append(there)
-        return found
-
-    def _is_hook(self, n: int) -> bool:
-        one = self.codes[n]
-        return one.word in ("call", "callq") and bool(HOOK.match(one.target)) and one.line in self.sites
 
     def _order(self, nodes: set[int]) -> list[int]:
         """The nodes in topological order. Unfit where there is a loop within the loop."""
         waits = {n: 0 for n in nodes}
-        for n in nodes - {self.mark}:
-            for there in self.codes[n].next:
+        for n in nodes:
+            for there in self.next(n):
                 if there in nodes:
                     waits[there] += 1
-        start = self.mark + 1
+        start = self.start
         if waits[start]:
             raise Unfit
         ready, order = [start], []
         while ready:
             n = ready.pop()
             order.append(n)
-            if n == self.mark:
+            if n == self.last:
                 continue
-            for there in self.codes[n].next:
+            for there in self.next(n):
                 if there in nodes:
                     waits[there] -= 1
                     if not waits[there]:
                         ready.append(there)
-        if len(order) != len(nodes) or order[-1] != self.mark:
+        if len(order) != len(nodes) or order[-1] != self.last:
             raise Unfit
         return order
 
@@ -377,12 +425,12 @@ class _Loop:
         ways = {order[0]: 1}
         nodes = set(order)
         for n in order[:-1]:
-            for there in self.codes[n].next:
+            for there in self.next(n):
                 if there in nodes:
                     ways[there] = ways.get(there, 0) + ways[n]
         onward = {order[-1]: 1}
         for n in reversed(order[:-1]):
-            onward[n] = sum(onward[there] for there in self.codes[n].next if there in nodes)
+            onward[n] = sum(onward[there] for there in self.next(n) if there in nodes)
         total = ways[order[-1]]
         return {n for n in order if ways[n] * onward[n] == total}
 
@@ -395,7 +443,7 @@ class _Loop:
         for n in order[:-1]:
             after = states[n].copy()
             self._run(self.codes[n], n, after)
-            for there in self.codes[n].next:
+            for there in self.next(n):
                 if there not in nodes:
                     continue
                 if there in states:
@@ -446,7 +494,7 @@ class _Loop:
             raise Unfit
         if found["index"]:
             return 0, False
-        return int(shift, 0), int(shift, 0) < self.taken
+        return int(shift, 0), int(shift, 0) < self.graph.taken
 
     def _address(self, operand: str, state: _State) -> Form | None:
         found = _MEMORY.match(operand)
@@ -512,7 +560,7 @@ class _Loop:
         word, operands = one.word, one.operands
         if "%rsp" in one.text or "%esp" in one.text:
             raise Unfit
-        if self._is_hook(n):
+        if self.graph.is_hook(n):
             for name in LOST:
                 state.registers.pop(name, None)
             return
@@ -635,7 +683,7 @@ class _Loop:
     def _places(self, order: list[int], states: dict[int, _State], always: set[int]) -> dict[int, Place]:
         made: dict[int, Place] = {}
         for n in order[:-1]:
-            if not self._is_hook(n):
+            if not self.graph.is_hook(n):
                 continue
             found = HOOK.match(self.codes[n].target)
             assert found
@@ -643,7 +691,7 @@ class _Loop:
             write = found[1] == "write"
             if form is None:
                 raise Unfit
-            made[n] = Place(self.sites[self.codes[n].line], write, int(found[2]), n in always, form)
+            made[n] = Place(self.graph.sites[self.codes[n].line], write, int(found[2]), n in always, form)
         if len(made) > MOST_SITES:
             raise Unfit
         return made
@@ -660,9 +708,9 @@ class _Loop:
             if one.word != "cmpq" or not _NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
                 continue
             jump = self.codes[n + 1] if n + 1 in nodes else None
-            if jump is None or jump.word != "ja" or len(jump.next) != 2 or jump.labels:
+            if jump is None or jump.word != "ja" or len(self.next(n + 1)) != 2 or jump.labels:
                 continue
-            stay, leave = jump.next
+            stay, leave = self.next(n + 1)
             limit = int(one.operands[0][1:], 0)
             if leave in nodes or stay not in nodes or limit < 0 or self._flags_read(stay):
                 continue
@@ -673,7 +721,7 @@ class _Loop:
 
     def _flags_read(self, n: int) -> bool:
         """Whether the flags at this node may still be read."""
-        while n < len(self.codes) and not self._is_hook(n):
+        while n < len(self.codes) and not self.graph.is_hook(n):
             one = self.codes[n]
             if _FLAGS_READ.match(one.word) or one.word in ("jmp", "call", "callq", "ret"):
                 return True
@@ -685,17 +733,17 @@ class _Loop:
     def _dead(self, order: list[int], proven: Mapping[int, object]) -> set[int]:
         """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
         nodes = set(order)
-        live: dict[int, set[str]] = {self.mark: {*KEPT, *ARGUMENTS[: self.rank]}}
+        live: dict[int, set[str]] = {self.last: {*KEPT, *(ARGUMENTS[: self.rank] if self.rank else LOST)}}
         dead: set[int] = set()
         for n in reversed(order[:-1]):
             one = self.codes[n]
             after: set[str] = set()
-            for there in one.next:
+            for there in self.next(n):
                 after |= live[there] if there in nodes else {*KEPT, *LOST}
-            if self._is_hook(n):
+            if self.graph.is_hook(n):
                 live[n] = after - set(LOST)
             elif n in proven or n - 1 in proven:
-                inside = [there for there in one.next if there in nodes]
+                inside = [there for there in self.next(n) if there in nodes]
                 live[n] = set().union(*(live[there] for there in inside))
             elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
                 target = one.operands[-1] if one.operands else "%rax"
@@ -775,22 +823,61 @@ _EXIT: Final = """\
 # Calls the runtime and changes nothing: any register may hold something where a loop is left.
 _VECTORS: Final = [f"%xmm{n}" for n in range(16)]
 _PUSHED: Final = ("rax", "rcx", "rdx", "r8", "r9", "r10", "r11")
-LEAVE: Final = "\n".join(
-    [
-        ".Lweftr_leave:",
-        "\tpushfq",
-        *(f"\tpushq\t%{name}" for name in _PUSHED),
-        "\tsubq\t$264, %rsp",
-        *(f"\tmovups\t{name}, {16 * n}(%rsp)" for n, name in enumerate(_VECTORS)),
-        "\tcld",
-        "\tcall\tweft_check_row_exit",
-        *(f"\tmovups\t{16 * n}(%rsp), {name}" for n, name in enumerate(_VECTORS)),
-        "\taddq\t$264, %rsp",
-        *(f"\tpopq\t%{name}" for name in reversed(_PUSHED)),
-        "\tpopfq",
-        "\tret",
-        "",
-    ]
+# The same for loops without a mark, where any register may hold something at the head, too.
+_BEGIN: Final = """\
+.Lweftr{n}_t:
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\t.Lweftr_enter
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tcmpq\t$0, .Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tjmp\t.Lweftr{n}_i
+"""
+
+_AGAIN: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t$-1, %esi
+\tcall\t.Lweftr_leave
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t.Lweftr{n}_m
+"""
+
+
+
+def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
+    """A routine that calls the runtime and gives every register back; `kept`: for the runtime to read."""
+    pushed = (*_PUSHED, *kept)
+    room = 16 * len(_VECTORS) + 8 * (len(pushed) % 2)
+    return "\n".join(
+        [
+            f"{name}:",
+            "\tpushfq",
+            *(f"\tpushq\t%{register}" for register in pushed),
+            "\tmovq\t%rsp, %rsi" if kept else "\tcld",
+            f"\tsubq\t${room}, %rsp",
+            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(_VECTORS)),
+            "\tcld",
+            f"\tcall\t{called}",
+            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(_VECTORS)),
+            f"\taddq\t${room}, %rsp",
+            *(f"\tpopq\t%{register}" for register in reversed(pushed)),
+            "\tpopfq",
+            "\tret",
+            "",
+        ]
+    )
+
+
+SHARED: Final = _saving(".Lweftr_leave", "weft_check_row_exit", ()) + _saving(
+    ".Lweftr_enter", "weft_check_row", ("r15", "r14", "r13", "r12", "rbx", "rbp")
 )
 
 
@@ -839,8 +926,10 @@ def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
     nodes = set(row.order)
     turn = {node: k for k, node in enumerate(row.order)}
     first = row.order[0]
-    before: dict[int, str] = {codes[row.mark].line: f".Lweftr{n}_m:\n"}
-    behind = {codes[row.mark].line: f"\n\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"}
+    place = codes[row.mark].line
+    asking = f"\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"
+    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if row.rank else f".Lweftr{n}_m:\n{asking}\n"}
+    behind = {place: "\n" + asking} if row.rank else {}
     places = sorted(row.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
@@ -850,21 +939,21 @@ def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    code = [_ENTRY.format(n=n, first=first)]
+    code = [(_ENTRY if row.rank else _BEGIN).format(n=n, first=first)]
     chain = sorted(row.order)
     for k, node in enumerate(chain):
-        one = codes[node]
         code.append(f".Lweftr{n}_{node}:\n")
-        if node == row.mark:
-            code.append(_DONE.format(n=n, first=first))
+        if node == row.last:
+            code.append((_DONE if row.rank else _AGAIN).format(n=n, first=first))
             continue
-        following = node + 1
+        one, onward = codes[node], row.next(node)
+        following = onward[0]
         if one.word == "jmp":
-            code.append(f"\tjmp\t{way(node, one.next[0])}\n")
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
             continue
         if node not in row.places and node not in row.dead and node not in row.proven and node - 1 not in row.proven:
             if _BRANCH.match(one.word):
-                code.append(f"\t{one.word}\t{way(node, one.next[1])}\n")
+                code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
             else:
                 code.append(f"\t{one.text}\n")
         if k + 1 == len(chain) or chain[k + 1] != following:
@@ -901,7 +990,7 @@ def _data(row: Row, places: list[int]) -> str:
         f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
         f"\t.long\t{row.rank}, {len(places)}, {len(forms.made)}, {len(limits)}\n"
         f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l\n"
-        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0\n"
+        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0, 0\n"
         f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
         f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n\t.balign\t8\n.Lweftr{n}_l:\n{''.join(limits)}"
     )

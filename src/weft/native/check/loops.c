@@ -501,9 +501,12 @@ void weft_check_iteration3(int64_t i, int64_t j, int64_t k)
 /* Whether the iterations of this row go on evenly: how long the row before was (0: unknown), how many are over. */
 bool row_ordinary(int rank, int64_t *before, int64_t *done)
 {
+    if (!here.started || here.what != LOOP || !run_count || !now.looked || weft_task.in_task)
+        return false;
+    if (rank == 0) /* a loop within an iteration */
+        return true;
     loop_index();
-    if (nested || second || !here.started || here.what != LOOP || here.quick < 0 || here.rank != rank || !run_count ||
-        !now.looked || weft_task.in_task)
+    if (nested || second || here.quick < 0 || here.rank != rank)
         return false;
     *before = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
     *done = now.cur - runs[run_count - 1].first;

@@ -38,9 +38,10 @@ struct row {
     const struct row_limit *limits;
     int32_t arguments[4]; /* forms of the next iteration's index */
     int64_t length;       /* of the last row */
+    int64_t run;          /* of this row so far, where the runtime is not told of iterations */
 };
 
-_Static_assert(sizeof(struct row) == 88 && offsetof(struct row, left) == 8, "weft.arrays.rows knows these");
+_Static_assert(sizeof(struct row) == 96 && offsetof(struct row, left) == 8, "weft.arrays.rows knows these");
 
 #define MOST_FORMS 1024
 #define MOST_GROUPS 256
@@ -62,6 +63,7 @@ struct group {
 
 static struct {
     struct row *row; /* NULL: no row is being run */
+    bool one;        /* a loop within an iteration: one stamp */
     stamp_t first;
     int64_t count;
     int group_count;
@@ -83,10 +85,21 @@ static bool scan_plain(const void *cells, int64_t stride, int64_t n, uint32_t le
     return !bad;
 }
 
-static void fill_plain(void *cells, int64_t stride, int64_t n, stamp_t first)
+/* The same, where what this iteration wrote is right, too. */
+static bool scan_both(const void *cells, int64_t stride, int64_t n, uint32_t least, uint32_t limit, stamp_t cur)
 {
-    for (int64_t i = 0; i < n; i++)
-        *(uint32_t *)word(cells, stride, i) = first + (stamp_t)i;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t w = *word(cells, stride, i);
+        if (w - least > limit && w != cur)
+            return false;
+    }
+    return true;
+}
+
+static void fill_plain(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise)
+{
+    for (int64_t i = 0; i < n; i++, first += rise)
+        *(uint32_t *)word(cells, stride, i) = first;
 }
 
 #if defined __x86_64__
@@ -106,18 +119,19 @@ __attribute__((target("avx2"))) static bool scan_wide(const void *cells, int64_t
     return _mm256_testz_si256(bad, bad) && scan_plain(p + 2 * i, 8, n - i, least, limit);
 }
 
-__attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, stamp_t first)
+__attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, stamp_t first, stamp_t rise)
 {
     uint32_t *p = cells;
-    __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), _mm256_setr_epi32(0, 0, 1, 0, 2, 0, 3, 0));
-    __m256i four = _mm256_set1_epi32(4);
+    int r = (int)rise;
+    __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), _mm256_setr_epi32(0, 0, r, 0, 2 * r, 0, 3 * r, 0));
+    __m256i four = _mm256_set1_epi32(4 * r);
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         __m256i *at = (__m256i *)(p + 2 * i);
         _mm256_storeu_si256(at, _mm256_blend_epi32(_mm256_loadu_si256(at), stamps, 0x55));
         stamps = _mm256_add_epi32(stamps, four);
     }
-    fill_plain(p + 2 * i, 8, n - i, first + (stamp_t)i);
+    fill_plain(p + 2 * i, 8, n - i, first + rise * (stamp_t)i, rise);
 }
 
 static bool wide(void)
@@ -129,7 +143,7 @@ static bool wide(void)
 }
 #else
 #define scan_wide(cells, n, least, limit) scan_plain(cells, 8, n, least, limit)
-#define fill_wide(cells, n, first) fill_plain(cells, 8, n, first)
+#define fill_wide(cells, n, first, rise) fill_plain(cells, 8, n, first, rise)
 #define wide() false
 #endif
 
@@ -138,15 +152,17 @@ static bool scan(const void *cells, int64_t stride, int64_t n, uint32_t least, u
 {
     if (stride == -8)
         cells = word(cells, stride, n - 1), stride = 8;
-    return stride == 8 && wide() ? scan_wide(cells, n, least, limit) : scan_plain(cells, stride, n, least, limit);
+    if (stride == 8 && wide() ? scan_wide(cells, n, least, limit) : scan_plain(cells, stride, n, least, limit))
+        return true;
+    return pending.one && scan_both(cells, stride, n, least, limit, now.cur);
 }
 
-static void fill(void *cells, int64_t stride, int64_t n, stamp_t first)
+static void fill(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise)
 {
     if (stride == 8 && wide())
-        fill_wide(cells, n, first);
+        fill_wide(cells, n, first, rise);
     else
-        fill_plain(cells, stride, n, first);
+        fill_plain(cells, stride, n, first, rise);
 }
 
 /* The cells of a group: those of its own size. */
@@ -172,9 +188,11 @@ static bool written_in(const struct group *g, int64_t n, stamp_t least, stamp_t 
     int how = split(g, n);
     if (how == 1)
         return scan(cell4(g->low), 2 * g->step, n, least, limit);
-    for (int64_t i = 0; how == 0 && i < n; i++)
-        if (cell8(g->low + (uintptr_t)(i * g->step))->written - least > limit)
+    for (int64_t i = 0; how == 0 && i < n; i++) {
+        stamp_t w = cell8(g->low + (uintptr_t)(i * g->step))->written;
+        if (w - least > limit && !(pending.one && w == now.cur))
             return false;
+    }
     return how == 0;
 }
 
@@ -250,7 +268,7 @@ static bool limited(const struct row *r, const struct line forms[], int64_t n)
 static bool inside(const struct site *s, const struct line *a, int64_t n)
 {
     int64_t move = 0, step = (int64_t)a->step;
-    if (s->home != &weft_nowhere)
+    if (s->home != &weft_nowhere && !pending.one)
         move = weft_moves[s->home - weft_homes];
     uintptr_t from = a->at - *s->home - s->low;
     uintptr_t to = from + (uintptr_t)((step - move) * (n - 1));
@@ -285,7 +303,9 @@ static bool reads_pass(struct group *g, const struct row_place *p, int number, i
     if (g->first_write != INT_MAX) /* what this iteration wrote */
         return true;
     stamp_t least = s->least, limit = s->limit;
-    if (s->track) {
+    if (s->mode == FREE) { /* judge() lets pass what the hooks do not */
+        least = REDZONE + 1, limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
+    } else if (s->track) {
         if (!p->always || s->size != p->size || s->known < s->since)
             return false;
         least = s->since, limit = s->known - s->since;
@@ -296,7 +316,7 @@ static bool reads_pass(struct group *g, const struct row_place *p, int number, i
     }
     if (g->scanned && g->least == least && g->limit == limit)
         return true;
-    if (g->scanned && g->step == 0) /* writes_pass knows of one */
+    if (g->scanned && g->step == 0 && !pending.one) /* writes_pass knows of one */
         return false;
     g->scanned = true, g->least = least, g->limit = limit;
     return written_in(g, n, least, limit);
@@ -313,14 +333,14 @@ static bool writes_pass(struct group *g, const struct row_place *p, int number, 
     if (g->size == 4 && split(g, n) != 1)
         return false;
     if (s->track) {
-        if (s->track != 1 || s->size != p->size || g->step == 0 ||
+        if (s->track != 1 || s->size != p->size || (g->step == 0 && !pending.one) ||
             !written_in(g, n, UNDEFINED, now.base - UNDEFINED) ||
             !scan(&cells_of(g)->read, stride_of(g), n, 0, now.base))
             return false;
     } else if (s->span == 0 || !written_in(g, n, s->floor + s->span, UINT32_MAX - s->span)) {
         return false;
     }
-    if (g->step == 0) { /* every iteration meets what the last one wrote */
+    if (g->step == 0 && !pending.one) { /* every iteration meets what the last one wrote */
         if (now.cur - s->floor < s->span || last - s->floor < s->span)
             return false;
         if (g->scanned && (now.cur - g->least > g->limit || last - g->least > g->limit))
@@ -357,7 +377,7 @@ static bool apart(int64_t n)
 {
     for (int i = 0; i < pending.group_count; i++)
         for (int k = 0; pending.groups[i].first_write != INT_MAX && k < pending.group_count; k++)
-            if (k != i && meet(&pending.groups[i], &pending.groups[k], n))
+            if (k != i && !(pending.one && pending.groups[i].size == pending.groups[k].size) && meet(&pending.groups[i], &pending.groups[k], n))
                 return false;
     return true;
 }
@@ -365,9 +385,10 @@ static bool apart(int64_t n)
 static bool proved(const struct row *r, const uint64_t saved[], int64_t n)
 {
     static struct line forms[MOST_FORMS];
-    if (r->form_count > MOST_FORMS || !follow(r, saved, n + 1, forms) || !expected(r, forms) || !limited(r, forms, n))
+    pending.group_count = 0, pending.one = r->rank == 0;
+    if (r->form_count > MOST_FORMS || !follow(r, saved, n + 1, forms) || !limited(r, forms, n) ||
+        !(pending.one || expected(r, forms)))
         return false;
-    pending.group_count = 0;
     for (int i = 0; i < r->place_count; i++) /* what costs little comes first */
         if (!inside(r->places[i].site, &forms[r->places[i].address], n) ||
             !even(&forms[r->places[i].address], (unsigned)r->places[i].size, n))
@@ -389,54 +410,72 @@ static void give_up(struct row *r)
     r->fails++;
 }
 
+/* How many iterations of this row are to be tried; 0: now none. */
+static int64_t to_try(struct row *r)
+{
+    int64_t before, done, n;
+    if (!row_ordinary(r->rank, &before, &done))
+        return 0;
+    if (r->rank == 0) {
+        n = r->length > r->run ? r->length - r->run : 16;
+    } else {
+        if (before > 0)
+            r->length = before;
+        n = r->length > done ? r->length - done : 32;
+    }
+    n = n > MOST_ITERATIONS ? MOST_ITERATIONS : n;
+    return (int64_t)(LAST_STAMP - 4) - now.cur < n ? 0 : n;
+}
+
 /* How many iterations the copy may run, from this one on; 0: none. saved: the registers that calls keep. */
 int weft_check_row(struct row *r, const uint64_t saved[])
 {
     r->wait = 1;
     if (now.off) { /* nothing is looked at; the child that verifies reductions wants each iteration */
-        r->left = 1;
+        r->left = r->rank ? 1 : INT64_MAX;
         return 1;
     }
-    int64_t before, done;
-    if (!row_ordinary(r->rank, &before, &done))
-        return 0;
-    if (before > 0)
-        r->length = before;
-    int64_t n = r->length > done ? r->length - done : 32, most = (int64_t)(LAST_STAMP - 4) - now.cur;
-    n = n > MOST_ITERATIONS ? MOST_ITERATIONS : n;
-    if (n < FEWEST_ITERATIONS) {
-        r->wait = FEWEST_ITERATIONS;
-        return 0;
+    int64_t n = to_try(r);
+    r->left = 0;
+    if (n >= FEWEST_ITERATIONS && proved(r, saved, n)) {
+        r->fails = 0;
+        r->left = pending.count = n;
+        pending.row = r, pending.first = now.cur;
+        return 1;
     }
-    if (most < n || !proved(r, saved, n)) {
+    if (n >= FEWEST_ITERATIONS || r->rank == 0)
         give_up(r);
-        return 0;
+    else if (n > 0)
+        r->wait = FEWEST_ITERATIONS;
+    return 0;
+}
+
+static void stamp_reads(const struct group *g, int64_t n)
+{
+    struct cell *c = cells_of(g);
+    for (int64_t t = 0; t < (g->step ? n : n > 0); t++) {
+        struct cell *at = (struct cell *)word(c, stride_of(g), t);
+        stamp_t cur = pending.first + (pending.one ? 0 : (stamp_t)t);
+        if (at->written != cur && (at->read <= now.base || at->read > cur))
+            at->read = cur;
     }
-    r->fails = 0;
-    r->left = pending.count = n;
-    pending.row = r, pending.first = now.cur;
-    return 1;
 }
 
 /* Stamp what `full` iterations did, and what the first `places` places of one more did. */
 static void stamp(int64_t full, int places)
 {
+    for (int i = 0; i < pending.group_count; i++)
+        if (pending.groups[i].first_track != INT_MAX)
+            stamp_reads(&pending.groups[i], full + (pending.groups[i].first_track < places));
     for (int i = 0; i < pending.group_count; i++) {
         const struct group *g = &pending.groups[i];
-        struct cell *c = cells_of(g);
-        int64_t writes = full + (g->first_write < places), reads = full + (g->first_track < places);
-        if (g->first_track != INT_MAX)
-            for (int64_t t = 0; t < (g->step ? reads : reads > 0); t++) {
-                stamp_t *read = (stamp_t *)word(&c->read, stride_of(g), t), at = pending.first + (stamp_t)t;
-                if (*read <= now.base || *read > at)
-                    *read = at;
-            }
+        int64_t writes = full + (g->first_write < places);
         if (g->first_write == INT_MAX || writes == 0)
             continue;
         if (g->step)
-            fill(&c->written, stride_of(g), writes, pending.first);
+            fill(&cells_of(g)->written, stride_of(g), writes, pending.first, !pending.one);
         else
-            c->written = pending.first + (stamp_t)(writes - 1);
+            cells_of(g)->written = pending.first + (pending.one ? 0 : (stamp_t)(writes - 1));
     }
     pending.row = NULL;
 }
@@ -451,12 +490,19 @@ void weft_check_row_end(struct row *r)
     row_advance(n - 1);
 }
 
-/* The copy is being left behind its first `places` places. */
+/* The copy is being left behind its first `places` places; -1: for the head of the loop. */
 void weft_check_row_exit(struct row *r, int places)
 {
     if (pending.row != r)
         return;
     int64_t full = pending.count - r->left;
     stamp(full, places);
-    row_advance(full);
+    if (r->rank) {
+        row_advance(full);
+    } else if (places < 0) {
+        r->run += full;
+    } else {
+        r->length = r->run + full + 1;
+        r->run = 0;
+    }
 }
