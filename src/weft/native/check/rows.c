@@ -47,6 +47,7 @@ _Static_assert(sizeof(struct row) == 96 && offsetof(struct row, left) == 8, "wef
 #define MOST_GROUPS 256
 #define MOST_ITERATIONS 4096
 #define FEWEST_ITERATIONS 4
+#define FEWEST_ACCESSES 100
 
 struct line { /* a value that rises evenly */
     uint64_t at, step;
@@ -250,18 +251,18 @@ static bool expected(const struct row *r, const struct line forms[])
     return here.inner_step != 0;
 }
 
-static bool limited(const struct row *r, const struct line forms[], int64_t n)
+/* For how many of n iterations the forms keep to their limits. */
+static int64_t limited(const struct row *r, const struct line forms[], int64_t n)
 {
     for (int i = 0; i < r->limit_count; i++) {
         const struct line *f = &forms[r->limits[i].form];
-        int64_t step = (int64_t)f->step, most = (int64_t)(r->limits[i].most >> 1);
-        uint64_t last = f->at + f->step * (uint64_t)(n - 1);
-        if (most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN) /* no turn around 2^64 in between */
-            return false;
-        if (f->at > r->limits[i].most || last > r->limits[i].most)
-            return false;
+        int64_t step = (int64_t)f->step, most = (int64_t)r->limits[i].most;
+        if (most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f->at > (uint64_t)most)
+            return 0; /* with these numbers nothing turns around at 2^64 */
+        int64_t fit = step > 0 ? (most - (int64_t)f->at) / step + 1 : step < 0 ? (int64_t)f->at / -step + 1 : n;
+        n = n < fit ? n : fit;
     }
-    return true;
+    return n;
 }
 
 /* Whether all accesses of a place lie in its site's interval. */
@@ -272,7 +273,7 @@ static bool inside(const struct site *s, const struct line *a, int64_t n)
         move = weft_moves[s->home - weft_homes];
     uintptr_t from = a->at - *s->home - s->low;
     uintptr_t to = from + (uintptr_t)((step - move) * (n - 1));
-    return from <= s->reach && to <= s->reach && s->reach < UINTPTR_MAX / 4;
+    return from <= s->reach && to <= s->reach && s->reach <= INTPTR_MAX;
 }
 
 static struct group *group_of(const struct line *a, unsigned size)
@@ -382,24 +383,33 @@ static bool apart(int64_t n)
     return true;
 }
 
-static bool proved(const struct row *r, const uint64_t saved[], int64_t n)
+/* Whether a row pays for its proof. */
+static bool worth(const struct row *r, int64_t n)
+{
+    return n >= FEWEST_ITERATIONS && n * r->place_count >= FEWEST_ACCESSES;
+}
+
+/* For how many of n iterations all accesses pass; 0: none is known of. */
+static int64_t proved(const struct row *r, const uint64_t saved[], int64_t n)
 {
     static struct line forms[MOST_FORMS];
     pending.group_count = 0, pending.one = r->rank == 0;
-    if (r->form_count > MOST_FORMS || !follow(r, saved, n + 1, forms) || !limited(r, forms, n) ||
-        !(pending.one || expected(r, forms)))
-        return false;
+    if (r->form_count > MOST_FORMS || !follow(r, saved, n + 1, forms) || !(pending.one || expected(r, forms)))
+        return 0;
+    n = limited(r, forms, n);
+    if (!worth(r, n))
+        return 0;
     for (int i = 0; i < r->place_count; i++) /* what costs little comes first */
         if (!inside(r->places[i].site, &forms[r->places[i].address], n) ||
             !even(&forms[r->places[i].address], (unsigned)r->places[i].size, n))
-            return false;
+            return 0;
     for (int i = 0; i < r->place_count; i++) {
         const struct row_place *p = &r->places[i];
         struct group *g = group_of(&forms[p->address], (unsigned)p->size);
         if (!g || !(p->write ? writes_pass(g, p, i, n) : reads_pass(g, p, i, n)))
-            return false;
+            return 0;
     }
-    return apart(n);
+    return apart(n) ? n : 0;
 }
 
 /* --- the row --- */
@@ -437,13 +447,14 @@ int weft_check_row(struct row *r, const uint64_t saved[])
     }
     int64_t n = to_try(r);
     r->left = 0;
-    if (n >= FEWEST_ITERATIONS && proved(r, saved, n)) {
+    int64_t sure = worth(r, n) ? proved(r, saved, n) : 0;
+    if (sure) {
         r->fails = 0;
-        r->left = pending.count = n;
+        r->left = pending.count = sure;
         pending.row = r, pending.first = now.cur;
         return 1;
     }
-    if (n >= FEWEST_ITERATIONS || r->rank == 0)
+    if (worth(r, n) || r->rank == 0)
         give_up(r);
     else if (n > 0)
         r->wait = FEWEST_ITERATIONS;
