@@ -110,10 +110,9 @@ def _addresses_taken(codes: list[Code]) -> int:
         memory = MEMORY.match(one.operands[0]) if one.operands else None
         if one.word == "leaq" and memory and NUMBER.match(memory["shift"] or "0"):
             lowest = min(lowest, int(memory["shift"] or "0", 0))
-        elif ("%rbp" in one.operands and one.text not in ("pushq\t%rbp", "popq\t%rbp", "movq\t%rsp, %rbp")) or any(
-            re.search(r"\(.*,\s*%rbp", operand) for operand in one.operands
-        ):
-            lowest = -(1 << 40)
+        elif "%rbp" in one.operands or any(re.search(r"\(.*,\s*%rbp", operand) for operand in one.operands):
+            if one.text not in ("pushq\t%rbp", "popq\t%rbp", "movq\t%rsp, %rbp"):
+                lowest = -(1 << 40)
     return lowest
 
 

@@ -97,7 +97,7 @@ def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
             f"{name}:",
             "\tpushfq",
             *(f"\tpushq\t%{register}" for register in pushed),
-            "\tmovq\t%rsp, %rsi" if kept else "\tcld",
+            *(["\tmovq\t%rsp, %rsi"] if kept else []),
             f"\tsubq\t${room}, %rsp",
             *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(_VECTORS)),
             "\tcld",

@@ -47,7 +47,8 @@ _Static_assert(sizeof(struct row) == 96 && offsetof(struct row, left) == 8, "wef
 #define MOST_GROUPS 256
 #define MOST_ITERATIONS 4096
 #define FEWEST_ITERATIONS 4
-#define FEWEST_ACCESSES 100
+#define FEWEST_ACCESSES 40
+#define FEWEST_WITHIN 100 /* in a loop within an iteration, whose copy is entered with all registers saved */
 
 struct line { /* a value that rises evenly */
     uint64_t at, step;
@@ -386,7 +387,7 @@ static bool apart(int64_t n)
 /* Whether a row pays for its proof. */
 static bool worth(const struct row *r, int64_t n)
 {
-    return n >= FEWEST_ITERATIONS && n * r->place_count >= FEWEST_ACCESSES;
+    return n >= FEWEST_ITERATIONS && n * r->place_count >= (r->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
 }
 
 /* For how many of n iterations all accesses pass; 0: none is known of. */
@@ -427,7 +428,7 @@ static int64_t to_try(struct row *r)
     if (!row_ordinary(r->rank, &before, &done))
         return 0;
     if (r->rank == 0) {
-        n = r->length > r->run ? r->length - r->run : 16;
+        n = r->length > r->run ? r->length - r->run : r->fails % 2 ? 16 : 64;
     } else {
         if (before > 0)
             r->length = before;
@@ -457,7 +458,7 @@ int weft_check_row(struct row *r, const uint64_t saved[])
     if (worth(r, n) || r->rank == 0)
         give_up(r);
     else if (n > 0)
-        r->wait = FEWEST_ITERATIONS;
+        r->wait = (int32_t)n;
     return 0;
 }
 
