@@ -110,9 +110,10 @@ def _addresses_taken(codes: list[Code]) -> int:
         memory = MEMORY.match(one.operands[0]) if one.operands else None
         if one.word == "leaq" and memory and NUMBER.match(memory["shift"] or "0"):
             lowest = min(lowest, int(memory["shift"] or "0", 0))
+        elif one.text in ("pushq\t%rbp", "popq\t%rbp", "movq\t%rsp, %rbp"):
+            continue
         elif "%rbp" in one.operands or any(re.search(r"\(.*,\s*%rbp", operand) for operand in one.operands):
-            if one.text not in ("pushq\t%rbp", "popq\t%rbp", "movq\t%rsp, %rbp"):
-                lowest = -(1 << 40)
+            lowest = -(1 << 40)
     return lowest
 
 
