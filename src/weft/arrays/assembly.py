@@ -11,6 +11,8 @@ import platform
 import re
 from typing import Final
 
+from weft.arrays import rows
+
 POSSIBLE: Final = platform.machine() in ("x86_64", "AMD64")
 SITE_BYTES: Final = 128
 SPLIT: Final = -16  # as a signed number of 32 bits
@@ -124,8 +126,30 @@ def rewrite(text: str) -> str:
             n=name, rank=found[1], innermost="rdx" if three else "rsi", second=_SECOND.format(n=name) if three else ""
         )
 
-    made = _ITERATION.sub(step, _CALL.sub(one, text))
+    text, copies, described = _with_rows(text)
+    made = _ITERATION.sub(step, _CALL.sub(one, text)) + copies
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
     )
-    return f'{made}\n\t.section\t.data.weft_check,"aw"\n\t.balign\t64\n{sites}' if count else made
+    return f'{made}\n\t.section\t.data.weft_check,"aw"\n\t.balign\t64\n{sites}{described}' if count else made
+
+
+def _with_rows(text: str) -> tuple[str, str, str]:
+    """The text with ways into the second copies of its loops, those copies, and their data."""
+    lines = text.split("\n")
+    hooks = [n for n, line in enumerate(lines) if _CALL.match(line)]
+    before: dict[int, str] = {}
+    behind: dict[int, str] = {}
+    copies, described = [], []
+    for row in rows.find(lines, {line: number for number, line in enumerate(hooks, 1)}):
+        labels, ways, copy, data = rows.write(row)
+        for line, label in labels.items():
+            before[line] = before.get(line, "") + label
+        behind |= ways
+        copies.append(copy)
+        described.append(data)
+    if not copies:
+        return text, "", ""
+    joined = "\n".join(before.get(n, "") + line + behind.get(n, "") for n, line in enumerate(lines))
+    code = f'\n\t.section\t.text.weft_rows,"ax",@progbits\n{rows.SHARED}{"".join(copies)}'
+    return joined, code, "".join(described)

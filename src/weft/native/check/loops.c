@@ -498,6 +498,33 @@ void weft_check_iteration3(int64_t i, int64_t j, int64_t k)
         jump(3, (int64_t[]){i, j, k});
 }
 
+/* Whether the iterations of this row go on evenly: how long the row before was (0: unknown), how many are over. */
+bool row_ordinary(int rank, int64_t *before, int64_t *done)
+{
+    if (!here.started || here.what != LOOP || !run_count || !now.looked || weft_task.in_task)
+        return false;
+    if (rank == 0) /* a loop within an iteration */
+        return true;
+    loop_index();
+    if (nested || second || here.quick < 0 || here.rank != rank)
+        return false;
+    *before = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
+    *done = now.cur - runs[run_count - 1].first;
+    return true;
+}
+
+/* So many iterations have followed. */
+void row_advance(int64_t count)
+{
+    now.cur += (stamp_t)count;
+    here.expected += count * here.inner_step;
+    here.index[here.rank - 1] = here.expected - here.inner_step;
+    for (int i = 0; i < here.quick; i++)
+        weft_homes[i] += (uintptr_t)(count * weft_moves[i]);
+    if (weft_step.expected != NO_STEP)
+        weft_step.expected = here.expected;
+}
+
 /* The index of the iteration with a stamp; its rank, or 0. */
 int iteration_of(stamp_t s, int64_t index[])
 {

@@ -259,6 +259,8 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
                   const int64_t offset[]);
 void construct_remotes(void);
 void construct_undefine(void);
+bool row_ordinary(int rank, int64_t *before, int64_t *done);
+void row_advance(int64_t count);
 
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);

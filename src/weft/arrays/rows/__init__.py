@@ -1,0 +1,15 @@
+"""Rows of iterations without hooks: a second copy of innermost loops in the compiler's assembly (x86-64).
+
+A loop whose body is one way from its iteration call around to it again, and whose hooks get addresses that rise evenly,
+is written a second time without hooks. The runtime (native/check/rows.c) proves for a number of iterations that every
+access would pass, lets the second copy run them, and stamps what they wrote. Both copies have the same registers and
+stack at every place, so that control may change between them: into the copy behind the iteration call, out of it before
+the next one, or by any jump that leaves the loop.
+
+Values are linear forms of what registers and stack slots hold behind the iteration call; what is not one is unknown.
+"""
+
+from weft.arrays.rows.copies import SHARED, write
+from weft.arrays.rows.loops import find
+
+__all__ = ["SHARED", "find", "write"]

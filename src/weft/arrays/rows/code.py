@@ -1,0 +1,172 @@
+"""A function's instructions as gcc and clang write them (AT&T, x86-64), and the ways between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+HOOK: Final = re.compile(r"__tsan_(read|write)([48])(@PLT)?$")
+MARK: Final = re.compile(r"weft_check_iteration([123])(@PLT)?$")
+PARTS: Final = {
+    **{
+        part: full
+        for full, parts in {
+            "rax": "eax ax al ah", "rbx": "ebx bx bl bh", "rcx": "ecx cx cl ch", "rdx": "edx dx dl dh",
+            "rsi": "esi si sil", "rdi": "edi di dil", "rbp": "ebp bp bpl", "rsp": "esp sp spl",
+        }.items()
+        for part in (full, *parts.split())
+    },
+    **{f"r{n}{end}": f"r{n}" for n in range(8, 16) for end in ("", "d", "w", "b")},
+}  # fmt: skip
+MEMORY: Final = re.compile(r"^(?P<shift>[^(%$*]*)\((?P<base>%\w+)?(,(?P<index>%\w+)?(,(?P<scale>\d))?)?\)$")
+NUMBER: Final = re.compile(r"^-?(0x[0-9a-fA-F]+|\d+)$")
+SYMBOL: Final = re.compile(r"^((?P<before>-?\d+)\+)?(?P<name>[A-Za-z_.][\w.$]*)(?P<after>[+-]\d+)?$")
+COMPARES: Final = re.compile(r"^(cmp|test|bt)[bwlq]$")
+BRANCH: Final = re.compile(r"^j[a-z]+$")
+FLAGS_READ: Final = re.compile(r"^(j(?!mp)|set|cmov|adc|sbb)")
+
+
+@dataclass(slots=True)
+class Code:
+    """An instruction and the labels before it."""
+
+    text: str
+    word: str
+    operands: tuple[str, ...]
+    line: int
+    labels: list[str] = field(default_factory=list)
+    next: list[int] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        """Where a call or jump goes."""
+        return self.operands[0] if self.operands else ""
+
+    def registers(self) -> set[str]:
+        """All general registers that are named, in full width."""
+        return {PARTS[one] for one in re.findall(r"%(\w+)", self.text) if one in PARTS}
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in re.split(r",(?![^(]*\))", text)) if text else ()
+
+
+def codes_of(lines: list[str], first: int, last: int) -> list[Code]:
+    made: list[Code] = []
+    labels: list[str] = []
+    for at in range(first, last):
+        line = lines[at].split("#")[0] if '"' not in lines[at] else lines[at]
+        label = re.match(r"^([\w.$]+):\s*$", line)
+        if label:
+            labels.append(label[1])
+        elif re.match(r"^\t[a-z]", line):
+            word, _, rest = line.strip().partition("\t")
+            if word == "notrack":
+                word, _, rest = rest.partition(" ")
+            if word in ("rep", "lock", "bnd") or " " in word:
+                word, rest = "unknown", line.strip()
+            made.append(Code(line.strip(), word, _operands(rest.strip()), at, labels))
+            labels = []
+    return made
+
+
+def _link(codes: list[Code]) -> None:
+    """Where control goes from each instruction."""
+    at = {label: n for n, one in enumerate(codes) for label in one.labels}
+    everywhere = sorted(at.values())
+    for n, one in enumerate(codes):
+        after = [n + 1] if n + 1 < len(codes) else []
+        if one.word in ("ret", "ud2", "hlt"):
+            one.next = []
+        elif BRANCH.match(one.word):
+            there = everywhere if one.target.startswith("*") else [at[one.target]] if one.target in at else []
+            if not there and one.word != "jmp":
+                one.word = "unknown"
+            one.next = there if one.word == "jmp" else [*after, *there]
+        else:
+            one.next = after
+
+
+def functions(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """First and last line of each function."""
+    names = {found[1] for line in lines if (found := re.match(r"\t\.type\t([\w.$]+),\s*@function", line))}
+    begun = None
+    for n, line in enumerate(lines):
+        if line.endswith(":") and line[:-1] in names:
+            begun = n
+        elif begun is not None and re.match(r"\t\.size\t", line):
+            yield begun, n
+            begun = None
+
+
+def _addresses_taken(codes: list[Code]) -> int:
+    """The lowest offset from the frame pointer whose address is computed: what lies below is the compiler's own."""
+    lowest = 1 << 40
+    for one in codes:
+        if not any("%rbp" in operand or "%ebp" in operand for operand in one.operands):
+            continue
+        memory = MEMORY.match(one.operands[0]) if one.operands else None
+        if one.word == "leaq" and memory and NUMBER.match(memory["shift"] or "0"):
+            lowest = min(lowest, int(memory["shift"] or "0", 0))
+        elif one.text in ("pushq\t%rbp", "popq\t%rbp", "movq\t%rsp, %rbp"):
+            continue
+        elif "%rbp" in one.operands or any(re.search(r"\(.*,\s*%rbp", operand) for operand in one.operands):
+            lowest = -(1 << 40)
+    return lowest
+
+
+class Graph:
+    """A function's instructions and the ways between them."""
+
+    def __init__(self, codes: list[Code], sites: Mapping[int, int]) -> None:
+        _link(codes)
+        self.codes, self.sites = codes, sites
+        self.taken = _addresses_taken(codes)
+        self.end = len(codes)
+        """A node of its own: where the loops without a mark begin anew."""
+
+        self.before: dict[int, list[int]] = {}
+        for n, one in enumerate(codes):
+            for there in one.next:
+                self.before.setdefault(there, []).append(n)
+
+    def is_hook(self, n: int) -> bool:
+        """Whether a node is a hook with a site of its own."""
+        return (
+            n < self.end
+            and self.is_call(n)
+            and bool(HOOK.match(self.codes[n].target))
+            and self.codes[n].line in self.sites
+        )
+
+    def is_call(self, n: int) -> bool:
+        """Whether a node calls something."""
+        return self.codes[n].word in ("call", "callq")
+
+    def loops(self) -> Iterator[tuple[int, int]]:
+        """Marks with the rank of their loop, and heads of loops (rank 0)."""
+        for n, one in enumerate(self.codes):
+            mark = MARK.match(one.target) if self.is_call(n) else None
+            if mark:
+                yield n, int(mark[1])
+            elif one.labels and any(k >= n and not self.is_call(k - 1) for k in self.before.get(n, [])):
+                yield n, 0
+
+    def latches(self, head: int) -> list[int]:
+        """What jumps back to the head of a loop: nodes that only the head leads to."""
+        entered = reach([0], lambda n: self.codes[n].next, {head})
+        return [n for n in self.before.get(head, []) if n not in entered]
+
+
+def reach(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:
+    """All nodes that some nodes lead to."""
+    found = set(start) - without
+    todo = list(found)
+    while todo:
+        for there in following(todo.pop()):
+            if there not in found and there not in without:
+                found.add(there)
+                todo.append(there)
+    return found

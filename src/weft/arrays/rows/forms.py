@@ -1,0 +1,67 @@
+"""Linear forms modulo 2^64 of what registers and stack slots hold at one place of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_WIDE: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """`one`, the `address` of a symbol, what a `register` or `slot` holds, or 32 bits of a form: `sx` or `zx`."""
+
+    kind: str
+    name: str = ""
+    offset: int = 0
+    size: int = 0
+    form: tuple[tuple[Atom, int], ...] = ()
+
+
+ONE: Final = Atom("one")
+Form = Mapping[Atom, int]
+"""Atoms with their factors."""
+
+
+def slot(offset: int, size: int) -> Atom:
+    """What some bytes at an offset from the frame pointer hold."""
+    return Atom("slot", offset=offset, size=size)
+
+
+def frozen(form: Form) -> tuple[tuple[Atom, int], ...]:
+    return tuple(sorted(((a, c) for a, c in form.items() if c), key=repr))
+
+
+def added(one: Form | None, two: Form | None, factor: int = 1) -> Form | None:
+    if one is None or two is None:
+        return None
+    made = dict(one)
+    for atom, times in two.items():
+        made[atom] = (made.get(atom, 0) + factor * times) & _WIDE
+    return {atom: times for atom, times in made.items() if times}
+
+
+def number(value: int) -> Form:
+    return {ONE: value & _WIDE} if value & _WIDE else {}
+
+
+def low(form: Form | None) -> Form | None:
+    """A form with the same 32 low bits."""
+    if form is not None and len(form) == 1:
+        ((atom, times),) = form.items()
+        if times == 1 and atom and atom.kind in ("sx", "zx"):
+            return dict(atom.form)
+    return form
+
+
+def extended(form: Form | None, kind: str) -> Form | None:
+    """The 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
+    form = low(form)
+    if form is None:
+        return None
+    if not set(form) - {ONE}:
+        value = form.get(ONE, 0) & 0xFFFFFFFF
+        return number(value - (1 << 32) if kind == "sx" and value >> 31 else value)
+    return {Atom(kind, form=frozen(form)): 1}
