@@ -74,15 +74,15 @@ class Debugger:
         """The table."""
         return self.backend.tasks()
 
-    def tasks(self, text: str = "") -> Answer:
-        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry."""
+    def tasks(self, text: str = "", most: int | None = None) -> Answer:
+        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: told in full."""
         rows, words = self.rows(), text.split()
         as_tree = "--tree" in words
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
-        shown = tree(chosen) if as_tree else [(0, row) for row in chosen]
+        shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
         told = [row.as_dict() | {"depth": depth, "focus": row.id == self.focus} for depth, row in shown]
-        return {"kind": "tasks", "total": len(rows), "tasks": told}
+        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
 
     def find(self, text: str) -> Task:
         """A task by its number or name. UsageError where there is none."""
@@ -150,8 +150,9 @@ class Debugger:
 
     def waits(self) -> Answer:
         """Who waits for whom; and the circles."""
-        rows = [row for row in self.rows() if row.wait is not None]
-        found = deadlocks(self.rows())
+        table = self.rows()
+        rows = [row for row in table if row.wait is not None]
+        found = deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
         return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told}
 

@@ -45,9 +45,8 @@ class Site:
         return {"file": self.file or None, "line": self.line or None, "function": self.function or None}
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """What a task waits for: all of `tasks`, or one of them where `one` says so.
+class Wait(NamedTuple):
+    """What a task waits for: all of `tasks`, or one of them where `one` says so (a tuple, as is a row).
 
     `free`: something else can end the wait too (a timer, a file, another thread), so it is never part of a deadlock.
     """

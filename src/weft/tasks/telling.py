@@ -66,9 +66,9 @@ def _row(row: Answer) -> str:
 
 def _tasks(answer: Answer) -> list[str]:
     rows = answer["tasks"]
-    lines = [_row(row) for row in rows[:SHOWN]]
-    if len(rows) > SHOWN:
-        lines.append(f"and {plural(len(rows) - SHOWN, 'more task')}")
+    lines = [_row(row) for row in rows]
+    if answer["chosen"] > len(rows):
+        lines.append(f"and {plural(answer['chosen'] - len(rows), 'more task')}")
     return lines or ["no tasks"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import asyncio
-import inspect
 import json
 import linecache
 import os
@@ -14,14 +13,16 @@ import socket
 import sys
 import weakref
 from asyncio import base_events
+from functools import cache
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
 from . import births
 from .births import Task, ancestry, birth, is_library
+from .table import columns
 from .tracer import Tracer, outermost
-from .waits import Timers, chain, innermost, site, site_of, wait_of
+from .waits import Timers, behind, chain, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
@@ -50,7 +51,7 @@ class Agent:
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tracer = Tracer(self.stop, self.tasks)
         self._watch_loops()
-        births.install(self.tracer.created, library)
+        births.install(self.tracer.created, library, behind)
         os.register_at_fork(after_in_child=self._forked)
         _thread.start_new_thread(self._serve, ())
 
@@ -160,19 +161,14 @@ class Agent:
         return next((task for task in self.tasks() if birth(task).id == number), None) if number is not None else None
 
     def do_tasks(self, _: Request) -> Any:
-        """The table."""
+        """The table, a list a column."""
         running = {id(task): thread for thread, task in self._running()}
-        timers = Timers(list(self.loops))
-        rows = [self._row(task, running, timers) for task in self.tasks()]
-        rows.sort(key=lambda row: row["id"])
-        sites: dict[tuple[Any, ...], int] = {}
-        for row in rows:  # a place is sent once: most tasks stand at a few
-            for key in ("created", "at"):
-                if row[key] is not None:
-                    row[key] = sites.setdefault(tuple(row[key]), len(sites))
-            if row["wait"] is not None and row["wait"]["site"] is not None:
-                row["wait"]["site"] = sites.setdefault(tuple(row["wait"]["site"]), len(sites))
-        return {"rows": rows, "sites": list(sites)}
+        loops = list(self.loops)
+
+        def here(task: Task) -> FrameType | None:
+            return self._frame if task is self._task else top_frame(running[id(task)])
+
+        return columns(self.tasks(), running, here, cache(lambda: Timers(loops)))
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -181,25 +177,6 @@ class Agent:
             if task is not None:
                 found.append((getattr(loop, "_thread_id", 0) or 0, task))
         return found
-
-    def _row(self, task: Task, running: dict[int, int], timers: Timers) -> Request:
-        born = birth(task)
-        row: Request = {"id": born.id, "name": named(task), "parent": born.parent,
-                        "created": site_of(born.code, born.lasti), "wait": None, "worker": None}  # fmt: skip
-        frame = outermost(task)
-        if id(task) in running:
-            here = self._frame if task is self._task else top_frame(running[id(task)])
-            return row | {"state": "top", "worker": running[id(task)], "at": site(here)}
-        coro: Any = task.get_coro()
-        if coro.cr_running if hasattr(coro, "cr_running") else coro.gi_running:
-            row["state"], row["at"] = "middle", site(frame)
-        elif state(coro).endswith("CREATED"):
-            row["state"], row["at"] = "new", site(frame)
-        else:
-            frames = chain(task)
-            row["state"], row["at"] = "heap", site(innermost(frames))
-            row["wait"] = wait_of(task, frames, timers)
-        return row
 
     def _frames(self, number: int | None) -> list[FrameType]:
         """The frames of a task, innermost first."""
@@ -289,14 +266,3 @@ def busy(loop: Any) -> bool:
     if asyncio.current_task(loop) is not None or getattr(loop, "_ready", None):
         return True
     return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))
-
-
-def state(coro: Any) -> str:
-    """As Python calls the state of a coroutine or generator."""
-    return inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
-
-
-def named(task: Task) -> str:
-    """The name that somebody gave a task: not asyncio's own."""
-    name = task.get_name()
-    return "" if name.startswith("Task-") and name[5:].isdigit() else name
