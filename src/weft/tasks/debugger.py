@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from weft.debug.hands import Point
 from weft.errors import UsageError
-from weft.tasks.backend import Backend, How, Point, Stop
+from weft.tasks.backend import Backend, How, Stop
 from weft.tasks.model import Site, Task, deadlocks, descends, tree
 
 Answer = dict[str, Any]
@@ -173,7 +174,7 @@ class Debugger:
             file, line = at.file, place
         of_line = line.isdigit() and bool(file)
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
-                      task, bool(descendants))  # fmt: skip
+                      task=task, descendants=bool(descendants))  # fmt: skip
         self.backend.arm([*self.points, point])
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}

@@ -13,19 +13,23 @@ import socket
 import sys
 import weakref
 from asyncio import base_events
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
 from . import births
 from .births import Task, ancestry, birth, is_library
 from .table import columns
-from .tracer import Tracer, outermost
+from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
+DRIVE = 0.002
+"""Seconds between looks at what MPI has to do for others."""
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = 40
@@ -36,7 +40,7 @@ Request = dict[str, Any]
 class Agent:
     """One conversation with the debugger, over a socket."""
 
-    def __init__(self, line: socket.socket, library: str) -> None:
+    def __init__(self, line: socket.socket | None, library: str) -> None:
         self._line = line
         self._lines = b""
         self._sending = _thread.allocate_lock()
@@ -69,7 +73,8 @@ class Agent:
         sys.settrace(None)
         self.tracer.how = "continue"
         self.tracer.points._all = []
-        self._line.close()
+        if self._line is not None:
+            self._line.close()
 
     # The conversation
 
@@ -77,24 +82,36 @@ class Agent:
         """Send one message."""
         try:
             with self._sending:
-                self._line.sendall(json.dumps(message).encode() + b"\n")
+                if self._line is not None:
+                    self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            self._forked()
+            self._lost()
+
+    def _lost(self) -> None:
+        """The debugger does not listen any more."""
+        self._forked()
 
     def _serve(self) -> None:
+        if self._line is not None:
+            self._converse(self._line)
+        if os.getpid() == self._pid:
+            os._exit(143)  # the debugger has gone, and the program was its own
+
+    def _converse(self, line: socket.socket) -> None:
+        """Answer until the debugger goes."""
         while os.getpid() == self._pid:
-            ready, _, _ = select.select([self._line], [], [], LOOK)
-            if ready and not self._receive():
-                os._exit(143)  # the debugger has gone, and the program was its own
+            ready, _, _ = select.select([line], [], [], LOOK)
+            if ready and not self._receive(line):
+                return
             if not ready:
                 self._look()
 
-    def _receive(self) -> bool:
-        more = self._line.recv(65536)
+    def _receive(self, line: socket.socket) -> bool:
+        more = line.recv(65536)
         self._lines += more
         *whole, self._lines = self._lines.split(b"\n")
-        for line in whole:
-            request = json.loads(line)
+        for text in whole:
+            request = json.loads(text)
             if self._standing and not self._leaving:
                 self._leaving = request["do"] == "go"  # what comes after it finds a program that runs
                 self._inbox.put(request)
@@ -104,7 +121,7 @@ class Agent:
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None) -> None:
         """Stand here until the debugger lets the program go on."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self._line is None:
             return
         with self._turn:
             self._frame, self._task, self._leaving, self._standing = frame, task, False, True
@@ -112,8 +129,12 @@ class Agent:
             self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
                                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
                                 "worker": _thread.get_native_id()}})  # fmt: skip
-            while not self._do(self._inbox.get()):
+            while not self._do(self._request()):
                 pass
+
+    def _request(self) -> Request:
+        """What the debugger wants of the thread that stands at a line."""
+        return self._inbox.get()
 
     def ended(self, code: int) -> None:
         """The program has come to its end."""
@@ -222,6 +243,8 @@ class Agent:
                     frame.f_trace = self.tracer.local
             if self._standing:
                 sys.settrace(self.tracer.dispatch)
+            else:
+                self.tracer.interrupt()
             for loop in list(self.loops):
                 if loop.is_running():
                     loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
@@ -231,6 +254,10 @@ class Agent:
         if (task := self._find(request["task"])) is not None:
             task.set_name(request["name"])
             births.NAMES[birth(task).id] = request["name"]
+
+    def do_forget(self, _: Request) -> None:
+        """Follow no task any more; the program runs on."""
+        self.tracer.aim("continue", None, None, child=False)
 
     def do_source(self, request: Request) -> list[str]:
         """The lines of a file, as this process sees it."""
@@ -244,13 +271,43 @@ class Agent:
                 return
 
 
-def backs(frame: FrameType | None) -> list[FrameType]:
-    """A frame and all behind it."""
-    found = []
-    while frame is not None:
-        found.append(frame)
-        frame = frame.f_back
-    return found
+class RankAgent(Agent):
+    """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands."""
+
+    def __init__(
+        self, path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]
+    ) -> None:  # fmt: skip
+        self._aside, self._drive = aside, drive
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(1)
+        super().__init__(None, library)
+
+    def _serve(self) -> None:
+        self._aside()
+        while os.getpid() == self._pid:
+            line = self._listener.accept()[0]
+            self._lines, self._line = b"", line
+            with suppress(OSError):
+                self._converse(line)
+            self._lost()
+
+    def _lost(self) -> None:
+        line, self._line = self._line, None
+        if line is None:
+            return
+        line.close()
+        self.tracer.points.take([], [])
+        self.tracer.aim("continue", None, None, child=False)
+        if self._standing:
+            self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
+
+    def _request(self) -> Request:
+        while True:
+            try:
+                return self._inbox.get(timeout=DRIVE)
+            except Empty:
+                self._drive()
 
 
 def top_frame(thread: int) -> FrameType | None:
