@@ -52,7 +52,7 @@ class Debugger:
         answer: Answer = {}
         for _ in range(int(text or 1)):
             answer = self._at(self._gone(how))
-            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal"):
+            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal", "waiting"):
                 break
         return answer
 

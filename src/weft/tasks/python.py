@@ -259,9 +259,9 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
     sites = [site_of(site) for site in told["sites"]]
     waits = [Wait(kind, (), None if at is None else sites[at], one, free, what) for kind, at, one, free, what in told["waits"]]
     waiting = [None if number is None else waits[number] for number in told["wait"]]
-    for i, others in told["targets"].items():
-        kind, _, *rest = waiting[int(i)]  # type: ignore[misc]
-        waiting[int(i)] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), *rest)
+    for i, others in zip(told["waiting"], told["targets"], strict=True):
+        kind, _, site, one, free, what = waiting[i]  # type: ignore[misc]
+        waiting[i] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), site, one, free, what)
     count = len(waiting)
     columns = (
         told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],

@@ -381,9 +381,7 @@ class TaskPrompt(Prompt):
         if answer["kind"] != "of-rank":
             return super().told(answer)
         lines, name = tell(answer["answer"]), f"rank {answer['rank']}"
-        if answer["answer"]["why" if answer["answer"]["kind"] == "stopped" else "kind"] == "waiting":
-            return [f"{name} gets no further: as in the record, this is its last call"]
-        return [f"{name}: {lines[0]}", *lines[1:]] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
+        return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
     def answer(self, line: str) -> Answer:
         """One command. WeftError where it cannot be done."""

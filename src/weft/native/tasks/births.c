@@ -59,6 +59,7 @@ typedef struct {
     object *is_library, *on_create;
     object *task, *future;  // asyncio's classes
     object *ends, *behind;  // types with nothing behind them; what else an awaitable wraps
+    object *shields;  // whether callbacks of a future are those of a shield
 } names;
 
 enum { DEEP = 500, SMALL = 1024, SEEN = 256 };  // DEEP: ancestors that are remembered at most
@@ -316,6 +317,8 @@ static struct {
     long used, room, count, size;
 } in;
 
+static struct { object *waiter; long how; } met[SEEN];  // futures; owned: a future's callbacks may be as many as tasks
+
 static struct { object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks; } word;
 
 static int learn_words(void) {
@@ -449,6 +452,24 @@ static int chain(object *coro) {
     return good;
 }
 
+// How one waits for a future of asyncio's own class.
+static long how_future(object *waiter) {
+    unsigned at = (uintptr_t)waiter >> 5 & (SEEN - 1);
+    if (met[at].waiter == waiter) return met[at].how;
+    object *callbacks = attribute(waiter, word.callbacks);
+    long how = PLAIN;
+    if (callbacks != NULL && PyList_Size(callbacks) > 1) {  // else there is the task's own: nothing is shielded
+        object *told = PyObject_CallOneArg(py.shields, callbacks);
+        if (told != NULL) Py_DecRef(told);
+        if (told == NULL || told == _Py_TrueStruct) how = ASK;
+    }
+    if (callbacks != NULL) Py_DecRef(callbacks);
+    if (met[at].waiter != NULL) Py_DecRef(met[at].waiter);
+    Py_IncRef(waiter);
+    met[at].waiter = waiter;
+    return met[at].how = how;
+}
+
 // What a task does, as far as it can be said without its variables.
 static long how_of(object *task, object *coro, long length) {
     int kind = kind_of(coro);
@@ -465,9 +486,7 @@ static long how_of(object *task, object *coro, long length) {
         const birth *b = of(waiter);
         if (b != NULL) how = (long)b->id;
     } else if (type == py.future) {
-        object *callbacks = attribute(waiter, word.callbacks);
-        if (callbacks == NULL || PyList_Size(callbacks) <= 1) how = PLAIN;  // the task's own: nothing is shielded
-        if (callbacks != NULL) Py_DecRef(callbacks);
+        how = how_future(waiter);
     }
     PyErr_Clear();
     if (done != NULL) Py_DecRef(done);
@@ -540,6 +559,10 @@ static object *walk(object *self, object *tasks) {
     for (long i = 0; i < n && good; i++) good = look(PyList_GetItem(tasks, i), &lines[i]);
     if (good) qsort(lines, (size_t)n, sizeof *lines, by_id);
     object *answer = good ? columns(lines, n) : PyErr_NoMemory();
+    for (int i = 0; i < SEEN; i++) {
+        if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
+        met[i].waiter = NULL;
+    }
     forget_spots(0);
     free(in.spots), free(in.shapes), free(in.index), free(lines);
     in.spots = NULL, in.shapes = NULL, in.index = NULL;
@@ -562,7 +585,7 @@ static method methods[] = {{"add", add, ONE_ARGUMENT, NULL}, {"gone", gone, ONE_
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *made_of[6];
     py = (names){given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7],
-                 given[8], given[9], given[10], given[11]};
+                 given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < 6; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep()) return NULL;

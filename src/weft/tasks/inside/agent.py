@@ -24,7 +24,7 @@ from . import births
 from .births import Task, ancestry, birth, is_library
 from .table import columns
 from .tracer import Tracer, backs, outermost
-from .waits import Timers, behind, chain, site, site_of
+from .waits import Timers, behind, chain, shields, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
@@ -55,7 +55,7 @@ class Agent:
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tracer = Tracer(self.stop, self.tasks)
         self._watch_loops()
-        births.install(self.tracer.created, library, behind)
+        births.install(self.tracer.created, library, behind, shields)
         os.register_at_fork(after_in_child=self._forked)
         _thread.start_new_thread(self._serve, ())
 

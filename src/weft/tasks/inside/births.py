@@ -110,7 +110,7 @@ DEEP = 500
 class FastBirths(Births):
     """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
 
-    def __init__(self, on_create: OnCreate, library: str, behind: Callable[[Any], Any]) -> None:
+    def __init__(self, on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
@@ -120,7 +120,7 @@ class FastBirths(Births):
         code.weft_births.restype = ctypes.py_object
         self._given: list[Any] = [known.data, known._iterating, known._remove, names._current_tasks,
                                   asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create,
-                                  asyncio.Task, asyncio.Future, ENDS, behind]  # fmt: skip
+                                  asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
         known.add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)
         if not self._works():
@@ -164,13 +164,13 @@ class FastBirths(Births):
 _births: Births
 
 
-def install(on_create: OnCreate, library: str, behind: Callable[[Any], Any]) -> None:
-    """Number every task from now on. `library`: the C part, empty where there is none; `behind`: see waits.py."""
+def install(on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
+    """Number every task from now on. `library`: the C part, empty where there is none; `asked`: waits.py's for it."""
     global _births  # noqa: PLW0603
     try:
         if not library:
             raise OSError
-        _births = FastBirths(on_create, library, behind)
+        _births = FastBirths(on_create, library, *asked)
     except (OSError, AttributeError, TypeError):
         _births = Births(on_create)
     locks.Lock._locked = _Locked()  # type: ignore[attr-defined]

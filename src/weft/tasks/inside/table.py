@@ -135,18 +135,19 @@ def columns(
         made = [shapes.place(site_of(*spots[0])) if spots else None for spots in rows.spots]
         states, places, waits, targets = [3] * len(rows.ids), list[int | None](), list[int | None](), dict[int, Any]()
         freed = _freed(rows, timers)
+        at, asks = ([look(shape) for shape in range(len(rows.spots))] for look in (shapes.at, shapes.asks))
         for i, (how, shape) in enumerate(zip(rows.how, rows.shapes, strict=True)):
-            places.append(shapes.at(shape))
+            places.append(at[shape])
             if how == READY:
                 waits.append(None)
             elif how in (NEW, RUNS):
                 states[i] = 2 if how == RUNS else 0
                 places[-1] = shapes.begin(shape)
                 waits.append(None)
-            elif how == PLAIN and not shapes.asks(shape):
+            elif how == PLAIN and not asks[shape]:
                 waits.append(shapes.plain(shape))
-            elif how > 0 and not shapes.asks(shape):
-                waits.append(shapes.awaits(shape, free=how in freed or -rows.ids[i] in freed))
+            elif how > 0 and not asks[shape]:
+                waits.append(shapes.awaits(shape, free=bool(freed) and (how in freed or -rows.ids[i] in freed)))
                 targets[i] = how
             else:
                 waits.append(_asked(rows.tasks[i], i, shapes, targets, timers))
@@ -157,7 +158,7 @@ def columns(
                 places[i] = shapes.place(site(here(task)))
     return {
         "ids": rows.ids, "parents": rows.parents, "states": states, "created": [made[m] if m >= 0 else None for m in rows.made],
-        "at": places, "wait": waits, "targets": targets, "workers": workers, "names": names(rows.tasks),
+        "at": places, "wait": waits, "waiting": list(targets), "targets": list(targets.values()), "workers": workers, "names": names(rows.tasks),
         "sites": list(sites), "waits": list(shapes.waits),
     }  # fmt: skip
 
@@ -168,7 +169,7 @@ def _asked(task: Task, i: int, shapes: _Shapes, targets: dict[int, Any], timers:
     if wait is None:
         return None
     if wait["tasks"]:
-        targets[i] = wait["tasks"]
+        targets[i] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]
     place = shapes.place(wait["site"])
     return shapes.wait(wait["kind"], place, one=wait["one"], free=wait["free"], what=wait["what"])
 
@@ -177,9 +178,11 @@ def _freed(rows: Walk, timers: Callable[[], Timers]) -> set[int]:
     """The tasks whose end a timer brings, by their numbers; and negative those whose wait a timer ends."""
     if not any(how > 0 for how in rows.how):
         return set()
-    known = timers()
-    freed = {id_ for id_, task in zip(rows.ids, rows.tasks, strict=True) if id(task) in known.futures}
-    return freed | {-id_ for id_, task in zip(rows.ids, rows.tasks, strict=True) if id(task) in known.tasks}
+    known, freed = timers(), set[int]()
+    for sign, ended in ((1, known.futures), (-1, known.tasks)):
+        if ended:
+            freed |= {sign * id_ for id_, task in zip(rows.ids, rows.tasks, strict=True) if id(task) in ended}
+    return freed
 
 
 def names(tasks: list[Task]) -> dict[int, str]:

@@ -197,6 +197,11 @@ def _shielded(outer: Any) -> Iterator[Any]:
                     yield cell.cell_contents
 
 
+def shields(callbacks: list[Any]) -> bool:
+    """Whether one of a future's callbacks is asyncio.shield()'s."""
+    return any(getattr(callback, "__name__", "") == "_outer_done_callback" for callback, _ in callbacks)
+
+
 def joiner(task: Task, others: list[Task]) -> Task | None:
     """The task that waits for this one, right now."""
     for other in others:
