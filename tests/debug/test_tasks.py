@@ -75,7 +75,8 @@ def test_one_openmp_task_is_stepped_through_calls_of_mpi_while_others_run(hybrid
     assert steps[5]["value"] == "1"
     assert [s["at"]["line"] for s in steps[6:8]] == [received + 2, received + 3]
     assert steps[8]["at"]["line"] == received + 4  # past the taskwait: the children have run
-    assert steps[9]["answer"]["over"] and "rank 1: 23 101\n" in steps[9]["output"] and "rank 0: 3 101\n" in steps[9]["output"]
+    assert steps[9]["answer"]["over"]
+    assert "rank 1: 69 101" in steps[9]["output"] and "rank 0: 9 101" in steps[9]["output"]
 
 
 def test_an_openmp_task_that_has_not_begun_is_followed_to_its_join(hybrid: Recorded) -> None:
@@ -88,23 +89,26 @@ def test_an_openmp_task_that_has_not_begun_is_followed_to_its_join(hybrid: Recor
     assert len(steps[3]["frames"]) == 1 and steps[3]["spawns"][0]["task"] == new["parent"]
     assert steps[4]["value"] == "1"
     assert steps[5]["at"]["function"] == "work"
-    seen = [(s["why"], s["at"]["line"]) for s in steps[6:] if s.get("at")]
-    assert ("joined", line("sums[2] = ", "hybrid.c")) in seen or any(why == "joined" for why, _ in seen)
+    seen = [(s["why"], s["task"], s["at"]["line"]) for s in steps[6:9]]
+    assert ("joined", new["parent"], line("sums[2] = ", "hybrid.c")) in seen, seen
 
 
 def test_a_breakpoint_stops_one_openmp_task_of_one_rank(hybrid: Recorded) -> None:
     body = line("sums[i] = sum", "hybrid.c")
     new = of_rank(hybrid.answers("tasks new @1"))[1]["tasks"][1]
-    out = hybrid.debug(f"break hybrid.c:{body} task {new['id']} @1", "continue", "print i", "tasks top", "breakpoints", "continue")
+    out = hybrid.debug(
+        f"break hybrid.c:{body} task {new['id']} @1", "continue", "print i", "tasks top", "breakpoints", "continue"
+    )
     assert f"rank 1  task {new['id']} at hybrid.c:{body}" in out
     assert "(weft) print i\nrank 1: 1\n" in out
     assert f"1: hybrid.c:{body}, in the source on rank 1, task {new['id']}" in out
-    assert out.endswith("the program has come to its end\n") and out.count("at hybrid.c:%d" % body) == 2
+    assert out.endswith("the program has come to its end\n")
+    assert out.count(f" at hybrid.c:{body} ") == 1  # the other task passes there too, and on rank 0 both
 
 
 def test_asyncio_tasks_of_every_rank_are_listed_with_what_they_wait_for(served: Recorded) -> None:
     send = line("comm.send(", "served.py")
-    _, zero, one, waits, where = of_rank(served.answers("tasks", "tasks @1", "waits", "where"))
+    _, zero, one, waits = of_rank(served.answers("tasks", "tasks @1", "waits"))
     rows = {row["name"] or "main": row for row in zero["tasks"]}
     assert {name: row["state"] for name, row in rows.items()} == {"main": "heap", "server": "top", "counter": "new"}
     assert rows["server"]["at"]["line"] == send
@@ -127,7 +131,8 @@ def test_one_asyncio_task_is_stepped_through_calls_of_mpi_to_its_join(served: Re
     assert {s["task"] for s in steps[3:8] if "task" in s} == {steps[3]["task"]}
     joined = next(s for s in steps[8:10] if s["why"] == "joined")
     assert joined["at"]["line"] in (line("got = await", "served.py"), line("n = await", "served.py"))
-    assert steps[-1]["answer"]["over"] and "rank 1: 3 3\n" in steps[-1]["output"] and "rank 0: 5 3\n" in steps[-1]["output"]
+    assert steps[-1]["answer"]["over"]
+    assert "rank 1: 3 3" in steps[-1]["output"] and "rank 0: 5 3" in steps[-1]["output"]
 
 
 def test_an_asyncio_task_that_has_not_begun_is_stepped_while_the_others_run(served: Recorded) -> None:
@@ -141,11 +146,13 @@ def test_an_asyncio_task_that_has_not_begun_is_stepped_while_the_others_run(serv
 
 def test_a_breakpoint_stops_one_asyncio_task_of_one_rank(served: Recorded) -> None:
     number = line("n += 1", "served.py")
-    out = served.debug("tasks @1", f"break served.py:{number} task counter @1", "continue", "print n", "next", "delete", "continue")
+    out = served.debug(
+        "tasks @1", f"break served.py:{number} task counter @1", "continue", "print n", "next", "delete", "continue"
+    )
     assert re.search(rf"rank 1  task \d+ at served.py:{number} in count  n \+= 1", out)
     assert "(weft) print n\nrank 1: 0\n" in out
     assert out.endswith("the program has come to its end\n")
-    assert "rank 0: 5 3\n" in out and "rank 1: 3 3\n" in out
+    assert "rank 0: 5 3" in out and "rank 1: 3 3" in out
 
 
 def test_a_rank_without_tasks_says_so(collect: Recorded, cells: Recorded) -> None:

@@ -89,7 +89,7 @@ def debug(
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
-    debugger = Debugger(path or newest(), findings_of, replay, program, hand_in, prepare)
+    debugger = Debugger(path or newest(), findings_of, replay, program, hand=hand_in, prepare=prepare)
     prompt = TaskPrompt(debugger, as_json=as_json)
     try:
         greet(debugger, prompt, quiet=lines is not None)

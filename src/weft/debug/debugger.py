@@ -47,7 +47,7 @@ class Debugger:
 
     def __init__(
         self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
-        program: Sequence[str] = (), hand: HandMaker | None = None, prepare: Callable[[Path], None] = lambda _: None,
+        program: Sequence[str] = (), *, hand: HandMaker | None = None, prepare: Callable[[Path], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._make_hand, self._prepare = hand or hand_in, prepare
         self.record = Record(path)
@@ -66,7 +66,7 @@ class Debugger:
 
     def _new(self, goals: Goals) -> Replica:
         folder = Path(self._home.name) / str(next(self._names))
-        return Replica(self.record, folder, goals, self.options, self.program, self._prepare)
+        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare)
 
     def first(self) -> Answer:
         """Where the ranks stand before the first command."""

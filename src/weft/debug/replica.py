@@ -37,7 +37,7 @@ class Replica:
 
     def __init__(
         self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str],
-        prepare: Callable[[Path], None],
+        *, prepare: Callable[[Path], None],
     ) -> None:  # fmt: skip
         self.record = record
         self.folder = folder

@@ -10,7 +10,9 @@ from weft.debug.hands import HandError, Point
 from weft.tasks.model import Site, Task
 
 How = Literal["next", "step", "finish", "continue"]
-Why = Literal["start", "line", "breakpoint", "joined", "done", "deadlock", "waiting", "interrupted", "signal", "ended", "core"]
+Why = Literal[
+    "start", "line", "breakpoint", "joined", "done", "deadlock", "waiting", "interrupted", "signal", "ended", "core"
+]
 
 
 class NoFurther(HandError):

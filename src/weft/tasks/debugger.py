@@ -76,7 +76,7 @@ class Debugger:
         return self.backend.tasks()
 
     def tasks(self, text: str = "", most: int | None = None) -> Answer:
-        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: told in full."""
+        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: rows told."""
         rows, words = self.rows(), text.split()
         as_tree = "--tree" in words
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from weft.debug.mi import Mi, quoted
 from weft.debug.hands import HandError
+from weft.debug.mi import Mi, quoted
 from weft.tasks.backend import NoFurther
 from weft.tasks.model import Site
 from weft.tasks.output import Output

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.debug.hands import HandError, Point
 from weft.debug.mi import quoted
 from weft.errors import UsageError
 from weft.tasks import layout
-from weft.debug.hands import HandError, Point
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
 from weft.tasks.model import Site, Task, deadlocks

@@ -257,10 +257,10 @@ STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 def rows_of(told: dict[str, Any]) -> list[Task]:
     """The table as the agent writes it: a list a column, places and waits by their numbers."""
     sites = [site_of(site) for site in told["sites"]]
-    waits = [Wait(kind, (), None if at is None else sites[at], one, free, what) for kind, at, one, free, what in told["waits"]]
+    waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in told["waits"]]
     waiting = [None if number is None else waits[number] for number in told["wait"]]
     for i, others in zip(told["waiting"], told["targets"], strict=True):
-        kind, _, site, one, free, what = waiting[i]  # type: ignore[misc]
+        kind, _, site, one, free, what = waiting[i]
         waiting[i] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), site, one, free, what)
     count = len(waiting)
     columns = (

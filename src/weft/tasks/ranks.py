@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -32,8 +31,9 @@ from weft.tasks.model import Site, Task
 from weft.tasks.native import NativeBackend
 from weft.tasks.python import INSIDE, RankConversation
 from weft.tasks.runtime import births
-from weft.tasks.telling import SHOWN, tell
+from weft.tasks.telling import tell
 
+ON_TASK = ("next", "step", "finish", "where", "print", "list")
 OF_TASKS = ("tasks", "task", "name", "follow", "waits")
 COMMANDS: dict[str, Command] = {
     **prompt.COMMANDS,
@@ -219,8 +219,7 @@ class AsyncioHand(PythonHand):
         except (NoFurther, KeyboardInterrupt) as error:
             self.backend.idle = None
             self.backend.forget()
-            stop = Stop("waiting" if isinstance(error, NoFurther) else "interrupted")
-            return stop
+            return Stop("waiting" if isinstance(error, NoFurther) else "interrupted")
         finally:
             self._lent, self.backend.idle = False, None
         if stop.why not in ("ended", "deadlock"):  # a deadlock is said of a program that runs
@@ -393,9 +392,8 @@ class TaskPrompt(Prompt):
             return self._of_task(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
             return self._break(found[1], found[2], bool(found[3]), ranks)
-        if self.on is not None and not ranks and name in ("next", "step", "finish", "where", "print", "list"):
-            if not (name == "where" and "native" in text):
-                return self._of_task(name, text, "")
+        if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
+            return self._of_task(name, text, "")
         if name == "finish":
             raise UsageError("finish which task's function? `task ID` chooses one")
         if name in ("rank", "restart", "until", "prev event"):
@@ -423,7 +421,7 @@ class TaskPrompt(Prompt):
         """The commands of `weft tasks`, on a rank."""
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
-            raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with an LLVM runtime that "
+            raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with a runtime that "
                              "tells of them (apt install libomp5, or pip install pyomp)")  # fmt: skip
         if hand.commands is None:
             hand.commands = Debugger(RankBackend(self.debugger, rank, hand))
@@ -441,12 +439,7 @@ class TaskPrompt(Prompt):
     def _of_task(self, name: str, text: str, ranks: str) -> Answer:
         rank = self._rank(ranks)
         d = self._commands(rank)
-        calls: dict[str, Callable[[str], Answer]] = {
-            "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
-            "follow": d.follow, "waits": lambda _: d.waits(), "where": d.where, "print": d.evaluate, "list": d.source,
-            "next": partial(d.go, "next"), "step": partial(d.go, "step"), "finish": partial(d.go, "finish"),
-        }  # fmt: skip
-        answer = calls[name](text)
+        answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
         if name == "task" and text:
             self.on = self.debugger.focus = rank
         if name in ("next", "step", "finish") and d.focus is None:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from weft.debug.hands import HandError
 from weft.errors import UsageError, WeftError
 from weft.mpi.shim import cache_folder
-from weft.debug.hands import HandError
 
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
@@ -78,7 +78,7 @@ def settings(library: str) -> dict[str, str]:
 
 
 def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
-    """The same for the ranks of a replay whose programs have OpenMP; nothing where Weft could not follow their tasks."""
+    """The same for the ranks of a replay, where their program has OpenMP tasks that Weft can follow; else nothing."""
     for program in programs:
         found = shutil.which(program[0])
         with suppress(WeftError):

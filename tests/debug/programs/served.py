@@ -19,8 +19,9 @@ async def serve() -> int:
     comm.send(rank + 1, dest=1 - rank, tag=7)
     part = comm.recv(source=1 - rank, tag=7)
     twice = await doubled(part)
-    result = twice + 1
-    return result
+    if twice:
+        twice += 1
+    return twice
 
 
 async def count() -> int:

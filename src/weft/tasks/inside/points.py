@@ -16,7 +16,7 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
 class Point:
-    """A line of a file, or a function, for all tasks, one task, or one and its descendants; `count`: from which visit on."""
+    """A line of a file, or a function, for all tasks, one task, or one and its descendants; from which visit on."""
 
     def __init__(self, place: dict[str, Any]) -> None:
         self.id: int = place["id"]

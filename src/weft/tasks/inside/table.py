@@ -17,7 +17,7 @@ from .births import Task, birth, is_library
 from .waits import Timers, as_plain, chain, needs_variables, site, site_of, wait_of
 
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
-"""What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, for something to be asked."""
+"""What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
 STATES = ("new", "top", "middle", "heap")
 Spot = tuple[CodeType, int]
 Place = list[Any]
@@ -157,9 +157,10 @@ def columns(
                 states[i], workers[i], waits[i] = 1, running[id(task)], None
                 places[i] = shapes.place(site(here(task)))
     return {
-        "ids": rows.ids, "parents": rows.parents, "states": states, "created": [made[m] if m >= 0 else None for m in rows.made],
-        "at": places, "wait": waits, "waiting": list(targets), "targets": list(targets.values()), "workers": workers, "names": names(rows.tasks),
-        "sites": list(sites), "waits": list(shapes.waits),
+        "ids": rows.ids, "parents": rows.parents, "states": states, "at": places, "wait": waits,
+        "created": [made[m] if m >= 0 else None for m in rows.made],
+        "waiting": list(targets), "targets": list(targets.values()),
+        "workers": workers, "names": names(rows.tasks), "sites": list(sites), "waits": list(shapes.waits),
     }  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def names(tasks: list[Task]) -> dict[int, str]:
 
 @contextmanager
 def _unswept() -> Iterator[None]:
-    """No collection of cycles meanwhile: to look at a frame makes an object, and all of them would be looked through."""
+    """No collection of cycles meanwhile: to look at a frame makes an object, and it would look through all of them."""
     on = gc.isenabled()
     gc.disable()
     try:
