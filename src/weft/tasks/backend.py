@@ -21,7 +21,7 @@ class NoFurther(HandError):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why the program stands. `task` None: outside of any."""
+    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it."""
 
     why: Why
     task: int | None = None
@@ -30,6 +30,7 @@ class Stop:
     breakpoint: int | None = None
     text: str = ""
     code: int | None = None
+    name: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""

@@ -11,7 +11,7 @@ from typing import Any
 from weft.debug.hands import Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.model import Site, Task, deadlocks, descends, tree
+from weft.tasks.model import Site, Task, deadlocks, descends, label_of, tree
 
 Answer = dict[str, Any]
 STATES = ("new", "top", "middle", "heap")
@@ -38,12 +38,8 @@ class Debugger:
         before, self.stop = self.focus, stop
         if stop.task is not None or stop.why == "ended":
             self.focus = stop.task
-        label = self.label(stop.task) if stop.task is not None and stop.why not in ("done", "ended") else None
+        label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
-
-    def label(self, task: int) -> str:
-        """A task as people read it."""
-        return next((row.label for row in self.backend.tasks() if row.id == task), f"task {task}")
 
     def go(self, how: How, text: str = "") -> Answer:
         """Let the task in focus come on, the others run as they like."""

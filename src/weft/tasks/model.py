@@ -64,6 +64,11 @@ class Wait(NamedTuple):
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
 
 
+def label_of(task: int, name: str) -> str:
+    """How people read a task."""
+    return f"task {task} ({name})" if name else f"task {task}"
+
+
 class Task(NamedTuple):
     """A row of the table (a tuple: a hundred thousand of them are made at once).
 
@@ -83,7 +88,7 @@ class Task(NamedTuple):
     @property
     def label(self) -> str:
         """How people read it."""
-        return f"task {self.id} ({self.name})" if self.name else f"task {self.id}"
+        return label_of(self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""

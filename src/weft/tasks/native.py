@@ -241,7 +241,8 @@ class NativeBackend:
             return self._ended()
         if "deadlock" in stop:
             found = stop["deadlock"]
-            return Stop("deadlock", found.tasks[0].id, found.tasks[0].at, text=found.message)
+            first = found.tasks[0]
+            return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
             return self._signalled(self._event(thread), how)
@@ -375,7 +376,8 @@ class NativeBackend:
         own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
         worker = self._gdb.lwp(thread)
         task = self.on(worker) if self._base or why != "start" else None
-        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
+        name = self._names.get(task or 0, "")
+        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text, name=name)
 
     def _ended(self) -> Stop:
         if self._terminal:

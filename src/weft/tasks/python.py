@@ -16,6 +16,7 @@ from typing import Any
 
 from weft.debug.hands import HandError, Point
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
+from weft.tasks.inside.unswept import unswept
 from weft.tasks.model import Deadlock, Site, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
 from weft.tasks.runtime import births
@@ -110,7 +111,8 @@ class Conversation:
 
     def _stopped(self, stop: dict[str, Any]) -> Stop:
         at = site_of(stop["at"])
-        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"))
+        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"),
+                    name=stop.get("name", ""))  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
@@ -120,7 +122,8 @@ class Conversation:
 
     def tasks(self) -> list[Task]:
         """The table, read from asyncio itself."""
-        return rows_of(self._ask("tasks"))
+        with unswept():
+            return rows_of(self._ask("tasks"))
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has come on."""
@@ -284,4 +287,4 @@ def scattered(told: dict[str, Any], otherwise: Any, count: int) -> list[Any]:
 def stop_of(found: Deadlock) -> Stop:
     """A stop because of a deadlock."""
     first = found.tasks[0]
-    return Stop("deadlock", first.id, first.at, text=found.message)
+    return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)

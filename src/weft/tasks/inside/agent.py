@@ -22,7 +22,7 @@ from typing import Any
 
 from . import births
 from .births import Task, ancestry, birth, is_library
-from .table import columns
+from .table import columns, names
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, shields, site, site_of
 
@@ -128,7 +128,8 @@ class Agent:
             at = site(frame) if frame is not None else None
             self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
                                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
-                                "worker": _thread.get_native_id()}})  # fmt: skip
+                                "worker": _thread.get_native_id(),
+                                "name": names([task]).get(0, "") if task is not None else ""}})  # fmt: skip
             while not self._do(self._request()):
                 pass
 

@@ -6,14 +6,13 @@ in Python, and what both leave open: waits that need a look at the frames' varia
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from . import births
 from .births import Task, birth, is_library
+from .unswept import unswept
 from .waits import Timers, as_plain, chain, needs_variables, site, site_of, wait_of
 
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
@@ -129,7 +128,7 @@ def columns(
     tasks: list[Task], running: dict[int, int], here: Callable[[Task], FrameType | None], timers: Callable[[], Timers]
 ) -> dict[str, Any]:
     """The table. `running`: the thread of each task that runs, by the task's id(); `here`: the line that it runs."""
-    with _unswept():
+    with unswept():
         rows, sites = walk(tasks), dict[tuple[Any, ...], int]()
         shapes = _Shapes(rows.spots, sites)
         made = [shapes.place(site_of(*spots[0])) if spots else None for spots in rows.spots]
@@ -194,15 +193,3 @@ def names(tasks: list[Task]) -> dict[int, str]:
         if not (name.startswith("Task-") and name[5:].isdigit()):
             found[i] = name
     return found
-
-
-@contextmanager
-def _unswept() -> Iterator[None]:
-    """No collection of cycles meanwhile: to look at a frame makes an object, and it would look through all of them."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
