@@ -25,6 +25,8 @@ _NOT_THE_PROGRAM = re.compile(
 )
 
 
+_OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
+"""Its frames lie between those of the program: of a region and of what it was begun from."""
 MAIN = 1
 """The thread that has initialised MPI, as gdb numbers them."""
 _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished")
@@ -101,6 +103,8 @@ class NativeHand:
         for frame, module in zip(raw[begin:], modules[begin:], strict=True):
             if Path(module).name.startswith(("libc.", "libc-")) and found:
                 break
+            if _OPENMP.match(Path(module).name):
+                continue
             file, line = frame.get("fullname") or frame.get("file") or "", int(frame.get("line", 0))
             name = frame.get("func", "??")
             where = (
