@@ -155,6 +155,18 @@ def test_a_breakpoint_stops_one_asyncio_task_of_one_rank(served: Recorded) -> No
     assert "rank 0: 5 3" in out and "rank 1: 3 3" in out
 
 
+def test_a_task_in_the_last_call_of_its_rank_gets_no_further_and_that_is_said(
+    record: Callable[..., Recorded], mpich: Installed
+) -> None:
+    hung = record("hung", "-n", "2", "--", sys.executable, PROGRAMS / "served.py", "hang")
+    number = line("comm.recv(", "served.py")
+    steps = of_rank(hung.answers("task server @1", "next", "next", "tasks top", "task server @0", "next", "next"))
+    assert (steps[2]["why"], steps[2]["at"]["line"]) == ("line", number)
+    assert steps[3]["why"] == "waiting"
+    assert [(row["name"], row["at"]["line"]) for row in steps[4]["tasks"]] == [("server", number)]
+    assert [s["at"]["line"] for s in steps[6:8]] == [number, number + 1]  # the other rank still can
+
+
 def test_a_rank_without_tasks_says_so(collect: Recorded, cells: Recorded) -> None:
     assert "weft: the rank has no tasks: it has not imported asyncio, so far\n" in collect.debug("tasks")
     if shutil.which("gdb"):

@@ -1,11 +1,13 @@
-"""Two ranks whose asyncio tasks speak by MPI, with others that run in between."""
+"""Two ranks whose asyncio tasks speak by MPI, with others in between; with an argument, one waits for ever."""
 
 import asyncio
+import sys
 
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
 rank = comm.Get_rank()
+tag = 8 if rank == 1 and sys.argv[1:] else 7
 
 
 async def doubled(value: int) -> int:
@@ -17,7 +19,7 @@ async def doubled(value: int) -> int:
 async def serve() -> int:
     """What the other rank sends, doubled."""
     comm.send(rank + 1, dest=1 - rank, tag=7)
-    part = comm.recv(source=1 - rank, tag=7)
+    part = comm.recv(source=1 - rank, tag=tag)
     twice = await doubled(part)
     if twice:
         twice += 1
