@@ -1,25 +1,31 @@
 """What `weft tasks` costs a program whose tasks nobody traces: instructions by callgrind, one thread; CPU time in turn.
 
-python benchmarks/tasks.py [--runtime FILE] [--python FILE]... [--quick]
+python benchmarks/tasks.py [--runtime FILE] [--python FILE]... [--quick] [--only cost|many] [--count N]
 
 What a task costs is taken from two sizes of fib without a cut-off, so that the start of the tool is not in it. The
 programs with a cut-off have a sane grain: some ten thousand instructions a task; the table shows it.
+
+`many`: how long `tasks` takes with 100,000 live ones, on the wall, program and debugger together.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
-from weft.tasks import session
+from weft.tasks import Session, session
 from weft.tasks.runtime import settings
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"
@@ -120,13 +126,67 @@ def asyncio_(python: str, quick: bool) -> None:
     print(f"asyncio on {python}, untraced tasks: {plain:.3f} s of CPU, under weft tasks {under:.3f} s ({share:+.1f} %)")
 
 
+SUSPENDED = ("future", "task", "event", "sleep", "lock", "timeout", "new")
+"""What the tasks of programs/tasks/many.py wait for."""
+
+
+def table_of(s: Session, times: int) -> list[float]:
+    """Seconds for the table itself; for `tasks` as people see it; for all of it as JSON: the median of each."""
+    found = []
+    for _ in range(times):
+        at = [time.perf_counter()]
+        s.backend.tasks()
+        at.append(time.perf_counter())
+        s.console.json = False
+        s.console.told(s.do("tasks"))
+        at.append(time.perf_counter())
+        s.console.json = True
+        json.dumps(s.do("tasks"))
+        at.append(time.perf_counter())
+        found.append([after - before for before, after in pairwise(at)])
+    return [statistics.median(column) for column in zip(*found, strict=True)]
+
+
+def many(pythons: list[str], runtime: str, count: int, quick: bool) -> None:
+    """The lines of many tasks."""
+    times = 1 if quick else 5
+    print(f"{count:,} tasks, seconds: the table for the first time; the table; `tasks` for people; for --json")
+
+    def told(name: str, s: Session) -> None:
+        s.do("break reached")
+        assert s.do("continue")["why"] == "breakpoint"
+        begun = time.perf_counter()
+        s.backend.tasks()
+        first = time.perf_counter() - begun
+        print(f"{name:28}{first:8.2f}" + "".join(f"{seconds:8.2f}" for seconds in table_of(s, times)), flush=True)
+
+    for python in pythons:
+        for kind in SUSPENDED:
+            with session([python, str(PROGRAMS / "many.py"), kind, str(count)]) as s:
+                told(f"{Path(python).name} {kind}", s)
+    if shutil.which("gcc"):
+        os.environ["KMP_ENABLE_TASK_THROTTLING"] = "0"
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(__file__).parents[1] / "tests" / "tasks" / "programs" / "many.c"
+            program = Path(folder, "many")
+            subprocess.run(["gcc", "-g", "-fopenmp", source, "-o", program], check=True)
+            with session([str(program), str(count)], runtime=runtime) as s:
+                told("OpenMP, not begun", s)
+
+
 def main() -> None:
     """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runtime", default="")
     parser.add_argument("--python", action="append")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=("cost", "many"))
+    parser.add_argument("--count", type=int, default=100_000)
     options = parser.parse_args()
+    if options.only != "cost":
+        many(options.python or [sys.executable], options.runtime, options.count, options.quick)
+    if options.only == "many":
+        return
     for python in options.python or [sys.executable]:
         asyncio_(python, options.quick)
     if shutil.which("valgrind") and shutil.which("gcc"):

@@ -14,6 +14,7 @@ import pytest
 
 from weft.errors import WeftError
 from weft.tasks import Session, session
+from weft.tasks.model import Task
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHONS = [sys.executable, *sorted(str(p) for p in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
@@ -281,3 +282,56 @@ def test_the_status_of_the_program_is_told() -> None:
         assert s.do("continue")["code"] == 0
         with pytest.raises(WeftError, match="has ended"):
             s.do("tasks")
+
+
+MANY = Path(__file__).parents[2] / "benchmarks" / "programs" / "tasks" / "many.py"
+
+
+def table_of_many(kind: str, count: int, python: str) -> list[Task]:
+    """The table where many.py has made its tasks."""
+    with session([python, str(MANY), kind, str(count)]) as s:
+        s.do("break reached")
+        assert s.do("continue")["why"] == "breakpoint"
+        return [row._replace(worker=None) for row in s.backend.tasks()]  # a thread of another process each time
+
+
+@pytest.mark.parametrize("kind", ["future", "task", "event", "sleep", "lock", "timeout", "new"])
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_table_by_c_is_the_one_by_python(python: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = table_of_many(kind, 30, python)
+    monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+    slow = table_of_many(kind, 30, python)
+    assert fast == slow
+    main, first, *_ = fast
+    assert len(fast) == 31 and (main.state, first.parent) == ("top", main.id)
+    assert first.state == ("new" if kind == "new" else "heap")
+    kinds = {row.wait.kind if row.wait else "" for row in fast[1:]}
+    assert kinds == {{"task": "await", "timeout": "wait_for", "new": ""}.get(kind, kind)} | (
+        {"future"} if kind == "task" else set()
+    )
+
+
+def test_people_see_a_thousand_tasks_and_machines_all() -> None:
+    with session([sys.executable, str(MANY), "future", "1500"]) as s:
+        s.do("break reached")
+        s.do("continue")
+        assert len(s.do("tasks")["tasks"]) == 1501
+        s.console.json = False
+        lines = s.console.told(s.do("tasks"))
+        assert len(lines) == 1001 and lines[-1] == "and 501 more tasks"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_table_of_many_tasks_comes_at_once(python: str) -> None:
+    with session([python, str(MANY), "future", "20000"]) as s:
+        s.do("break reached")
+        s.do("continue")
+        program: int = s.backend.program.pid  # type: ignore[attr-defined]
+
+        def spent() -> float:
+            words = Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()
+            return time.process_time() + sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
+
+        begun = spent()
+        assert len(s.backend.tasks()) == 20001
+        assert spent() - begun < 1  # five times what is aimed at: a machine may be slow, and busy

@@ -83,13 +83,14 @@ def debug(
 ) -> int:  # fmt: skip
     """A session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
-    from weft.debug.prompt import Prompt, Quit, completions, history
+    from weft.debug.prompt import Quit, completions, history
     from weft.launch.rundir import newest
+    from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
-    debugger = Debugger(path or newest(), findings_of, replay, program)
-    prompt = Prompt(debugger, as_json=as_json)
+    debugger = Debugger(path or newest(), findings_of, replay, program, hand=hand_in, prepare=prepare)
+    prompt = TaskPrompt(debugger, as_json=as_json)
     try:
         greet(debugger, prompt, quiet=lines is not None)
         for line in first or []:

@@ -114,7 +114,10 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         )
         variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
         if args.driven:
+            from weft.tasks.runtime import for_ranks
+
             variables["WEFT_AGENT"] = str(args.driven)
+            variables |= for_ranks(start.line.programs)
         os.chdir(folder if not other else before)
         try:
             job = run_job(start, directory, variables, observer=session.observe)

@@ -21,6 +21,7 @@ FOLDER: str
 RANK: int
 
 OWN = __file__ if "__file__" in globals() else "agent.py"
+HIDDEN: tuple[str, ...] = ("<frozen importlib",)
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxarray = 40
@@ -134,7 +135,8 @@ class Agent:
         """Take these as the rank's breakpoints."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
-        self.ask_to_arm()
+        if known or places:
+            self.ask_to_arm()
         return {}
 
     def do_step(self, how: str) -> dict[str, Any]:
@@ -172,11 +174,12 @@ class Agent:
     def arm(self, _: Any = None) -> int:
         """Trace what breakpoints and steps need, and nothing else."""
         mine = sys.gettrace() in (None, self.called)
+        if not self.breakpoints and not self.stepping:
+            if mine:
+                sys.settrace(None)
+            return 0
         if not mine or _thread.get_ident() != self.thread:
             self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
-            return 0
-        if not self.breakpoints and not self.stepping:
-            sys.settrace(None)
             return 0
         frame: Any = sys._getframe(1)
         while frame is not None:
@@ -241,7 +244,7 @@ def visited(point: Breakpoint) -> bool:
 
 def hidden(file: str) -> bool:
     """Whether a file is not the program's own."""
-    return file == OWN or "/mpi4py/" in file or file.startswith("<frozen importlib")
+    return file == OWN or "/mpi4py/" in file or file.startswith(HIDDEN)
 
 
 def same_file(file: str, wanted: str) -> bool:
@@ -268,6 +271,24 @@ def start(folder: str, rank: int) -> None:
     """Begin to listen, without a thread that the program could see in `threading`."""
     agent = Agent(folder, rank)
     _thread.start_new_thread(agent.serve, ())
+    attend(folder, rank, agent)
+
+
+def attend(folder: str, rank: int, agent: Agent) -> None:
+    """Have the rank's tasks followed too, where the debugger has said what does that (weft/tasks/ranks.py)."""
+    global HIDDEN  # noqa: PLW0603
+    try:
+        with open(f"{folder}/tasks.json") as file:  # noqa: PTH123
+            told = json.load(file)
+    except OSError:
+        return
+    HIDDEN += (told["inside"],)
+    path = told["inside"] + "/__main__.py"
+    names = {"__name__": "weft_rank", "__file__": path}
+    with open(path) as file:  # noqa: PTH123
+        exec(compile(file.read(), path, "exec"), names)
+    attend: Any = names["attend"]
+    attend(f"{folder}/rank-{rank}.tasks.sock", told["births"], agent.aside, agent.drive)
 
 
 if __name__ == "weft_agent":

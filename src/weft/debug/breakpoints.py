@@ -16,6 +16,15 @@ from weft.replay.points import EventId, Place, parse_place, visits
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """One task of a rank, or with `descendants` what it made too."""
+
+    rank: int
+    task: int
+    descendants: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Breakpoint:
     """Calls of the record, or (`point`) a line or function of the source, on one rank or on all."""
 
@@ -32,7 +41,10 @@ class Breakpoint:
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         by = "line" if self.point else "call"
-        return {"id": self.id, "where": self.text, "rank": self.rank, "calls": len(self.events), "by": by}
+        scope = {} if self.point is None or self.point.task is None else {
+            "task": self.point.task, "descendants": self.point.descendants
+        }  # fmt: skip
+        return {"id": self.id, "where": self.text, "rank": self.rank, "calls": len(self.events), "by": by} | scope
 
 
 class Breakpoints:
@@ -49,9 +61,15 @@ class Breakpoints:
         """Whether one of them has to be set in the ranks."""
         return any(b.point is not None for b in self.all)
 
-    def make(self, text: str) -> Breakpoint:
-        """What a person means. UsageError where the run has no such place."""
+    def make(self, text: str, scope: Scope | None = None) -> Breakpoint:
+        """What a person means. UsageError where the run has no such place. In one task it is never a call of MPI."""
         trace = self.record.trace
+        if scope is not None:
+            wanted = parse_place(text)
+            number = next(self._ids)
+            made = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, scope.task,
+                         scope.descendants)  # fmt: skip
+            return Breakpoint(number, text, scope.rank, (), made)
         if re.fullmatch(r"\d+:\d+|finding:\d+|t=.*", text):
             return Breakpoint(next(self._ids), text, None, tuple(resolve(trace, text, self.findings)), None)
         wanted = parse_place(text)

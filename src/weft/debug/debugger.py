@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.debug.breakpoints import Breakpoint, Breakpoints
+from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
 from weft.debug.messages import Messages
@@ -30,13 +30,26 @@ from weft.trace import Event, Trace
 Answer = dict[str, Any]
 
 
+HandMaker = Callable[[Replica, int], Hand]
+
+
+def hand_in(replica: Replica, rank: int) -> Hand:
+    """What looks into a rank: its agent where it is of Python, else gdb."""
+    agent = replica.agent(rank)
+    return PythonHand(agent) if agent.exists() else NativeHand(replica.controls[rank].pid)
+
+
 class Debugger:
-    """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked."""
+    """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked.
+
+    `hand`: makes what looks into a rank (`hand_in`); `prepare`: puts into a replay's folder what its ranks need more.
+    """
 
     def __init__(
         self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
-        program: Sequence[str] = (),
+        program: Sequence[str] = (), *, hand: HandMaker | None = None, prepare: Callable[[Path], None] = lambda _: None,
     ) -> None:  # fmt: skip
+        self._make_hand, self._prepare = hand or hand_in, prepare
         self.record = Record(path)
         self.findings = lambda: findings(self.record.trace)
         self.options, self.program = list(options), list(program)
@@ -53,18 +66,18 @@ class Debugger:
 
     def _new(self, goals: Goals) -> Replica:
         folder = Path(self._home.name) / str(next(self._names))
-        return Replica(self.record, folder, goals, self.options, self.program)
+        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare)
 
     def first(self) -> Answer:
         """Where the ranks stand before the first command."""
-        self._settle()
+        self.settle()
         return self.stopped()
 
     def begin(self, goals: Goals | None = None) -> Answer:
         """Another replay, up to some goals (the start)."""
         self._leave()
         self.replica = self._new(goals if goals is not None else self.record.start)
-        self._settle()
+        self.settle()
         return self.stopped()
 
     def _leave(self) -> None:
@@ -78,7 +91,7 @@ class Debugger:
         self._leave()
         self._home.cleanup()
 
-    def _settle(self, goals: Callable[[], Goals] | None = None) -> None:
+    def settle(self, goals: Callable[[], Goals] | None = None) -> None:
         """Wait until all ranks stand. `goals`: asked anew whenever a rank has stopped at a line."""
         known: set[int] = set()  # a rank may have stopped again before we look
 
@@ -112,18 +125,16 @@ class Debugger:
             if hand.stopped is not None and self.replica.exists(rank):
                 hand.resume()
 
-    def _hand(self, rank: int) -> Hand:
+    def hand(self, rank: int) -> Hand:
         """The hand in a rank. HandError where there can be none."""
         self._check(rank)
-        if not self._runs(rank):
+        if not self.runs(rank):
             raise HandError(f"rank {rank} has ended")
         if rank not in self.hands:
-            agent = self.replica.folder / f"rank-{rank}.sock"
-            made: Hand = PythonHand(agent) if agent.exists() else NativeHand(self.replica.controls[rank].pid)
-            self.hands[rank] = made
+            self.hands[rank] = self._make_hand(self.replica, rank)
         return self.hands[rank]
 
-    def _runs(self, rank: int) -> bool:
+    def runs(self, rank: int) -> bool:
         """Whether a rank still runs its program."""
         at = self.replica.at(rank)
         return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
@@ -133,7 +144,8 @@ class Debugger:
             raise UsageError(f"the run has no rank {rank}, only 0 to {self.record.size - 1}")
         return rank
 
-    def _alive(self) -> None:
+    def not_over(self) -> None:
+        """UsageError where the program has ended, WeftError where a rank has left its record."""
         if self.replica.over:
             raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
         for rank in self.replica.left_record():
@@ -170,7 +182,10 @@ class Debugger:
             return row | {"state": "gone", "last": place(last) if last else None}
         if hand is not None and hand.stopped is not None:
             why = getattr(hand, "why", "")
-            state = {"state": "line", "at": hand.stopped.as_dict(), "next": place(coming) if coming else None}
+            state: Answer = {"state": "line", "at": hand.stopped.as_dict(), "next": place(coming) if coming else None}
+            task = getattr(hand, "task", None)
+            if task is not None:
+                state["task"] = task
             return row | state | ({"signal": why} if why.startswith("SIG") else {})
         if replica.parked(rank, slot):
             return row | {"state": "before", "next": place(coming) if coming else None}
@@ -209,12 +224,12 @@ class Debugger:
         """The stack of ranks: of the program's language, or native frames too."""
         found = []
         for rank in self.ranks_of(text):
-            frames = self._native_stack(rank) if native else self._hand(rank).stack()
+            frames = self._native_stack(rank) if native else self.hand(rank).stack()
             found.append({"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self.stands(rank)})
         return {"kind": "where", "stacks": found}
 
     def _native_stack(self, rank: int) -> list[Frame]:
-        hand = self._hand(rank)
+        hand = self.hand(rank)
         if isinstance(hand, NativeHand):
             return hand.stack()
         python = hand.stack()
@@ -232,7 +247,7 @@ class Debugger:
         rows: list[Answer] = []
         for rank in self.ranks_of(text or "all"):
             try:
-                rows.append({"rank": rank, "value": self._hand(rank).evaluate(expression, 0)})
+                rows.append({"rank": rank, "value": self.hand(rank).evaluate(expression, 0)})
             except HandError as error:
                 rows.append({"rank": rank, "error": str(error)})
         if not text and len(rows) > 1 and any("value" in row for row in rows):
@@ -265,7 +280,7 @@ class Debugger:
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
         with suppress(HandError):
-            for frame in self._hand(self.focus).stack():
+            for frame in self.hand(self.focus).stack():
                 if frame.file and frame.line:
                     return frame.file, frame.line
         row = self.stands(self.focus)
@@ -288,11 +303,11 @@ class Debugger:
 
     # Breakpoints
 
-    def break_at(self, text: str) -> Answer:
+    def break_at(self, text: str, scope: Scope | None = None) -> Answer:
         """Stop there, from now on."""
         if not text:
             return self.show_breakpoints()
-        made = self.breakpoints.make(text)
+        made = self.breakpoints.make(text, scope)
         if made.point is not None:
             self._arm([made])
         self.breakpoints.all.append(made)
@@ -305,9 +320,9 @@ class Debugger:
         taken: set[int] = set()
         for rank in range(self.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self._runs(rank) or (not mine and rank not in self.hands):
+            if not self.runs(rank) or (not mine and rank not in self.hands):
                 continue
-            hand = self._hand(rank)
+            hand = self.hand(rank)
             good: list[Point] = []
             for one in mine:
                 assert one.point is not None
@@ -344,7 +359,7 @@ class Debugger:
 
     def go_on(self) -> Answer:
         """To the next breakpoint on any rank, or to the end."""
-        self._alive()
+        self.not_over()
         candidates = self.breakpoints.ahead(self._reached)
         if self.breakpoints.of_source:
             self._arm()
@@ -363,8 +378,8 @@ class Debugger:
         for rank in resting:
             self.hands[rank].stopped = self._frame(rank)
         self._run(first)
-        self._settle(goals)
-        self._look_at(self._stopped_at(candidates))
+        self.settle(goals)
+        self.look_at(self._stopped_at(candidates))
         return self.stopped()
 
     def _frame(self, rank: int) -> Frame:
@@ -388,7 +403,8 @@ class Debugger:
         ]
         return lines + calls
 
-    def _look_at(self, ranks: Sequence[int]) -> None:
+    def look_at(self, ranks: Sequence[int]) -> None:
+        """Have one of these in focus."""
         if ranks and self.focus not in ranks:
             self.focus = ranks[0]
 
@@ -398,13 +414,13 @@ class Debugger:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
         events = resolve(self.record.trace, text, self.findings)
         goals = self.record.full(self.record.cuts.past(events), self.record.start)
-        self._look_at([event[0] for event in events])
+        self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
             return self.begin(goals)
         self._arm_nothing()
         self._run({thread: max(goal, self._goal(thread)) for thread, goal in goals.items()})
-        self._settle()
+        self.settle()
         return self.stopped()
 
     def _goal(self, thread: tuple[int, int]) -> int:
@@ -413,12 +429,12 @@ class Debugger:
 
     def _arm_nothing(self) -> None:
         for rank, hand in self.hands.items():
-            if self._runs(rank):
+            if self.runs(rank):
                 hand.arm([])
 
     def next_event(self, count: int, rank: int) -> Answer:
         """Let a rank make its next calls; the others what these need."""
-        self._alive()
+        self.not_over()
         at = self.replica.at(rank)
         target = at
         for _ in range(count):
@@ -427,18 +443,22 @@ class Debugger:
         last = self.record.entry(rank, target - 1)
         if last is None or target <= at:
             raise UsageError(f"rank {rank} stands at the end of its record")
-        self._look_at([rank])
+        self.look_at([rank])
         self._arm_nothing()
         self._pass(last)
         return self.stopped()
 
     def _pass(self, event: Event) -> None:
         """Run until a call has returned, or for one that never did until it has begun."""
+        self.allow(event)
+        self.settle()
+
+    def allow(self, event: Event) -> None:
+        """Let a rank make a call, and the others what it needs, without waiting for it."""
         goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open), self.record.start)
         thread, position, _ = self.record.position(event.id)
         goals[thread] = max(goals[thread], position + 1)
         self._run({t: max(goal, self._goal(t)) for t, goal in goals.items()})
-        self._settle()
 
     def prev_event(self, count: int, rank: int) -> Answer:
         """A new replay that stops before the call that the rank made last (or earlier ones), and what came of it."""
@@ -452,23 +472,23 @@ class Debugger:
         assert event is not None
         now = {thread: self.replica.at(*thread) for thread in self.record.threads}
         cut = self.record.full(self.record.cuts.before_future([event.id]), now)
-        self._look_at([rank])
+        self.look_at([rank])
         return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""
-        self._alive()
-        moving = [rank for rank in ranks if self._runs(rank)]
+        self.not_over()
+        moving = [rank for rank in ranks if self.runs(rank)]
         if not moving:
             raise UsageError(f"rank {ranks[0]} has ended")
         self._arm()
         for rank in moving:
-            hand = self._hand(rank)
+            hand = self.hand(rank)
             hand.step(how)
             hand.resume()
         waiting: dict[int, Event] = {}
         while moving:
-            self._settle()
+            self.settle()
             for rank in moving:
                 if self.hands[rank].refused:
                     self.hands[rank].unstep()
@@ -485,7 +505,7 @@ class Debugger:
                 self._pass(event)
         for rank in waiting:
             self.hands[rank].unstep()
-        self._look_at(list(ranks))
+        self.look_at(list(ranks))
         answer = self.stopped()
         if waiting:
             answer["waiting"] = [{"rank": rank, "call": place(event)} for rank, event in waiting.items()]
@@ -516,7 +536,7 @@ class Debugger:
 
     def python_hand(self, rank: int) -> PythonHand | None:
         """The agent of a Python rank, None for a native one."""
-        hand = self._hand(rank)
+        hand = self.hand(rank)
         return hand if isinstance(hand, PythonHand) else None
 
     def release(self, rank: int) -> int:

@@ -11,7 +11,7 @@ import linecache
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,21 @@ from weft.debug.mi import Mi, quoted
 
 _NOT_THE_PROGRAM = re.compile(
     r"(libweft|weft|lib[pf]?mpi|libmpich|libopen-|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
-    r"|libpthread|ld-linux|libmpifort|libmpicxx)[^/]*$|^\[vdso\]"
+    r"|libpthread|ld-linux|libmpifort|libmpicxx|libi?omp5?[.]|libgomp[.])[^/]*$|^\[vdso\]"
 )
 
 
+_OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
+"""Its frames lie between those of the program: of a region and of what it was begun from."""
+MAIN = 1
+"""The thread that has initialised MPI, as gdb numbers them."""
 _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished")
 
 
-class NativeHand(Mi):
-    """gdb attached to one process. HandError where that cannot be."""
+class NativeHand:
+    """gdb attached to one process. HandError where that cannot be. `thread`: the one that stopped at a line."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, made: Callable[[], Mi] = Mi) -> None:
         self.pid = pid
         self.stopped: Frame | None = None
         self.refused = ""
@@ -39,51 +43,56 @@ class NativeHand(Mi):
         self._step = ""
         self._line = 0
         self._returning = False
-        self._points: dict[int, str] = {}
+        self.thread = MAIN
         self._last_drive = 0.0
         if shutil.which("gdb") is None:
             raise HandError("there is no gdb here, which looks into native ranks: install it (apt install gdb)")
-        super().__init__()
+        self.gdb = made()
         try:
-            self._ask(f"-target-attach {pid}")
+            self.gdb.ask(f"-target-attach {pid}")
         except HandError as error:
-            self._gdb.exit()
+            self.gdb.exit()
             raise HandError(_cannot_attach(pid, str(error))) from error
-        self._await_stop()
+        self.gdb.await_stop()
         self._maps = _Maps(pid)
         self._run()
 
     def _run(self) -> None:
-        self._stops.clear()
-        self._ask("-exec-continue")
+        self.thread = MAIN
+        self.gdb.stops.clear()
+        self.gdb.ask("-exec-continue")
 
     @contextmanager
-    def _halted(self) -> Iterator[None]:
+    def halted(self) -> Iterator[None]:
         """The rank halted while gdb is asked; it runs on behind, unless it stands at a line."""
         self.poll()
-        if self.stopped is not None or not self._running:
+        if self.stopped is not None or not self.gdb.running:
             yield
             return
-        self._ask("-exec-interrupt")
-        stop = self._await_stop()
+        self.gdb.ask("-exec-interrupt")
+        stop = self.gdb.await_stop()
         if "exited" in str(stop.get("reason", "")):
             raise HandError("the rank has gone")
         if stop.get("reason") in ("breakpoint-hit", "end-stepping-range"):
-            self._arrive()
-            yield
-            return
+            self._happened(stop)
+            if self.stopped is not None:
+                yield
+                return
+            if self.gdb.running:  # it was not meant
+                self.gdb.ask("-exec-interrupt")
+                self.gdb.await_stop()
         try:
             yield
         finally:
-            if not self._running and self.stopped is None:
+            if not self.gdb.running and self.stopped is None:
                 self._run()
 
     # What a hand does
 
     def _raw_frames(self) -> list[dict[str, Any]]:
         with suppress(HandError):
-            self._ask("-thread-select 1")
-        return list(self._ask("-stack-list-frames").get("stack", []))
+            self.gdb.ask(f"-thread-select {self.thread}")
+        return list(self.gdb.ask("-stack-list-frames").get("stack", []))
 
     def _frames(self) -> list[Frame]:
         """From the innermost frame of the program on."""
@@ -94,6 +103,8 @@ class NativeHand(Mi):
         for frame, module in zip(raw[begin:], modules[begin:], strict=True):
             if Path(module).name.startswith(("libc.", "libc-")) and found:
                 break
+            if _OPENMP.match(Path(module).name):
+                continue
             file, line = frame.get("fullname") or frame.get("file") or "", int(frame.get("line", 0))
             name = frame.get("func", "??")
             where = (
@@ -105,45 +116,36 @@ class NativeHand(Mi):
 
     def stack(self) -> list[Frame]:
         """The program's frames, innermost first."""
-        with self._halted():
+        with self.halted():
             return self._frames()
 
     def evaluate(self, text: str, level: int) -> str:
         """What gdb prints for an expression in the language of the frame."""
-        with self._halted():
+        with self.halted():
             frames = self._frames()
             if not frames:
                 raise HandError("the rank is in no frame of the program")
             chosen = frames[min(level, len(frames) - 1)].level
-            answer = self._call(chosen, text)
+            answer = self._call(chosen, text, self.thread)
         return str(answer.get("value", ""))
 
-    def _call(self, frame: int, text: str) -> dict[str, Any]:
+    def _call(self, frame: int, text: str, thread: int) -> dict[str, Any]:
         """Evaluate an expression. Where it calls a function of the rank, gdb says `running`, but never `stopped`."""
         try:
-            return self._ask(f"-data-evaluate-expression --thread 1 --frame {frame} {quoted(text)}")
+            return self.gdb.ask(f"-data-evaluate-expression --thread {thread} --frame {frame} {quoted(text)}")
         finally:
-            self._running = False
-            self._stops.clear()
+            self.gdb.running = False
+            self.gdb.stops.clear()
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
-        wanted = {point.id: point for point in points}
-        if wanted.keys() == self._points.keys():
-            return
-        with self._halted():
-            for gone in self._points.keys() - wanted.keys():
-                self._ask(f"-break-delete {self._points.pop(gone)}")
-            for id_ in wanted.keys() - self._points.keys():
-                point = wanted[id_]
-                place = f"{point.file}:{point.line}" if point.line else point.function
-                skip = f"-i {point.count - 1} " if point.count > 1 else ""
-                made = self._ask(f"-break-insert {skip}{quoted(place)}")
-                self._points[id_] = str(made["bkpt"]["number"])
+        if not self.gdb.armed(points):
+            with self.halted():
+                self.gdb.arm(points)
 
     def step(self, how: str) -> None:
         """Stop at the next line. A rank that is inside MPI first returns to the line that called it."""
-        with self._halted():
+        with self.halted():
             frames = self._frames()
             if not frames:
                 raise HandError("the rank is in no frame of the program")
@@ -151,53 +153,60 @@ class NativeHand(Mi):
                 raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
             self._step, self._line = how, frames[0].line
             if frames[0].level == 0:
-                self.stopped, self._stops = None, []
-                self._ask(f"-exec-{how}")
+                self.stopped, self.gdb.stops = None, []
+                self.gdb.ask(f"-exec-{how}")
             else:
                 self._returning = True
-                self._stops = []
-                self._ask(f"-exec-finish --thread 1 --frame {frames[0].level - 1}")
+                self.gdb.stops = []
+                self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level - 1}")
 
     def unstep(self) -> None:
         """Forget the step."""
         if not self._step:
             return
         self._step, self._returning = "", False
-        if self._running:
-            self._ask("-exec-interrupt")
+        if self.gdb.running:
+            self.gdb.ask("-exec-interrupt")
             with suppress(HandError):
-                self._await_stop()
+                self.gdb.await_stop()
         self._run()
 
     def resume(self) -> None:
         """Let a rank that stands at a line go on."""
         if self.stopped is not None:
             self.stopped = None
-            if not self._running:
+            if not self.gdb.running:
                 self._run()
 
     def poll(self) -> None:
         """Take up stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
         with suppress(HandError):
-            self._read(0)
-            while self._stops:
-                self._happened(self._stops.pop(0))
+            self.gdb.take(0)
+            while self.gdb.stops:
+                self._happened(self.gdb.stops.pop(0))
 
     def _happened(self, stop: dict[str, Any]) -> None:
         reason = str(stop.get("reason", ""))
         if reason in ("", "function-finished") and self._returning:  # gdb 13 gives no reason for a void function
             self._returning = False
             if int((stop.get("frame") or {}).get("line", 0)) in (0, self._line):
-                self._ask(f"-exec-{self._step}")
+                self.gdb.ask(f"-exec-{self._step}")
             else:
                 self._arrive()  # the call was the last of its line
         elif stop.get("signal-name") == "SIGINT":
             self._run()  # Ctrl-C at the prompt reached gdb too
+        elif reason == "breakpoint-hit" and not self.meant(stop):
+            self._run()
         elif reason in _AT_A_LINE:
+            self.thread = int(stop.get("thread-id", MAIN) or MAIN)
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
             self._arrive()
         elif not reason.startswith("exited"):
             self._run()
+
+    def meant(self, stop: dict[str, Any]) -> bool:
+        """Whether a breakpoint is one that a person set, for what came there."""
+        return str(stop.get("bkptno")) in self.gdb.points
 
     def _arrive(self) -> None:
         """The rank stands at a line, or where no line is known: then it goes on to one."""
@@ -217,17 +226,16 @@ class NativeHand(Mi):
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(HandError):
-                self._call(0, "((void(*)(void))weft_debug_drive)()")
+                self._call(0, "((void(*)(void))weft_debug_drive)()", MAIN)
 
     def close(self) -> None:
         """Leave the rank: it runs on."""
         with suppress(HandError):
-            if self._running:
-                self._ask("-exec-interrupt", 2)
-                self._await_stop(2)
-            self._ask("-target-detach", 2)
-        with suppress(Exception):
-            self._gdb.exit()
+            if self.gdb.running:
+                self.gdb.ask("-exec-interrupt", 2)
+                self.gdb.await_stop(2)
+            self.gdb.ask("-target-detach", 2)
+        self.gdb.exit()
 
 
 class _Maps:
@@ -251,8 +259,13 @@ class _Maps:
 
     def module(self, address: int) -> str:
         """The file, empty where there is none."""
-        row = bisect.bisect_right(self._starts, address) - 1
-        return self._rows[row][2] if row >= 0 and address < self._rows[row][1] else ""
+        for again in (False, True):  # a library may have come since
+            row = bisect.bisect_right(self._starts, address) - 1
+            if row >= 0 and address < self._rows[row][1]:
+                return self._rows[row][2]
+            if not again:
+                self._read()
+        return ""
 
     def base(self, module: str) -> int:
         """Where the module begins."""

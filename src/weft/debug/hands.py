@@ -39,13 +39,30 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones)."""
+    """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones).
+
+    `task`: for that task alone, or with `descendants` for what it made too; None: for all.
+    """
 
     id: int
     file: str
     line: int
     function: str
-    count: int
+    count: int = 1
+    task: int | None = None
+    descendants: bool = False
+
+    @property
+    def text(self) -> str:
+        """As the person wrote it."""
+        place = f"{self.file}:{self.line}" if self.line else self.function
+        scope = "" if self.task is None else f" task {self.task}" + (" descendants" if self.descendants else "")
+        return place + scope
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines, and for what decides inside the process."""
+        return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
+                "count": self.count, "task": self.task, "descendants": self.descendants}  # fmt: skip
 
 
 class Hand(Protocol):
@@ -167,9 +184,7 @@ class PythonHand:
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
-        self._ask("break", places=[
-            {"id": p.id, "file": p.file, "line": p.line, "function": p.function, "count": p.count} for p in points
-        ])  # fmt: skip
+        self._ask("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:
         """Stop at the next line."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
 
-from weft.debug.hands import HandError
+from weft.debug.hands import HandError, Point
 
 PATIENCE = 30.0
 """Seconds for gdb to answer: the symbols of a large program take their time."""
@@ -23,32 +24,34 @@ def quoted(text: str) -> str:
 
 
 class Mi:
-    """One gdb. HandError with its own words where it refuses."""
+    """One gdb, and the breakpoints that people set in it. HandError with its own words where it refuses."""
 
     def __init__(self) -> None:
-        self._running = False
-        self._stops: list[dict[str, Any]] = []
+        self.running = False
+        self.stops: list[dict[str, Any]] = []
+        self.points: dict[str, Point] = {}
         self._token = 0
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         self._gdb: Any = GdbController(["gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
             with suppress(HandError):
-                self._ask(f"-interpreter-exec console {quoted(setting)}")
+                self.ask(f"-interpreter-exec console {quoted(setting)}")
 
-    def _read(self, seconds: float) -> list[dict[str, Any]]:
+    def take(self, seconds: float) -> list[dict[str, Any]]:
+        """What gdb says in that time; stops are kept."""
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
             raise HandError(f"gdb has gone: {error}") from error
         for message in found:
             if message["type"] == "notify" and message["message"] == "stopped":
-                self._running = False
-                self._stops.append(message["payload"] or {})
+                self.running = False
+                self.stops.append(message["payload"] or {})
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
-                self._running = True
+                self.running = True
         return found
 
-    def _ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
+    def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
         """One command of MI and its result. HandError with gdb's own words."""
         self._token += 1
         try:
@@ -57,7 +60,7 @@ class Mi:
             raise HandError(f"gdb has gone: {error}") from error
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            for message in self._read(0.05):
+            for message in self.take(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
                     payload = message["payload"] or {}
                     if message["message"] == "error":
@@ -65,10 +68,33 @@ class Mi:
                     return payload if isinstance(payload, dict) else {}
         raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
-    def _await_stop(self, seconds: float = PATIENCE) -> dict[str, Any]:
+    def await_stop(self, seconds: float = PATIENCE) -> dict[str, Any]:
+        """The next stop. HandError where none comes."""
         until = time.monotonic() + seconds
-        while not self._stops and time.monotonic() < until:
-            self._read(0.02)
-        if not self._stops:
+        while not self.stops and time.monotonic() < until:
+            self.take(0.02)
+        if not self.stops:
             raise HandError("the rank could not be halted")
-        return self._stops.pop(0)
+        return self.stops.pop(0)
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints."""
+        wanted = {point.id: point for point in points}
+        for number, point in list(self.points.items()):
+            if wanted.pop(point.id, None) is None:
+                self.ask(f"-break-delete {number}")
+                del self.points[number]
+        for point in wanted.values():
+            place = f"{point.file}:{point.line}" if point.line else point.function
+            skip = f"-i {point.count - 1} " if point.count > 1 else ""
+            made = self.ask(f"-break-insert {skip}{quoted(place)}")
+            self.points[str(made["bkpt"]["number"])] = point
+
+    def armed(self, points: Sequence[Point]) -> bool:
+        """Whether these are the breakpoints already."""
+        return {point.id for point in points} == {point.id for point in self.points.values()}
+
+    def exit(self) -> None:
+        """End gdb."""
+        with suppress(Exception):
+            self._gdb.exit()

@@ -36,13 +36,15 @@ class Replica:
     """A replay that runs, stands or is over. `folder` is ours alone (mode 0700) and goes when it ends."""
 
     def __init__(
-        self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str]
-    ) -> None:
+        self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str],
+        *, prepare: Callable[[Path], None],
+    ) -> None:  # fmt: skip
         self.record = record
         self.folder = folder
         self.goals: Goals = dict(goals)
         folder.mkdir(mode=0o700)
         shutil.copy(AGENT, folder / "agent.py")
+        prepare(folder)
         (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
         self._output = folder / "output.txt"
         self._read = 0
@@ -79,6 +81,10 @@ class Replica:
         if not (self.controls and any(control.pid for control in self.controls)):
             words = self.output().strip().removeprefix("weft: ") or f"status {self.process.returncode}"
             raise WeftError(f"the replay did not start: {words}")
+
+    def agent(self, rank: int) -> Path:
+        """The socket of the agent in a Python rank."""
+        return self.folder / f"rank-{rank}.sock"
 
     # What it says
 

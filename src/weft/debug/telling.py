@@ -49,7 +49,8 @@ def _stands(row: Answer) -> str:
         at = row["at"]
         signal = f"{row['signal']} " if "signal" in row else ""
         text = f"  {at['text']}" if at["text"] else ""
-        return f"{signal}at {_line(at)} in {at['function']}{text}"
+        task = f"task {row['task']} " if "task" in row else ""
+        return f"{signal}{task}at {_line(at)} in {at['function']}{text}"
     if state == "before":
         if row["next"] is None:
             return "at the end of its record"
@@ -112,7 +113,8 @@ def _break(answer: Answer) -> list[str]:
 def _breakpoint(b: Answer) -> str:
     what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
-    return f"{b['id']}: {b['where']}, {what}{on}"
+    scope = f", task {b['task']}{' and its descendants' * b['descendants']}" if "task" in b else ""
+    return f"{b['id']}: {b['where']}, {what}{on}{scope}"
 
 
 def _breakpoints(answer: Answer) -> list[str]:

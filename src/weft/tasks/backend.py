@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from weft.errors import WeftError
+from weft.debug.hands import HandError, Point
 from weft.tasks.model import Site, Task
 
 How = Literal["next", "step", "finish", "continue"]
-Why = Literal["start", "line", "breakpoint", "joined", "done", "deadlock", "interrupted", "signal", "ended", "core"]
+Why = Literal[
+    "start", "line", "breakpoint", "joined", "done", "deadlock", "waiting", "interrupted", "signal", "ended", "core"
+]
 
 
-class BackendError(WeftError):
-    """The program, or its debugger, could not do what was asked."""
+class NoFurther(HandError):
+    """The program runs, and cannot come to where it is wanted: what it waits for is not ours to give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why the program stands. `task` None: outside of any."""
+    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it."""
 
     why: Why
     task: int | None = None
@@ -28,36 +30,13 @@ class Stop:
     breakpoint: int | None = None
     text: str = ""
     code: int | None = None
+    name: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         at = self.at.as_dict() if self.at else None
         return {"why": self.why, "task": self.task, "at": at, "worker": self.worker, "breakpoint": self.breakpoint,
                 "text": self.text or None, "code": self.code}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A breakpoint, for all tasks, one task, or one and its descendants."""
-
-    id: int
-    file: str
-    line: int
-    function: str
-    task: int | None = None
-    descendants: bool = False
-
-    @property
-    def text(self) -> str:
-        """As the person wrote it."""
-        place = f"{self.file}:{self.line}" if self.line else self.function
-        scope = "" if self.task is None else f" task {self.task}" + (" descendants" if self.descendants else "")
-        return place + scope
-
-    def as_dict(self) -> dict[str, Any]:
-        """For machines, and for what decides inside the process."""
-        return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
-                "task": self.task, "descendants": self.descendants}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TextIO
 from weft.debug.prompt import Command, Console, Quit, help_of, parse
 from weft.errors import UsageError
 from weft.tasks.debugger import Answer, Debugger
-from weft.tasks.telling import tell
+from weft.tasks.telling import SHOWN, tell
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
@@ -66,8 +66,9 @@ class TaskConsole(Console):
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
-            "tasks": d.tasks, "task": d.switch, "name": d.name, "where": d.where, "print": d.evaluate, "list": d.source,
-            "break": d.break_at, "delete": d.delete, "follow": d.follow, "next": partial(d.go, "next"),
-            "step": partial(d.go, "step"), "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
+            "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
+            "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "delete": d.delete,
+            "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
+            "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)

@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from weft.debug.hands import Point
 from weft.errors import UsageError
-from weft.tasks.backend import Backend, How, Point, Stop
-from weft.tasks.model import Site, Task, deadlocks, descends, tree
+from weft.tasks.backend import Backend, How, Stop
+from weft.tasks.model import Site, Task, deadlocks, descends, label_of, tree
 
 Answer = dict[str, Any]
 STATES = ("new", "top", "middle", "heap")
@@ -37,12 +38,8 @@ class Debugger:
         before, self.stop = self.focus, stop
         if stop.task is not None or stop.why == "ended":
             self.focus = stop.task
-        label = self.label(stop.task) if stop.task is not None and stop.why not in ("done", "ended") else None
+        label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
-
-    def label(self, task: int) -> str:
-        """A task as people read it."""
-        return next((row.label for row in self.backend.tasks() if row.id == task), f"task {task}")
 
     def go(self, how: How, text: str = "") -> Answer:
         """Let the task in focus come on, the others run as they like."""
@@ -51,7 +48,7 @@ class Debugger:
         answer: Answer = {}
         for _ in range(int(text or 1)):
             answer = self._at(self._gone(how))
-            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal"):
+            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal", "waiting"):
                 break
         return answer
 
@@ -74,15 +71,15 @@ class Debugger:
         """The table."""
         return self.backend.tasks()
 
-    def tasks(self, text: str = "") -> Answer:
-        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry."""
+    def tasks(self, text: str = "", most: int | None = None) -> Answer:
+        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: rows told."""
         rows, words = self.rows(), text.split()
         as_tree = "--tree" in words
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
-        shown = tree(chosen) if as_tree else [(0, row) for row in chosen]
+        shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
         told = [row.as_dict() | {"depth": depth, "focus": row.id == self.focus} for depth, row in shown]
-        return {"kind": "tasks", "total": len(rows), "tasks": told}
+        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
 
     def find(self, text: str) -> Task:
         """A task by its number or name. UsageError where there is none."""
@@ -150,8 +147,9 @@ class Debugger:
 
     def waits(self) -> Answer:
         """Who waits for whom; and the circles."""
-        rows = [row for row in self.rows() if row.wait is not None]
-        found = deadlocks(self.rows())
+        table = self.rows()
+        rows = [row for row in table if row.wait is not None]
+        found = deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
         return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told}
 
@@ -172,7 +170,7 @@ class Debugger:
             file, line = at.file, place
         of_line = line.isdigit() and bool(file)
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
-                      task, bool(descendants))  # fmt: skip
+                      task=task, descendants=bool(descendants))  # fmt: skip
         self.backend.arm([*self.points, point])
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from typing import Any
 
 from weft.debug.hands import HandError
 from weft.debug.mi import Mi, quoted
-from weft.tasks.backend import BackendError
+from weft.tasks.backend import NoFurther
 from weft.tasks.model import Site
 from weft.tasks.output import Output
 
@@ -36,6 +36,8 @@ RUNTIME = re.compile(r"lib(i?omp5?|gomp)\.so")
 NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
 """Files that are Weft's tool, or the C library where its debug information is there."""
 
+TICK = 0.01
+"""Seconds between looks at what else has to go on."""
 MARK = b"\0weft: all read\0"
 
 Frame = dict[str, Any]
@@ -81,23 +83,28 @@ class Terminal:
 
 
 class Gdb(Mi):
-    """One gdb with one program, all of whose threads stop together."""
+    """One gdb with one program, all of whose threads stop together.
+
+    `idle` is called again and again while the program runs; where it says so, the program is halted: NoFurther.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.pid = 0
         self.exited: int | None = None
+        self.idle: Callable[[], bool] | None = None
         self._sites: dict[int, Site | None] = {}
         self._memory: Any = None
         self._threads: dict[int, int] = {}
         self._runtime: list[tuple[int, int]] = []
 
-    def ask(self, command: str) -> dict[str, Any]:
-        """One command. BackendError with gdb's words."""
-        try:
-            return self._ask(command)
-        except HandError as error:
-            raise BackendError(str(error)) from error
+    def take(self, seconds: float) -> list[dict[str, Any]]:
+        """What gdb says in that time; threads may be others after a stop."""
+        before = len(self.stops)
+        found = super().take(seconds)
+        if len(self.stops) > before:
+            self._threads = {}
+        return found
 
     def console(self, command: str) -> None:
         """One command of gdb's own language."""
@@ -120,15 +127,18 @@ class Gdb(Mi):
     def wait(self, seconds: float | None) -> dict[str, Any] | None:
         """The next stop; None where none came in that time."""
         until = None if seconds is None else time.monotonic() + seconds
-        while not self._stops:
+        while not self.stops:
             if until is not None and time.monotonic() > until:
                 return None
-            try:
-                self._read(0.2 if until is None else min(0.2, max(until - time.monotonic(), 0.005)))
-            except HandError as error:
-                raise BackendError(str(error)) from error
-        stop = self._stops.pop(0)
-        self._threads = {}
+            patience = 0.2 if self.idle is None else TICK
+            self.take(patience if until is None else min(patience, max(until - time.monotonic(), 0.005)))
+            if self.idle is not None and not self.stops and self.idle():
+                self.ask("-exec-interrupt")
+                self.stops.append(self.await_stop())
+                if self.stops[0].get("signal-name") in ("SIGINT", "0"):
+                    self.stops.clear()
+                    raise NoFurther
+        stop = self.stops.pop(0)
         reason = str(stop.get("reason", ""))
         if reason.startswith("exited"):
             self.exited = int(str(stop.get("exit-code", "0")), 8) if reason != "exited-signalled" else -1
@@ -136,7 +146,7 @@ class Gdb(Mi):
 
     def run(self, command: str) -> None:
         """Let the program run by a command of MI."""
-        self._stops.clear()
+        self.stops.clear()
         self.ask(command)
 
     def halt(self) -> dict[str, Any]:
@@ -185,7 +195,7 @@ class Gdb(Mi):
 
     def address(self, symbol: str) -> int:
         """Where a variable lies; 0 where it is not there (yet)."""
-        with suppress(BackendError):
+        with suppress(HandError):
             found = re.search(
                 r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"])
             )
@@ -216,7 +226,7 @@ class Gdb(Mi):
         return self._sites[pc]
 
     def _line(self, pc: int) -> Site | None:
-        with suppress(BackendError, KeyError, IndexError, TypeError):
+        with suppress(HandError, KeyError, IndexError, TypeError):
             rows = self.ask(f"-data-disassemble -s {pc:#x} -e {pc + 1:#x} -- 4")["asm_insns"]
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
             inner = row["line_asm_insn"]
@@ -226,7 +236,7 @@ class Gdb(Mi):
 
     def lines(self, start: int, end: int) -> list[int]:
         """The lines of a stretch of code, in the order of addresses."""
-        with suppress(BackendError, KeyError, TypeError):
+        with suppress(HandError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
             parts = rows if isinstance(rows, list) else [rows["src_and_asm_line"]]
             placed = [(int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", [])]
@@ -238,7 +248,7 @@ class Gdb(Mi):
         """Breakpoints of one thread that are gone again afterwards."""
         made = set()
         for at in places:
-            with suppress(BackendError):
+            with suppress(HandError):
                 made.add(str(self.ask(f"-break-insert -p {thread} {quoted(at)}")["bkpt"]["number"]))
         try:
             yield made
@@ -250,8 +260,7 @@ class Gdb(Mi):
         """End gdb, and what it runs."""
         if self._memory is not None:
             os.close(self._memory)
-        with suppress(Exception):
-            self._gdb.exit()
+        self.exit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.tasks.backend import BackendError
+from weft.debug.hands import HandError
 from weft.tasks.model import Site, State, Task, Wait
 
 RECORD = np.dtype([
@@ -41,11 +41,11 @@ Array = np.ndarray[Any, Any]
 
 
 def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """All living tasks, by their numbers, and which task holds which lock. BackendError for another table."""
+    """All living tasks, by their numbers, and which task holds which lock. HandError for another table."""
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
-        raise BackendError("the program's table of tasks is of another version of Weft's tool: start it again")
+        raise HandError("the program's table of tasks is of another version of Weft's tool: start it again")
     pointers = np.frombuffer(read(base + HEADER, 8 * min(int(count), SLABS)), "<u8")
     parts = [_slab(read, int(pointer)) for pointer in pointers if pointer]
     rows = np.concatenate(parts) if parts else np.zeros(0, RECORD)
@@ -54,7 +54,7 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
-            with suppress(BackendError):  # the memory of a thread that has gone
+            with suppress(HandError):  # the memory of a thread that has gone
                 top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
                 _stack(rows, top, thread)
     rows = rows[rows["traced"] & FINISHED == 0]

@@ -45,9 +45,8 @@ class Site:
         return {"file": self.file or None, "line": self.line or None, "function": self.function or None}
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """What a task waits for: all of `tasks`, or one of them where `one` says so.
+class Wait(NamedTuple):
+    """What a task waits for: all of `tasks`, or one of them where `one` says so (a tuple, as is a row).
 
     `free`: something else can end the wait too (a timer, a file, another thread), so it is never part of a deadlock.
     """
@@ -63,6 +62,11 @@ class Wait:
         """For machines."""
         site = self.site.as_dict() if self.site else None
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
+
+
+def label_of(task: int, name: str) -> str:
+    """How people read a task."""
+    return f"task {task} ({name})" if name else f"task {task}"
 
 
 class Task(NamedTuple):
@@ -84,7 +88,7 @@ class Task(NamedTuple):
     @property
     def label(self) -> str:
         """How people read it."""
-        return f"task {self.id} ({self.name})" if self.name else f"task {self.id}"
+        return label_of(self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.debug.hands import HandError, Point
 from weft.debug.mi import quoted
 from weft.errors import UsageError
 from weft.tasks import layout
-from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
+from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
 from weft.tasks.model import Site, Task, deadlocks
 from weft.tasks.runtime import check, settings
@@ -35,7 +36,6 @@ class NativeBackend:
         self._library = library
         self._pid, self._core = pid, core
         self._names: dict[int, str] = {}
-        self._points: dict[str, Point] = {}
         self._signal = ""
         self._base = 0
         self._child = False
@@ -47,6 +47,14 @@ class NativeBackend:
         self._depth = 0
         self._skipping = False  # over the compiler's own lines, after which a line may be told again
         self._from: tuple[Any, Any] = (0, "")
+
+    @classmethod
+    def over(cls, gdb: Gdb, pid: int) -> NativeBackend:
+        """On a process that a gdb holds already, halted."""
+        made = cls([], pid=pid)
+        made._gdb, made._program = gdb, os.path.realpath(f"/proc/{pid}/exe")
+        made._took()
+        return made
 
     def start(self) -> Stop:
         """Start the program, or come to one that runs or did; it stands at its main, or where it was."""
@@ -118,7 +126,7 @@ class NativeBackend:
         rows, _ = self._records()
         return rows[rows["address"] == address][0]
 
-    def _on(self, worker: int) -> int | None:
+    def on(self, worker: int) -> int | None:
         """The task on top of a worker."""
         rows, _ = self._records()
         found = rows[(rows["state"] == 2) & (rows["worker"] == worker)]
@@ -150,13 +158,21 @@ class NativeBackend:
     def _to_first(self, how: How) -> Stop:
         """The tool is not there before the runtime starts: run up to its first implicit task, then watch."""
         made = self._gdb.ask("-break-insert -f on_implicit")
-        self._gdb.run("-exec-continue")
-        self._gdb.wait(None)
+        try:
+            self._gdb.run("-exec-continue")
+            self._gdb.wait(None)
+        finally:
+            if self._gdb.exited is None:
+                self._gdb.ask(f"-break-delete {made['bkpt']['number']}")
         if self._gdb.exited is not None:
             return self._ended()
-        self._gdb.ask(f"-break-delete {made['bkpt']['number']}")
         self._watch(True)
         return self._run("-exec-continue", how, None)
+
+    def forget(self) -> None:
+        """Follow no task any more: the program runs on unheeded."""
+        self._join = 0
+        self._watch(False)
 
     def _watch(self, on: bool) -> None:
         base = self._base = self._base or self._gdb.address("weft_tasks")
@@ -225,13 +241,14 @@ class NativeBackend:
             return self._ended()
         if "deadlock" in stop:
             found = stop["deadlock"]
-            return Stop("deadlock", found.tasks[0].id, found.tasks[0].at, text=found.message)
+            first = found.tasks[0]
+            return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
             return self._signalled(self._event(thread), how)
         if reason == "breakpoint-hit":
-            point = self._points.get(str(stop.get("bkptno")))
-            if point is not None and self._meant(point, thread):
+            point = self._gdb.points.get(str(stop.get("bkptno")))
+            if point is not None and self.meant(point, thread):
                 return self._here("breakpoint", thread, point=point.id)
             return self._resume(how, address)
         if reason == "signal-received" and stop.get("signal-name") != "SIGINT":
@@ -345,11 +362,11 @@ class NativeBackend:
             self._made = Bodies(self._gdb, self._program)
         return self._made
 
-    def _meant(self, point: Point, thread: int) -> bool:
+    def meant(self, point: Point, thread: int) -> bool:
         """Whether a breakpoint is for the task that hit it."""
         if point.task is None:
             return True
-        at = self._on(self._gdb.lwp(thread))
+        at = self.on(self._gdb.lwp(thread))
         rows = {int(row["id"]): int(row["parent"]) for row in self._records()[0]}
         while at is not None and at != point.task:
             at = rows.get(at) if point.descendants else None
@@ -358,8 +375,9 @@ class NativeBackend:
     def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
         own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
         worker = self._gdb.lwp(thread)
-        task = self._on(worker) if self._base or why != "start" else None
-        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text)
+        task = self.on(worker) if self._base or why != "start" else None
+        name = self._names.get(task or 0, "")
+        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text, name=name)
 
     def _ended(self) -> Stop:
         if self._terminal:
@@ -390,21 +408,12 @@ class NativeBackend:
         """The value of an expression in a task's frame."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            raise BackendError("the task is in no frame: it has not begun, or lies on the heap")
+            raise HandError("the task is in no frame: it has not begun, or lies on the heap")
         return self._gdb.evaluate(text, thread, int(frames[min(level, len(frames) - 1)]["level"]))
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""
-        wanted = {point.id for point in points}
-        for number, point in list(self._points.items()):
-            if point.id not in wanted:
-                self._gdb.ask(f"-break-delete {number}")
-                del self._points[number]
-        have = {point.id for point in self._points.values()}
-        for point in points:
-            if point.id not in have:
-                place = f"{point.file}:{point.line}" if point.line else point.function
-                self._points[str(self._gdb.ask(f"-break-insert {place}")["bkpt"]["number"])] = point
+        self._gdb.arm(points)
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
@@ -418,15 +427,15 @@ class NativeBackend:
         """Stop the program where it is."""
         if self._gdb.exited is not None:
             return self._ended()
-        if self._gdb._running:
+        if self._gdb.running:
             self._gdb.halt()
         return self._here("interrupted", self._thread())
 
     def close(self) -> None:
         """End the program."""
         if hasattr(self, "_gdb"):
-            with suppress(BackendError):
-                if self._gdb._running:
+            with suppress(HandError):
+                if self._gdb.running:
                     self._gdb.halt()
                 if self._pid:
                     self._gdb.ask(f"-break-delete {self._signal}")

@@ -4,70 +4,60 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.tasks.backend import BackendError, How, Point, Spawn, Stop
-from weft.tasks.model import Deadlock, Site, Task, Wait, deadlocks
+from weft.debug.hands import HandError, Point
+from weft.tasks.backend import How, NoFurther, Spawn, Stop
+from weft.tasks.inside.unswept import unswept
+from weft.tasks.model import Deadlock, Site, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
 from weft.tasks.runtime import births
 
 INSIDE = Path(__file__).parent / "inside"
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
+TICK = 0.01
+"""Seconds between looks at what else has to go on."""
 
 
-class PythonBackend:
-    """One Python program; `command` is the interpreter, the program and its arguments."""
+class Conversation:
+    """With the agent in a Python program, over a socket: all of a backend but how the program starts and ends.
+
+    `idle` is called again and again while the program runs; where it says so, the wait for a stop ends: NoFurther.
+    """
 
     runtime = "asyncio"
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = list(command)
+    def __init__(self) -> None:
+        self.idle: Callable[[], bool] | None = None
         self._next = 0
         self._pending: list[dict[str, Any]] = []
         self._text = bytearray()
         self._looked = 0
-        self._out = Output()
         self._over: Stop | None = None
-        self.program: subprocess.Popen[bytes]
+        self._line: socket.socket
 
-    def start(self) -> Stop:
-        """Start the program; it stands before its first line."""
-        ours, theirs = socket.socketpair()
-        interpreter, *rest = self._command
-        command = [interpreter, str(INSIDE), str(theirs.fileno()), births(), *rest]
-        try:
-            self.program = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
-                pass_fds=(theirs.fileno(),), start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise BackendError(f"{interpreter}: {error.strerror}") from error
-        theirs.close()
-        self._line = ours
-        return self._stop(ANSWER)
+    def _status(self, code: int | None) -> int | None:
+        """The exit status of a program that has ended."""
+        return code
 
-    # The conversation
+    # What is said
 
     def _message(self, seconds: float | None) -> dict[str, Any]:
         """The next message; a stop of its own kind where the program has gone."""
-        self._line.settimeout(seconds)
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
-            try:
-                more = self._line.recv(1 << 20)
-            except TimeoutError as error:
-                raise BackendError("the program gives no answer: its Python is held up in native code") from error
-            except OSError:
-                more = b""
+            more = self._more(seconds)
             if not more:
-                return {"stop": {"why": "ended", "code": self.program.wait(), "task": None, "at": None}}
+                return {"stop": {"why": "ended", "code": None, "task": None, "at": None}}
             self._text += more
         line = self._text[:end]
         del self._text[: end + 1]
@@ -75,26 +65,41 @@ class PythonBackend:
         found: dict[str, Any] = json.loads(line)
         return found
 
+    def _more(self, seconds: float | None) -> bytes:
+        """What comes in that time; nothing where the program has gone."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            self._line.settimeout(seconds if self.idle is None else TICK)
+            try:
+                return self._line.recv(1 << 20)
+            except TimeoutError as error:
+                if until is not None and time.monotonic() >= until:
+                    raise HandError("the program gives no answer: its Python is held up in native code") from error
+            except OSError:
+                return b""
+            if self.idle is not None and self.idle():
+                raise NoFurther
+
     def _send(self, message: dict[str, Any]) -> None:
         try:
             self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise BackendError("the program has ended") from error
+            raise HandError("the program has ended") from error
 
     def _ask(self, do: str, **fields: Any) -> Any:
         if self._over is not None:
-            raise BackendError("the program has ended")
+            raise HandError("the program has ended")
         self._next += 1
         self._send({"id": self._next, "do": do, **fields})
         while True:
             message = self._message(ANSWER)
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise BackendError(message["error"])
+                    raise HandError(message["error"])
                 return message["answer"]
             self._pending.append(message)
             if (stop := message.get("stop")) and stop["why"] == "ended":
-                raise BackendError("the program has ended")
+                raise HandError("the program has ended")
 
     def _stop(self, seconds: float | None) -> Stop:
         while True:
@@ -106,26 +111,19 @@ class PythonBackend:
 
     def _stopped(self, stop: dict[str, Any]) -> Stop:
         at = site_of(stop["at"])
-        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"))
+        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"),
+                    name=stop.get("name", ""))  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
         return made
 
-    def _status(self, code: int | None) -> int | None:
-        """The exit status; the process may end otherwise than its main module did."""
-        try:
-            return self.program.wait(5)
-        except subprocess.TimeoutExpired:
-            return code
-
     # What a backend does
 
     def tasks(self) -> list[Task]:
         """The table, read from asyncio itself."""
-        told = self._ask("tasks")
-        sites = [site_of(site) for site in told["sites"]]
-        return [task_of(row, sites) for row in told["rows"]]
+        with unswept():
+            return rows_of(self._ask("tasks"))
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has come on."""
@@ -154,10 +152,6 @@ class PythonBackend:
         """Give a task a name."""
         self._ask("name", task=task, name=name)
 
-    def output(self) -> str:
-        """What the program has written."""
-        return self._out.more()
-
     def interrupt(self) -> Stop:
         """Stop the loop between two tasks; where it does not get there, it is only looked at."""
         if self._over is not None:
@@ -167,11 +161,80 @@ class PythonBackend:
         while time.monotonic() < until:
             try:
                 message = self._message(0.5)
-            except BackendError:
+            except HandError:
                 continue
             if "stop" in message:
                 return self._stopped(message["stop"])
         return Stop("interrupted", text="the program computes; it is looked at as it runs")
+
+
+class RankConversation(Conversation):
+    """With the agent in a rank of MPI that is replayed: it runs on between commands, unless it stands at a line."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._line.connect(str(path))
+        except OSError as error:
+            raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
+
+    def let(self, how: How, task: int | None) -> None:
+        """Let the rank go on, and do not wait."""
+        self._send({"do": "go", "how": how, "task": task, "child": False})
+
+    def arrived(self) -> Stop | None:
+        """The stop that has come meanwhile."""
+        while self._pending or select.select([self._line], [], [], 0)[0] or b"\n" in self._text:
+            message = self._pending.pop(0) if self._pending else self._message(ANSWER)
+            if "stop" in message:
+                return self._stopped(message["stop"])
+        return None
+
+    def forget(self) -> None:
+        """Follow no task any more; the rank runs on."""
+        self._ask("forget")
+
+    def close(self) -> None:
+        """Leave the rank."""
+        self._line.close()
+
+
+class PythonBackend(Conversation):
+    """One Python program; `command` is the interpreter, the program and its arguments."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__()
+        self._command = list(command)
+        self._out = Output()
+        self.program: subprocess.Popen[bytes]
+
+    def start(self) -> Stop:
+        """Start the program; it stands before its first line."""
+        ours, theirs = socket.socketpair()
+        interpreter, *rest = self._command
+        command = [interpreter, str(INSIDE), str(theirs.fileno()), births(), *rest]
+        try:
+            self.program = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
+                pass_fds=(theirs.fileno(),), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise HandError(f"{interpreter}: {error.strerror}") from error
+        theirs.close()
+        self._line = ours
+        return self._stop(ANSWER)
+
+    def _status(self, code: int | None) -> int | None:
+        """The exit status; the process may end otherwise than its main module did."""
+        try:
+            return self.program.wait(5)
+        except subprocess.TimeoutExpired:
+            return code
+
+    def output(self) -> str:
+        """What the program has written."""
+        return self._out.more()
 
     def close(self) -> None:
         """End the program."""
@@ -191,18 +254,37 @@ def site_of(row: list[Any] | None) -> Site | None:
     return Site(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
-def task_of(row: dict[str, Any], sites: list[Site | None]) -> Task:
-    """A row of the table as the agent writes it, its places by their numbers."""
-    wait, created, at = row["wait"], row["created"], row["at"]
-    waits = None
-    if wait is not None:
-        where = None if wait["site"] is None else sites[wait["site"]]
-        waits = Wait(wait["kind"], tuple(wait["tasks"]), where, wait["one"], wait["free"], wait["what"])
-    return Task(row["id"], row["parent"], row["state"], row["name"], None if created is None else sites[created],
-                None if at is None else sites[at], waits, row["worker"])  # fmt: skip
+STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
+
+
+def rows_of(told: dict[str, Any]) -> list[Task]:
+    """The table as the agent writes it: a list a column, places and waits by their numbers."""
+    sites = [site_of(site) for site in told["sites"]]
+    waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in told["waits"]]
+    waiting = [None if number is None else waits[number] for number in told["wait"]]
+    for i, others in zip(told["waiting"], told["targets"], strict=True):
+        kind, _, site, one, free, what = waiting[i]
+        waiting[i] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), site, one, free, what)
+    count = len(waiting)
+    columns = (
+        told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],
+        scattered(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
+        [None if at is None else sites[at] for at in told["at"]], waiting, scattered(told["workers"], None, count),
+        [None] * count,
+    )  # fmt: skip
+    # No frame of Python for each: `Task(...)` takes three times as long.
+    return list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
+
+
+def scattered(told: dict[str, Any], otherwise: Any, count: int) -> list[Any]:
+    """A column of which only some rows were told."""
+    column = [otherwise] * count
+    for i, value in told.items():
+        column[int(i)] = value
+    return column
 
 
 def stop_of(found: Deadlock) -> Stop:
     """A stop because of a deadlock."""
     first = found.tasks[0]
-    return Stop("deadlock", first.id, first.at, text=found.message)
+    return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
-from weft.errors import UsageError
+from weft.debug.hands import HandError
+from weft.errors import UsageError, WeftError
 from weft.mpi.shim import cache_folder
-from weft.tasks.backend import BackendError
 
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
@@ -76,8 +77,19 @@ def settings(library: str) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
 
 
+def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
+    """The same for the ranks of a replay, where their program has OpenMP tasks that Weft can follow; else nothing."""
+    for program in programs:
+        found = shutil.which(program[0])
+        with suppress(WeftError):
+            if found is not None:
+                check(Path(found))
+                return settings("")
+    return {}
+
+
 def tool() -> Path:
-    """Weft's OMPT tool, built on first use with the system's compiler. BackendError where that fails."""
+    """Weft's OMPT tool, built on first use with the system's compiler. HandError where that fails."""
     return _built("tool.c", "table.h", "ompt.h")
 
 
@@ -85,7 +97,7 @@ def births() -> str:
     """What notes the births of asyncio's tasks, by C; empty where it cannot be built: Python does it then."""
     try:
         return str(_built("births.c"))
-    except BackendError:
+    except HandError:
         return ""
 
 
@@ -99,7 +111,7 @@ def _built(*names: str) -> Path:
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise BackendError("there is no C compiler, which builds Weft's part in the program: install gcc")
+        raise HandError("there is no C compiler, which builds Weft's part in the program: install gcc")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name, text in sources.items():
@@ -119,6 +131,6 @@ def _built(*names: str) -> Path:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise BackendError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
+            raise HandError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
         made.replace(target)
     return target

@@ -31,6 +31,8 @@ def _stopped(answer: Answer) -> list[str]:
         return ["the program has come to its end" + (f", with status {code}" if code else "")]
     if why == "deadlock":
         return [answer["text"]]
+    if why == "waiting":
+        return ["the task gets no further: as in the record, the rank stands in its last call"]
     if why == "start" and answer["at"] is None:
         return ["before the program's first line: `step` goes to the first task"]
     if why == "done":
@@ -66,9 +68,9 @@ def _row(row: Answer) -> str:
 
 def _tasks(answer: Answer) -> list[str]:
     rows = answer["tasks"]
-    lines = [_row(row) for row in rows[:SHOWN]]
-    if len(rows) > SHOWN:
-        lines.append(f"and {plural(len(rows) - SHOWN, 'more task')}")
+    lines = [_row(row) for row in rows]
+    if answer["chosen"] > len(rows):
+        lines.append(f"and {plural(answer['chosen'] - len(rows), 'more task')}")
     return lines or ["no tasks"]
 
 

@@ -1,4 +1,5 @@
-// Who made each asyncio task, and where: taken down when asyncio registers the task, by C, so that nobody notices.
+// Who made each asyncio task, and where: taken down when asyncio registers the task, by C, so that nobody notices. And
+// where they all stand (`walk`): a hundred thousand tasks are read while somebody waits for the answer.
 //
 // asyncio's C code calls `add` of its weak set of all tasks (3.11 to 3.13); births.py puts ours there, which does the
 // same and notes a birth. The functions of Python that it uses are declared here: none of them needs Python's headers,
@@ -30,7 +31,13 @@ extern void PyErr_Clear(void);
 extern object *PyObject_CallOneArg(object *, object *), *PyObject_CallNoArgs(object *);
 extern object *PyObject_CallFunctionObjArgs(object *, ...), *PyCFunction_NewEx(method *, object *, object *);
 extern object *PyList_New(long), *PyLong_FromUnsignedLongLong(unsigned long long), *Py_BuildValue(const char *, ...);
-extern int PyList_Append(object *, object *);
+extern object *PyList_GetItem(object *, long), *PyTuple_New(long), *PyLong_FromLongLong(long long), *PyErr_NoMemory(void);
+extern int PyList_Append(object *, object *), PyList_SetItem(object *, long, object *);
+extern int PyTuple_SetItem(object *, long, object *), PyObject_IsInstance(object *, object *), PySet_Contains(object *, object *);
+extern long PyList_Size(object *);
+extern object *PyObject_GetAttr(object *, object *), *PyObject_Type(object *), *PyUnicode_InternFromString(const char *);
+extern object *PyObject_CallMethodObjArgs(object *, object *, ...);
+extern object PyCoro_Type[], PyGen_Type[], PyAsyncGen_Type[], _Py_TrueStruct[];
 
 typedef struct birth {
     struct birth *parent;  // owned, as is `code`
@@ -50,6 +57,9 @@ typedef struct {
     object *data, *iterating, *removed;  // of the weak set: its set, who iterates over it, its own callback
     object *current, *running, *get_loop;  // asyncio: tasks by loop, the loop of this thread, Task.get_loop
     object *is_library, *on_create;
+    object *task, *future;  // asyncio's classes
+    object *ends, *behind;  // types with nothing behind them; what else an awaitable wraps
+    object *shields;  // whether callbacks of a future are those of a shield
 } names;
 
 enum { DEEP = 500, SMALL = 1024, SEEN = 256 };  // DEEP: ancestors that are remembered at most
@@ -279,6 +289,287 @@ static object *read_chain(object *self, object *task) {
     return list;
 }
 
+// ---- where all tasks stand ----
+
+typedef struct {
+    object *code;  // owned
+    long lasti;
+} spot;
+
+// Stretches of `spots`, each a task's line of calls, outermost first: most tasks stand at one of a few.
+typedef struct {
+    uint64_t hash;
+    long begin, length;
+} shape;
+
+typedef struct {
+    object *task;
+    uint64_t id, parent;
+    long made, shape, how;
+} line;
+
+enum { READY = 0, NEW = -1, RUNS = -2, PLAIN = -3, ASK = -4 };  // `how`; above 0: the task that it awaits
+
+static struct {
+    spot *spots;
+    shape *shapes;
+    long *index;  // by hash: the shape's number + 1
+    long used, room, count, size;
+} in;
+
+static struct { object *waiter; long how; } met[SEEN];  // futures; owned: a future's callbacks may be as many as tasks
+
+static struct { object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks; } word;
+
+static int learn_words(void) {
+    static const char text[][24] = {"cr_frame", "gi_frame", "ag_frame", "cr_await", "gi_yieldfrom", "ag_await", "cr_running",
+        "gi_running", "ag_running", "cr_suspended", "gi_suspended", "ag_suspended"};
+    object **const all = &word.frame[0];
+    for (int i = 0; i < 12; i++)
+        if ((all[i] = PyUnicode_InternFromString(text[i])) == NULL) return 0;
+    word.coro = PyUnicode_InternFromString("get_coro");
+    word.waiter = PyUnicode_InternFromString("_fut_waiter");
+    word.done = PyUnicode_InternFromString("done");
+    word.callbacks = PyUnicode_InternFromString("_callbacks");
+    return word.coro != NULL && word.waiter != NULL && word.done != NULL && word.callbacks != NULL;
+}
+
+static int push(object *code, long lasti) {
+    if (in.used == in.room) {
+        long room = in.room != 0 ? 2 * in.room : SMALL;
+        spot *more = realloc(in.spots, (size_t)room * sizeof *more);
+        if (more == NULL) return 0;
+        in.spots = more;
+        in.room = room;
+    }
+    in.spots[in.used++] = (spot){code, lasti};
+    return 1;
+}
+
+static void forget_spots(long from) {
+    while (in.used > from) Py_DecRef(in.spots[--in.used].code);
+}
+
+static int grow_index(void) {
+    long size = in.size != 0 ? 2 * in.size : SMALL;
+    shape *shapes = realloc(in.shapes, (size_t)size / 2 * sizeof *shapes);
+    if (shapes != NULL) in.shapes = shapes;
+    long *index = shapes != NULL ? calloc((size_t)size, sizeof *index) : NULL;
+    if (index == NULL) return 0;
+    for (long i = 0; i < in.count; i++) {
+        long at = (long)(in.shapes[i].hash & (uint64_t)(size - 1));
+        while (index[at] != 0) at = (at + 1) & (size - 1);
+        index[at] = i + 1;
+    }
+    free(in.index);
+    in.index = index;
+    in.size = size;
+    return 1;
+}
+
+// The number of the spots from `begin` on; they go where they are known. -1 where there is no memory.
+static long intern(long begin) {
+    long length = in.used - begin;
+    uint64_t hash = (uint64_t)length;
+    for (long i = begin; i < in.used; i++)
+        hash = (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
+    if (2 * (in.count + 1) >= in.size && !grow_index()) return -1;
+    long at = (long)(hash & (uint64_t)(in.size - 1));
+    for (; in.index[at] != 0; at = (at + 1) & (in.size - 1)) {
+        const shape *s = &in.shapes[in.index[at] - 1];
+        if (s->hash != hash || s->length != length) continue;
+        long same = 0;
+        while (same < length && in.spots[s->begin + same].code == in.spots[begin + same].code &&
+               in.spots[s->begin + same].lasti == in.spots[begin + same].lasti)
+            same++;
+        if (same < length) continue;
+        forget_spots(begin);
+        return in.index[at] - 1;
+    }
+    in.shapes[in.count] = (shape){hash, begin, length};
+    return (in.index[at] = ++in.count) - 1;
+}
+
+// A coroutine, generator or asynchronous generator; -1 for anything else.
+static int kind_of(object *thing) {
+    object *type = PyObject_Type(thing);
+    int kind = type == PyCoro_Type ? 0 : type == PyGen_Type ? 1 : type == PyAsyncGen_Type ? 2 : -1;
+    if (type != NULL) Py_DecRef(type);
+    return kind;
+}
+
+static object *attribute(object *of, object *name) {
+    object *found = PyObject_GetAttr(of, name);
+    if (found == NULL) PyErr_Clear();
+    if (found != _Py_NoneStruct) return found;
+    Py_DecRef(found);
+    return NULL;
+}
+
+static int is_true(object *of, object *name) {
+    object *found = attribute(of, name);
+    if (found != NULL) Py_DecRef(found);
+    return found == _Py_TrueStruct;
+}
+
+// What an awaitable wraps that is no coroutine; owned.
+static object *behind(object *thing) {
+    object *type = PyObject_Type(thing);
+    int end = type == NULL || PySet_Contains(py.ends, type) != 0;
+    if (type != NULL) Py_DecRef(type);
+    object *found = end ? NULL : PyObject_CallOneArg(py.behind, thing);
+    if (found == NULL) PyErr_Clear();
+    if (found != _Py_NoneStruct) return found;
+    Py_DecRef(found);
+    return NULL;
+}
+
+// Push a coroutine's frames, and those of what it awaits. 0 where there is no memory.
+static int chain(object *coro) {
+    object *last = NULL, *at = coro;
+    int good = 1;
+    Py_IncRef(at);
+    while (at != NULL && good) {
+        int kind = kind_of(at);
+        object *frame = kind < 0 ? NULL : attribute(at, word.frame[kind]);
+        object *onward = kind < 0 ? behind(at) : attribute(at, word.await[kind]);
+        if (frame != NULL && frame == last) {  // an asynchronous generator, met again in what sends to it
+            Py_DecRef(frame);
+            if (onward != NULL) Py_DecRef(onward);
+            break;
+        }
+        if (frame != NULL) {
+            object *code = PyFrame_GetCode(frame);
+            if (!(good = push(code, PyFrame_GetLasti(frame)))) Py_DecRef(code);
+            if (last != NULL) Py_DecRef(last);
+            last = frame;
+        }
+        Py_DecRef(at);
+        at = onward;
+    }
+    if (at != NULL) Py_DecRef(at);
+    if (last != NULL) Py_DecRef(last);
+    return good;
+}
+
+// How one waits for a future of asyncio's own class.
+static long how_future(object *waiter) {
+    unsigned at = (uintptr_t)waiter >> 5 & (SEEN - 1);
+    if (met[at].waiter == waiter) return met[at].how;
+    object *callbacks = attribute(waiter, word.callbacks);
+    long how = PLAIN;
+    if (callbacks != NULL && PyList_Size(callbacks) > 1) {  // else there is the task's own: nothing is shielded
+        object *told = PyObject_CallOneArg(py.shields, callbacks);
+        if (told != NULL) Py_DecRef(told);
+        if (told == NULL || told == _Py_TrueStruct) how = ASK;
+    }
+    if (callbacks != NULL) Py_DecRef(callbacks);
+    if (met[at].waiter != NULL) Py_DecRef(met[at].waiter);
+    Py_IncRef(waiter);
+    met[at].waiter = waiter;
+    return met[at].how = how;
+}
+
+// What a task does, as far as it can be said without its variables.
+static long how_of(object *task, object *coro, long length) {
+    int kind = kind_of(coro);
+    if (kind >= 0 && is_true(coro, word.running[kind])) return RUNS;
+    if (kind >= 0 && !is_true(coro, word.suspended[kind])) return length != 0 ? NEW : READY;
+    object *waiter = attribute(task, word.waiter);
+    if (waiter == NULL) return READY;
+    long how = ASK;
+    object *done = PyObject_CallMethodObjArgs(waiter, word.done, NULL), *type = PyObject_Type(waiter);
+    if (done == NULL) PyErr_Clear();
+    if (done == _Py_TrueStruct) {
+        how = READY;
+    } else if (type == py.task || PyObject_IsInstance(waiter, py.task) == 1) {
+        const birth *b = of(waiter);
+        if (b != NULL) how = (long)b->id;
+    } else if (type == py.future) {
+        how = how_future(waiter);
+    }
+    PyErr_Clear();
+    if (done != NULL) Py_DecRef(done);
+    if (type != NULL) Py_DecRef(type);
+    Py_DecRef(waiter);
+    return how;
+}
+
+static int look(object *task, line *to) {
+    const birth *b = of(task);
+    *to = (line){.task = task, .id = b != NULL ? b->id : 0, .made = -1, .how = ASK};
+    long begin = in.used;
+    if (b != NULL && b->parent != NULL) to->parent = b->parent->id;
+    if (b != NULL && b->code != NULL) {
+        Py_IncRef(b->code);
+        if (!push(b->code, b->lasti)) return Py_DecRef(b->code), 0;
+        if ((to->made = intern(begin)) < 0) return 0;
+    }
+    object *coro = PyObject_CallMethodObjArgs(task, word.coro, NULL);
+    if (coro == NULL) PyErr_Clear();
+    begin = in.used;
+    int good = coro == NULL || chain(coro);
+    long length = in.used - begin;
+    if (good && (to->shape = intern(begin)) < 0) good = 0;
+    if (good && coro != NULL) to->how = how_of(task, coro, length);
+    if (coro != NULL) Py_DecRef(coro);
+    return good;
+}
+
+static int by_id(const void *one, const void *other) {
+    uint64_t a = ((const line *)one)->id, b = ((const line *)other)->id;
+    return a < b ? -1 : a > b;
+}
+
+static object *shape_list(void) {
+    object *list = PyList_New(in.count);
+    for (long i = 0; list != NULL && i < in.count; i++) {
+        object *spots = PyTuple_New(in.shapes[i].length);
+        for (long k = 0; spots != NULL && k < in.shapes[i].length; k++) {
+            const spot *at = &in.spots[in.shapes[i].begin + k];
+            PyTuple_SetItem(spots, k, Py_BuildValue("(Ol)", at->code, at->lasti));
+        }
+        PyList_SetItem(list, i, spots);
+    }
+    return list;
+}
+
+// (tasks, ids, parents, made, shapes, how): a list a column, in the order of creation; and the list of shapes.
+static object *columns(const line *lines, long n) {
+    object *list[6];
+    for (int c = 0; c < 6; c++)
+        if ((list[c] = PyList_New(n)) == NULL) return NULL;
+    for (long i = 0; i < n; i++) {
+        const line *l = &lines[i];
+        Py_IncRef(l->task);
+        PyList_SetItem(list[0], i, l->task);
+        const long long told[] = {(long long)l->id, (long long)l->parent, l->made, l->shape, l->how};
+        for (int c = 1; c < 6; c++) PyList_SetItem(list[c], i, PyLong_FromLongLong(told[c - 1]));
+    }
+    return Py_BuildValue("(NNNNNNN)", list[0], list[1], list[2], list[3], list[4], list[5], shape_list());
+}
+
+// Where the tasks of a list stand. The list keeps them alive meanwhile.
+static object *walk(object *self, object *tasks) {
+    (void)self;
+    long n = PyList_Size(tasks);
+    if (n < 0) return NULL;
+    line *lines = malloc((size_t)(n + 1) * sizeof *lines);
+    int good = lines != NULL && (word.callbacks != NULL || learn_words());
+    for (long i = 0; i < n && good; i++) good = look(PyList_GetItem(tasks, i), &lines[i]);
+    if (good) qsort(lines, (size_t)n, sizeof *lines, by_id);
+    object *answer = good ? columns(lines, n) : PyErr_NoMemory();
+    for (int i = 0; i < SEEN; i++) {
+        if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
+        met[i].waiter = NULL;
+    }
+    forget_spots(0);
+    free(in.spots), free(in.shapes), free(in.index), free(lines);
+    in.spots = NULL, in.shapes = NULL, in.index = NULL;
+    in.used = in.room = in.count = in.size = 0;
+    return answer;
+}
+
 static object *watch(object *self, object *on) {
     (void)self;
     watched = PyObject_IsTrue(on);
@@ -287,15 +578,17 @@ static object *watch(object *self, object *on) {
 }
 
 static method methods[] = {{"add", add, ONE_ARGUMENT, NULL}, {"gone", gone, ONE_ARGUMENT, NULL},
-    {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL}, {"watch", watch, ONE_ARGUMENT, NULL}};
+    {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL}, {"watch", watch, ONE_ARGUMENT, NULL},
+    {"walk", walk, ONE_ARGUMENT, NULL}};
 
-// (add, birth, chain, watch) as functions of Python. `given`: the objects of `names`, which the caller keeps alive.
+// (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`, which the caller keeps alive.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
-    object *made_of[5];
-    py = (names){given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7]};
-    for (int i = 0; i < 5; i++)
+    object *made_of[6];
+    py = (names){given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7],
+                 given[8], given[9], given[10], given[11], given[12]};
+    for (int i = 0; i < 6; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep()) return NULL;
     forget = made_of[1];
-    return Py_BuildValue("(NNNN)", made_of[0], made_of[2], made_of[3], made_of[4]);
+    return Py_BuildValue("(NNNNN)", made_of[0], made_of[2], made_of[3], made_of[4], made_of[5]);
 }

@@ -1,10 +1,14 @@
-"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it."""
+"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it.
+
+In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `attend` instead.
+"""
 
 import importlib.util
 import os
 import socket
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -54,4 +58,40 @@ def main() -> None:
     sys.exit(status)
 
 
-main()
+class AtImport:
+    """Calls back when the program has imported asyncio: one that never does pays nothing."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then = then
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """What Python asks before each import."""
+        if name != "asyncio":
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                execute(module)
+                self._then()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def attend(path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]) -> None:
+    """Follow the tasks of this process, from when it has asyncio; debuggers come to the socket at a path."""
+
+    def begin() -> None:
+        load().RankAgent(path, library, aside, drive)
+
+    if "asyncio" in sys.modules:
+        begin()
+    else:
+        sys.meta_path.insert(0, AtImport(begin))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import asyncio
-import inspect
 import json
 import linecache
 import os
@@ -14,17 +13,23 @@ import socket
 import sys
 import weakref
 from asyncio import base_events
-from queue import SimpleQueue
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
 from . import births
 from .births import Task, ancestry, birth, is_library
-from .tracer import Tracer, outermost
-from .waits import Timers, chain, innermost, site, site_of, wait_of
+from .table import columns, names
+from .tracer import Tracer, backs, outermost
+from .waits import Timers, behind, chain, shields, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
+DRIVE = 0.002
+"""Seconds between looks at what MPI has to do for others."""
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = 40
@@ -35,7 +40,7 @@ Request = dict[str, Any]
 class Agent:
     """One conversation with the debugger, over a socket."""
 
-    def __init__(self, line: socket.socket, library: str) -> None:
+    def __init__(self, line: socket.socket | None, library: str) -> None:
         self._line = line
         self._lines = b""
         self._sending = _thread.allocate_lock()
@@ -50,7 +55,7 @@ class Agent:
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tracer = Tracer(self.stop, self.tasks)
         self._watch_loops()
-        births.install(self.tracer.created, library)
+        births.install(self.tracer.created, library, behind, shields)
         os.register_at_fork(after_in_child=self._forked)
         _thread.start_new_thread(self._serve, ())
 
@@ -68,7 +73,8 @@ class Agent:
         sys.settrace(None)
         self.tracer.how = "continue"
         self.tracer.points._all = []
-        self._line.close()
+        if self._line is not None:
+            self._line.close()
 
     # The conversation
 
@@ -76,24 +82,36 @@ class Agent:
         """Send one message."""
         try:
             with self._sending:
-                self._line.sendall(json.dumps(message).encode() + b"\n")
+                if self._line is not None:
+                    self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            self._forked()
+            self._lost()
+
+    def _lost(self) -> None:
+        """The debugger does not listen any more."""
+        self._forked()
 
     def _serve(self) -> None:
+        if self._line is not None:
+            self._converse(self._line)
+        if os.getpid() == self._pid:
+            os._exit(143)  # the debugger has gone, and the program was its own
+
+    def _converse(self, line: socket.socket) -> None:
+        """Answer until the debugger goes."""
         while os.getpid() == self._pid:
-            ready, _, _ = select.select([self._line], [], [], LOOK)
-            if ready and not self._receive():
-                os._exit(143)  # the debugger has gone, and the program was its own
+            ready, _, _ = select.select([line], [], [], LOOK)
+            if ready and not self._receive(line):
+                return
             if not ready:
                 self._look()
 
-    def _receive(self) -> bool:
-        more = self._line.recv(65536)
+    def _receive(self, line: socket.socket) -> bool:
+        more = line.recv(65536)
         self._lines += more
         *whole, self._lines = self._lines.split(b"\n")
-        for line in whole:
-            request = json.loads(line)
+        for text in whole:
+            request = json.loads(text)
             if self._standing and not self._leaving:
                 self._leaving = request["do"] == "go"  # what comes after it finds a program that runs
                 self._inbox.put(request)
@@ -103,16 +121,21 @@ class Agent:
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None) -> None:
         """Stand here until the debugger lets the program go on."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self._line is None:
             return
         with self._turn:
             self._frame, self._task, self._leaving, self._standing = frame, task, False, True
             at = site(frame) if frame is not None else None
             self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
                                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
-                                "worker": _thread.get_native_id()}})  # fmt: skip
-            while not self._do(self._inbox.get()):
+                                "worker": _thread.get_native_id(),
+                                "name": names([task]).get(0, "") if task is not None else ""}})  # fmt: skip
+            while not self._do(self._request()):
                 pass
+
+    def _request(self) -> Request:
+        """What the debugger wants of the thread that stands at a line."""
+        return self._inbox.get()
 
     def ended(self, code: int) -> None:
         """The program has come to its end."""
@@ -160,19 +183,14 @@ class Agent:
         return next((task for task in self.tasks() if birth(task).id == number), None) if number is not None else None
 
     def do_tasks(self, _: Request) -> Any:
-        """The table."""
+        """The table, a list a column."""
         running = {id(task): thread for thread, task in self._running()}
-        timers = Timers(list(self.loops))
-        rows = [self._row(task, running, timers) for task in self.tasks()]
-        rows.sort(key=lambda row: row["id"])
-        sites: dict[tuple[Any, ...], int] = {}
-        for row in rows:  # a place is sent once: most tasks stand at a few
-            for key in ("created", "at"):
-                if row[key] is not None:
-                    row[key] = sites.setdefault(tuple(row[key]), len(sites))
-            if row["wait"] is not None and row["wait"]["site"] is not None:
-                row["wait"]["site"] = sites.setdefault(tuple(row["wait"]["site"]), len(sites))
-        return {"rows": rows, "sites": list(sites)}
+        loops = list(self.loops)
+
+        def here(task: Task) -> FrameType | None:
+            return self._frame if task is self._task else top_frame(running[id(task)])
+
+        return columns(self.tasks(), running, here, cache(lambda: Timers(loops)))
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -181,25 +199,6 @@ class Agent:
             if task is not None:
                 found.append((getattr(loop, "_thread_id", 0) or 0, task))
         return found
-
-    def _row(self, task: Task, running: dict[int, int], timers: Timers) -> Request:
-        born = birth(task)
-        row: Request = {"id": born.id, "name": named(task), "parent": born.parent,
-                        "created": site_of(born.code, born.lasti), "wait": None, "worker": None}  # fmt: skip
-        frame = outermost(task)
-        if id(task) in running:
-            here = self._frame if task is self._task else top_frame(running[id(task)])
-            return row | {"state": "top", "worker": running[id(task)], "at": site(here)}
-        coro: Any = task.get_coro()
-        if coro.cr_running if hasattr(coro, "cr_running") else coro.gi_running:
-            row["state"], row["at"] = "middle", site(frame)
-        elif state(coro).endswith("CREATED"):
-            row["state"], row["at"] = "new", site(frame)
-        else:
-            frames = chain(task)
-            row["state"], row["at"] = "heap", site(innermost(frames))
-            row["wait"] = wait_of(task, frames, timers)
-        return row
 
     def _frames(self, number: int | None) -> list[FrameType]:
         """The frames of a task, innermost first."""
@@ -245,6 +244,8 @@ class Agent:
                     frame.f_trace = self.tracer.local
             if self._standing:
                 sys.settrace(self.tracer.dispatch)
+            else:
+                self.tracer.interrupt()
             for loop in list(self.loops):
                 if loop.is_running():
                     loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
@@ -254,6 +255,10 @@ class Agent:
         if (task := self._find(request["task"])) is not None:
             task.set_name(request["name"])
             births.NAMES[birth(task).id] = request["name"]
+
+    def do_forget(self, _: Request) -> None:
+        """Follow no task any more; the program runs on."""
+        self.tracer.aim("continue", None, None, child=False)
 
     def do_source(self, request: Request) -> list[str]:
         """The lines of a file, as this process sees it."""
@@ -267,13 +272,43 @@ class Agent:
                 return
 
 
-def backs(frame: FrameType | None) -> list[FrameType]:
-    """A frame and all behind it."""
-    found = []
-    while frame is not None:
-        found.append(frame)
-        frame = frame.f_back
-    return found
+class RankAgent(Agent):
+    """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands."""
+
+    def __init__(
+        self, path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]
+    ) -> None:  # fmt: skip
+        self._aside, self._drive = aside, drive
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(1)
+        super().__init__(None, library)
+
+    def _serve(self) -> None:
+        self._aside()
+        while os.getpid() == self._pid:
+            line = self._listener.accept()[0]
+            self._lines, self._line = b"", line
+            with suppress(OSError):
+                self._converse(line)
+            self._lost()
+
+    def _lost(self) -> None:
+        line, self._line = self._line, None
+        if line is None:
+            return
+        line.close()
+        self.tracer.points.take([], [])
+        self.tracer.aim("continue", None, None, child=False)
+        if self._standing:
+            self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
+
+    def _request(self) -> Request:
+        while True:
+            try:
+                return self._inbox.get(timeout=DRIVE)
+            except Empty:
+                self._drive()
 
 
 def top_frame(thread: int) -> FrameType | None:
@@ -289,14 +324,3 @@ def busy(loop: Any) -> bool:
     if asyncio.current_task(loop) is not None or getattr(loop, "_ready", None):
         return True
     return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))
-
-
-def state(coro: Any) -> str:
-    """As Python calls the state of a coroutine or generator."""
-    return inspect.getcoroutinestate(coro) if hasattr(coro, "cr_frame") else inspect.getgeneratorstate(coro)
-
-
-def named(task: Task) -> str:
-    """The name that somebody gave a task: not asyncio's own."""
-    name = task.get_name()
-    return "" if name.startswith("Task-") and name[5:].isdigit() else name

@@ -23,6 +23,8 @@ LIBRARY = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
 Task = asyncio.Task[Any]
 NAMES: dict[int, str] = {}
 """Names that the debugger gave, by number."""
+ENDS: set[type] = set()
+"""Types of awaitables with no frame behind them, as far as they were met."""
 OnCreate = Callable[[Task, Task | None], None]
 
 
@@ -36,7 +38,9 @@ class Birth(NamedTuple):
 
 
 class Births:
-    """The births of all tasks, taken down in Python. `watched`: whether `on_create` is called at each."""
+    """The births of all tasks, taken down in Python. `walk`: C that looks at all tasks (table.py: Walk)."""
+
+    walk: Any = None
 
     def __init__(self, on_create: OnCreate) -> None:
         self._on_create = on_create
@@ -106,7 +110,7 @@ DEEP = 500
 class FastBirths(Births):
     """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
 
-    def __init__(self, on_create: OnCreate, library: str) -> None:
+    def __init__(self, on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
@@ -115,9 +119,10 @@ class FastBirths(Births):
         code = ctypes.PyDLL(library)
         code.weft_births.restype = ctypes.py_object
         self._given: list[Any] = [known.data, known._iterating, known._remove, names._current_tasks,
-                                  asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create]  # fmt: skip
+                                  asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create,
+                                  asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
-        known.add, self._read, self._chain, self._watch = code.weft_births(array)
+        known.add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)
         if not self._works():
             del known.add
             raise OSError("asyncio does not register its tasks where it used to")
@@ -159,13 +164,13 @@ class FastBirths(Births):
 _births: Births
 
 
-def install(on_create: OnCreate, library: str) -> None:
-    """Number every task from now on. `library`: the C part, empty where there is none."""
+def install(on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
+    """Number every task from now on. `library`: the C part, empty where there is none; `asked`: waits.py's for it."""
     global _births  # noqa: PLW0603
     try:
         if not library:
             raise OSError
-        _births = FastBirths(on_create, library)
+        _births = FastBirths(on_create, library, *asked)
     except (OSError, AttributeError, TypeError):
         _births = Births(on_create)
     locks.Lock._locked = _Locked()  # type: ignore[attr-defined]
@@ -174,6 +179,11 @@ def install(on_create: OnCreate, library: str) -> None:
 def watch(on: bool) -> None:
     """Whether the installed `on_create` is called at each birth."""
     _births.watch(on)
+
+
+def walker() -> Any:
+    """The C that looks at all tasks, None where there is none."""
+    return _births.walk
 
 
 def birth(task: Task) -> Birth:

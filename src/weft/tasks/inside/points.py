@@ -16,7 +16,7 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
 class Point:
-    """A line of a file, or a function, for all tasks, one task, or one and its descendants."""
+    """A line of a file, or a function, for all tasks, one task, or one and its descendants; from which visit on."""
 
     def __init__(self, place: dict[str, Any]) -> None:
         self.id: int = place["id"]
@@ -25,6 +25,12 @@ class Point:
         self.function: str = place.get("function") or ""
         self.task: int | None = place.get("task")
         self.descendants: bool = bool(place.get("descendants"))
+        self._left: int = place.get("count") or 1
+
+    def counts(self) -> bool:
+        """Count a visit; whether it is one that stops."""
+        self._left -= 1
+        return self._left <= 0
 
     def lines(self, code: CodeType) -> set[int]:
         """The lines of a code object that it means."""
@@ -66,7 +72,8 @@ class Points:
 
     def take(self, places: list[dict[str, Any]], running: list[FrameType]) -> None:
         """Take these instead of those before. `running`: the frames on stacks, whose code has already begun."""
-        self._all = [Point(place) for place in places]
+        known = {point.id: point for point in self._all}
+        self._all = [known.get(place["id"]) or Point(place) for place in places]
         self._lines.clear()
         if _MONITORING is not None:
             self._monitor(running)
@@ -83,7 +90,7 @@ class Points:
         if line not in self.within(code):
             return False
         for point in self._all:
-            if line in point.lines(code) and point.meant(task):
+            if line in point.lines(code) and point.meant(task) and point.counts():
                 self.last = point.id
                 return True
         return False

@@ -7,9 +7,11 @@ the task goes on (its own wake-up was added after ours). So other tasks run untr
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import dis
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -37,6 +39,7 @@ class Tracer:
         self._joining: FrameType | None = None
         self._thrown: FrameType | None = None
         self._resumed: tuple[FrameType, int] | None = None
+        self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupted)
 
     # What the debugger wants
 
@@ -46,6 +49,10 @@ class Tracer:
         self._joining = None
         watch(bool(child or (task is None and how in ("step", "next"))))
         here = task is not None and frame is not None and current() is task
+        if task is not None and frame is None and how != "continue" and in_main_thread(task):
+            self.interrupt()
+            task.get_loop().call_soon_threadsafe(lambda: None)  # one that sleeps wakes up to it
+            return
         self.anchor = frame if here else innermost(chain(task)) if task is not None else None
         if here and frame is not None and how != "continue":
             self._trace_stack(frame)
@@ -54,6 +61,29 @@ class Tracer:
             self.arm(task, frame is not None)
         elif not self.points.traces:
             sys.settrace(None)
+
+    def interrupt(self) -> None:
+        """Trace the main thread from where it is now, inside a call of native code too: when that returns."""
+        ctypes.pythonapi.Py_AddPendingCall(self._pending, None)
+
+    def _interrupted(self, _: Any = None) -> int:
+        """In the main thread, between two of its instructions."""
+        task, frame = self.traced, sys._getframe(1)
+        if self.points.traces:
+            for at in backs(frame):
+                if self.points.within(at.f_code):
+                    at.f_trace = self.local
+            sys.settrace(self.dispatch)
+        if task is None or self.how == "continue" or not in_main_thread(task):
+            return 0
+        if current() is task:
+            self.anchor = next((at for at in backs(frame) if not is_library(at.f_code.co_filename)), frame)
+            self._trace_stack(frame)
+            sys.settrace(self.dispatch)
+        else:
+            self.anchor = innermost(chain(task))
+            self.arm(task, True)
+        return 0
 
     def _trace_stack(self, frame: FrameType) -> None:
         """Watch the frames of the running task, from here out to its coroutine."""
@@ -196,3 +226,17 @@ def outermost(task: Task | None) -> FrameType | None:
     """The frame of a task's own coroutine."""
     coro: Any = task.get_coro() if task is not None else None
     return getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
+
+
+def backs(frame: FrameType | None) -> list[FrameType]:
+    """A frame and all behind it."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def in_main_thread(task: Task) -> bool:
+    """Whether a task's loop runs in the thread that can be called at any time."""
+    return getattr(task.get_loop(), "_thread_id", None) == threading.main_thread().ident

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from .births import ASYNCIO, Task, birth, is_library, line_of
+from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
 
 _BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
@@ -33,7 +33,7 @@ def chain(task: Task) -> list[FrameType]:
         elif isinstance(at, AsyncGeneratorType):
             frame, onward = at.ag_frame, at.ag_await
         else:
-            frame, onward = None, _behind(at)
+            frame, onward = None, behind(at)
         if frame is not None:
             if frames and frames[-1] is frame:
                 break
@@ -42,14 +42,13 @@ def chain(task: Task) -> list[FrameType]:
     return frames
 
 
-def _behind(thing: Any) -> Any:
+WRAPPERS = {"async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable"}
+
+
+def behind(thing: Any) -> Any:
     """What an awaitable wraps that does not say so: `async for`, `anext`, or __await__ of a class."""
-    if type(thing).__name__ not in (
-        "async_generator_asend",
-        "async_generator_athrow",
-        "coroutine_wrapper",
-        "anext_awaitable",
-    ):
+    if type(thing).__name__ not in WRAPPERS:
+        ENDS.add(type(thing))
         return None
     kinds = (AsyncGeneratorType, CoroutineType, GeneratorType)
     found = (x for x in gc.get_referents(thing) if isinstance(x, kinds) or type(x).__name__ == "async_generator_asend")
@@ -64,22 +63,23 @@ class Timers:
         self.tasks: set[int] = set()
         for loop in loops:
             for handle in [*getattr(loop, "_scheduled", ()), *getattr(loop, "_ready", ())]:
-                if not handle.cancelled():
-                    self.futures.update(id(x) for x in handle._args or ())
-                    owner = getattr(handle._callback, "__self__", None)
-                    if isinstance(owner, asyncio.Timeout):
-                        self.tasks.add(id(owner._task))  # type: ignore[attr-defined]
-                    elif owner is not None:
-                        self.futures.add(id(owner))
+                if handle._cancelled:
+                    continue
+                self.futures.update(map(id, handle._args or ()))
+                owner = getattr(handle._callback, "__self__", None)
+                if isinstance(owner, asyncio.Timeout):
+                    self.tasks.add(id(owner._task))  # type: ignore[attr-defined]
+                elif owner is not None:
+                    self.futures.add(id(owner))
 
 
-def wait_of(task: Task, frames: list[FrameType], timers: Timers) -> dict[str, Any] | None:
+def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -> dict[str, Any] | None:
     """The wait of a suspended task; None for one that is about to run."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or waiter.done():
         return None
     kind, targets, one, what = _found(waiter, frames)
-    free = not targets or id(waiter) in timers.futures or id(task) in timers.tasks
+    free = not targets or id(waiter) in timers().futures or id(task) in timers().tasks
     tasks = sorted(birth(t).id for t in targets if not t.done())
     if any(t.done() for t in targets) and one:
         free = True
@@ -117,13 +117,28 @@ def _found(waiter: Any, frames: list[FrameType]) -> Found:
         return "await", direct, False, ""
     if direct or next(_shielded(waiter), None) is not None:  # also where the inner one has ended a moment ago
         return "shield", direct, False, ""
-    for frame in reversed(frames):
-        code = frame.f_code
+    return as_plain([frame.f_code for frame in frames]), [], False, ""
+
+
+def _library_end(codes: list[CodeType]) -> Iterator[str]:
+    """What of asyncio's own a line of calls ends with, innermost first."""
+    for code in reversed(codes):
         if not code.co_filename.startswith(ASYNCIO):
-            break
-        if code.co_qualname in _BY_FUNCTION:
-            return _BY_FUNCTION[code.co_qualname], [], False, ""
-    return "future", [], False, ""
+            return
+        yield code.co_qualname
+
+
+def as_plain(codes: list[CodeType]) -> str:
+    """What the wait for a future is called, by the functions it is awaited in."""
+    return next((_BY_FUNCTION[name] for name in _library_end(codes) if name in _BY_FUNCTION), "future")
+
+
+def needs_variables(codes: list[CodeType]) -> bool:
+    """Whether the wait is in the variables of one of these functions (see `_of_frames`)."""
+    return any(name in _WITH_VARIABLES for name in _library_end(codes))
+
+
+_WITH_VARIABLES = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}
 
 
 def _of_frames(frames: list[FrameType]) -> Found | None:
@@ -180,6 +195,11 @@ def _shielded(outer: Any) -> Iterator[Any]:
             for cell in getattr(callback, "__closure__", None) or ():
                 if isinstance(cell.cell_contents, asyncio.Future):
                     yield cell.cell_contents
+
+
+def shields(callbacks: list[Any]) -> bool:
+    """Whether one of a future's callbacks is asyncio.shield()'s."""
+    return any(getattr(callback, "__name__", "") == "_outer_done_callback" for callback, _ in callbacks)
 
 
 def joiner(task: Task, others: list[Task]) -> Task | None:

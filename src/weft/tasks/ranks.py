@@ -1,0 +1,451 @@
+"""The tasks of a rank: `weft debug`'s prompt with the commands of `weft tasks`, on a replay whose ranks run on.
+
+The commands, the model and what drives gdb or asyncio are those of `weft tasks`. New here is only that a rank is not
+ours alone: while one of its tasks comes on, the calls of MPI on its way are made, with what they need of other ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from weft.debug import prompt
+from weft.debug.breakpoints import Scope
+from weft.debug.debugger import Debugger as Ranks
+from weft.debug.gdb import NativeHand
+from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
+from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
+from weft.debug.replica import SETTLE, Replica
+from weft.errors import UsageError
+from weft.tasks import console
+from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
+from weft.tasks.debugger import Answer, Debugger, text_of
+from weft.tasks.gdb import TICK, Gdb
+from weft.tasks.model import Site, Task
+from weft.tasks.native import NativeBackend
+from weft.tasks.python import INSIDE, RankConversation
+from weft.tasks.runtime import births
+from weft.tasks.telling import tell
+
+ON_TASK = ("next", "step", "finish", "where", "print", "list")
+OF_TASKS = ("tasks", "task", "name", "follow", "waits")
+COMMANDS: dict[str, Command] = {
+    **prompt.COMMANDS,
+    **{name: replace(console.COMMANDS[name], usage=f"{console.COMMANDS[name].usage} [@RANK]") for name in OF_TASKS},
+    "finish": Command("finish", "a task: to the end of the function", ("f",)),
+    "break": replace(
+        prompt.COMMANDS["break"],
+        usage="break WHERE [task ID [descendants] [@RANK]]",
+        does="stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]; or one task of a rank",
+    ),
+}
+LEGEND = "RANKS is 0,2-3 or all; after `task ID`, next, step, finish, where, print and list mean that task; "
+STUCK = 10 * SETTLE
+"""Seconds inside the last call that the record lets a rank make, after which it gets no further."""
+Idle = Callable[[], bool]
+
+
+def prepare(folder: Path) -> None:
+    """Put into a replay's folder what the agent in a Python rank needs, to follow tasks."""
+    (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": births()}))
+
+
+def hand_in(replica: Replica, rank: int) -> Hand:
+    """What looks into a rank, and into its tasks."""
+    pid = replica.controls[rank].pid
+    if replica.agent(rank).exists():
+        return AsyncioHand(replica.agent(rank), replica.folder / f"rank-{rank}.tasks.sock")
+    return OpenMPHand(pid) if _has_tool(pid) else NativeHand(pid)
+
+
+def _has_tool(pid: int) -> bool:
+    with suppress(OSError):
+        return b"\0OMP_TOOL_LIBRARIES=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
+class TaskHand(Protocol):
+    """A hand whose rank has tasks. `task`: the one that stopped at a line; `commands`: those of `weft tasks`, on it."""
+
+    stopped: Frame | None
+    task: int | None
+    commands: Debugger | None
+
+    @property
+    def backend(self) -> Backend | RankConversation:
+        """What knows the tasks. HandError where the rank has none."""
+        ...
+
+    def looking(self) -> Any:
+        """The rank standing still, if only for a moment."""
+        ...
+
+    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has come on; it stands there, but where the stop is `waiting`."""
+        ...
+
+
+class OpenMPHand(NativeHand):
+    """gdb in a rank that runs under Weft's OMPT tool."""
+
+    def __init__(self, pid: int) -> None:
+        self.task: int | None = None
+        self.commands: Debugger | None = None
+        self._lent = False
+        self._own = Gdb()
+        super().__init__(pid, lambda: self._own)
+        with super().halted():
+            self.backend = NativeBackend.over(self._own, pid)
+
+    def looking(self) -> Any:
+        """The rank halted."""
+        return self.halted()
+
+    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has come on."""
+        self.poll()
+        if self._own.running:
+            self._own.ask("-exec-interrupt")
+            self._own.await_stop()
+        self.stopped = self.task = None
+        self._lent, self._own.idle = True, idle
+        try:
+            stop = self.backend.go(how, task, child=child)
+        except NoFurther:
+            stop = Stop("waiting")
+        except KeyboardInterrupt:
+            stop = self.backend.interrupt()
+        finally:
+            self._lent, self._own.idle = False, None
+        if self._own.exited is not None:
+            return stop
+        self.backend.forget()
+        if stop.why == "waiting":
+            self._run()
+        else:
+            self.thread = self._own.threads.get(stop.worker or 0, self.thread)
+            self.why = (stop.text or "").rstrip(": ") if stop.why == "signal" else stop.why
+            self.stopped, self.task = frame_of(stop), stop.task
+        return stop
+
+    def meant(self, stop: dict[str, Any]) -> bool:
+        """Whether a person's breakpoint is for the task that came there."""
+        point = self._own.points.get(str(stop.get("bkptno")))
+        return point is not None and self.backend.meant(point, int(stop.get("thread-id", 1) or 1))
+
+    def _arrive(self) -> None:
+        super()._arrive()
+        if self.stopped is not None:
+            self.task = self.backend.on(self._own.lwp(self.thread))
+
+    def resume(self) -> None:
+        """Let a rank that stands at a line go on."""
+        self.task = None
+        super().resume()
+
+    def poll(self) -> None:
+        """Take up stops, but for those that a task is waited for with."""
+        if not self._lent:
+            super().poll()
+
+    def drive(self) -> None:
+        """Let MPI go on for others while the rank stands."""
+        if not self._lent:
+            super().drive()
+
+    def _call(self, frame: int, text: str, thread: int) -> dict[str, Any]:
+        """Only the thread that evaluates moves: the other threads' tasks stand where they are."""
+        self._own.console("set scheduler-locking on")
+        try:
+            return super()._call(frame, text, thread)
+        finally:
+            self._own.console("set scheduler-locking off")
+
+
+class AsyncioHand(PythonHand):
+    """The agents in a Python rank: the one of `weft debug`, and from the first task that is followed that of asyncio.
+
+    Both trace the thread by sys.settrace, so that from then on breakpoints and steps are the second one's.
+    """
+
+    def __init__(self, path: Path, tasks: Path) -> None:
+        self.task: int | None = None
+        self.commands: Debugger | None = None
+        self._path = tasks
+        self._talk: RankConversation | None = None
+        self._follows = self._lent = False
+        self._points: Sequence[Point] = ()
+        self._wish: tuple[How, int | None] | None = None
+        super().__init__(path)
+
+    @property
+    def backend(self) -> RankConversation:
+        """The conversation about tasks. HandError where the program has not imported asyncio."""
+        if self._talk is None:
+            if not self._path.exists():
+                raise HandError("the rank has no tasks: it has not imported asyncio, so far")
+            self._talk = RankConversation(self._path)
+        return self._talk
+
+    def looking(self) -> Any:
+        """The agent needs no standstill: it looks between two instructions."""
+        return nullcontext()
+
+    def follow(self) -> None:
+        """From here on what stops the rank are its tasks."""
+        if self._follows:
+            return
+        talk, points = self.backend, self._points
+        super().arm([])
+        super().unstep()
+        super().resume()
+        self._follows = True
+        talk.arm(points)
+
+    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has come on."""
+        self.follow()
+        self.poll()
+        self.stopped = self.task = None
+        self._lent, self.backend.idle = True, idle
+        try:
+            stop = self.backend.go(how, task, child=child)
+        except (NoFurther, KeyboardInterrupt) as error:
+            self.backend.idle = None
+            self.backend.forget()
+            return Stop("waiting" if isinstance(error, NoFurther) else "interrupted")
+        finally:
+            self._lent, self.backend.idle = False, None
+        if stop.why not in ("ended", "deadlock"):  # a deadlock is said of a program that runs
+            self.stopped, self.task = frame_of(stop), stop.task
+        return stop
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the rank's breakpoints."""
+        self._points = list(points)
+        if any(point.task is not None for point in points):
+            self.follow()
+        if self._follows:
+            self.backend.arm(points)
+        else:
+            super().arm(points)
+
+    def step(self, how: str) -> None:
+        """The next line of what runs in the rank."""
+        if not self._follows:
+            super().step(how)
+            return
+        running = self.task or next((row.id for row in self.backend.tasks() if row.state == "top"), None)
+        if running is None:
+            raise HandError("no task runs in that rank now: choose one, `task ID`")
+        self._wish = "step" if how == "step" else "next", running
+
+    def unstep(self) -> None:
+        """Forget the step."""
+        if self._follows:
+            self._wish = None
+            self.backend.forget()
+        else:
+            super().unstep()
+
+    def resume(self) -> None:
+        """Let a rank that stands at a line go on; or have one that runs come on by a line."""
+        if not self._follows:
+            super().resume()
+        elif self.stopped is not None or self._wish is not None:
+            wish, self._wish = self._wish or ("continue", None), None
+            self.stopped = self.task = None
+            self.backend.let(*wish)
+
+    def poll(self) -> None:
+        """Take up what has happened in the rank."""
+        if self._lent:
+            return
+        super().poll()
+        if self._follows and self.stopped is None:
+            with suppress(HandError):
+                stop = self.backend.arrived()
+                if stop is not None and stop.why != "ended":
+                    self.stopped, self.task = frame_of(stop), stop.task
+
+    def close(self) -> None:
+        """Leave the rank."""
+        if self._talk is not None:
+            self._talk.close()
+        super().close()
+
+
+def frame_of(stop: Stop) -> Frame:
+    """Where a task stands, as the ranks' prompt shows it."""
+    at = stop.at or Site("", 0, "no line of the program")
+    return Frame(at.file, at.line, at.function, text_of(at))
+
+
+class RankBackend:
+    """The tasks of one rank, for the commands of `weft tasks`."""
+
+    def __init__(self, ranks: Ranks, rank: int, hand: TaskHand) -> None:
+        self._ranks, self._rank, self._hand = ranks, rank, hand
+        self.runtime = hand.backend.runtime
+        self._looked = self._since = 0.0
+
+    def start(self) -> Stop:
+        """The rank runs already."""
+        return Stop("start")
+
+    def tasks(self) -> list[Task]:
+        """The table."""
+        with self._hand.looking():
+            return self._hand.backend.tasks()
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let one task come on, and wait until the other ranks stand again."""
+        self._ranks.not_over()
+        self._since = 0.0
+        stop = self._hand.go(how, task, child=child, idle=self._idle)
+        self._ranks.settle()
+        self._ranks.look_at([self._rank])
+        return stop
+
+    def _idle(self) -> bool:
+        """What else has to go on meanwhile; whether the rank gets no further."""
+        now = time.monotonic()
+        if now - self._looked < TICK:
+            return False
+        self._looked = now
+        for rank, hand in self._ranks.hands.items():
+            if rank != self._rank:
+                hand.poll()
+                hand.drive()
+        replica, record, rank = self._ranks.replica, self._ranks.record, self._rank
+        replica.watch.look()
+        if replica.left_record():
+            return True
+        parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
+        calls = [event for slot in parked if (event := record.entry(rank, replica.at(rank, slot), slot)) is not None]
+        for event in calls:
+            self._ranks.allow(event)
+        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.in_call(rank))
+        if calls or not at_end:
+            self._since = 0.0
+        self._since = self._since or now
+        return at_end and not calls and now - self._since > STUCK
+
+    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+        """A task's own frames, and who made it."""
+        with self._hand.looking():
+            return self._hand.backend.frames(task)
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame."""
+        with self._hand.looking():
+            return self._hand.backend.evaluate(task, text, level)
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Breakpoints are those of all ranks (debug/breakpoints.py)."""
+        raise NotImplementedError
+
+    def name(self, task: int, name: str) -> None:
+        """Give a task a name."""
+        with self._hand.looking():
+            self._hand.backend.name(task, name)
+
+    def output(self) -> str:
+        """The ranks' output comes together."""
+        return ""
+
+    def interrupt(self) -> Stop:
+        """Done where the rank is driven."""
+        return Stop("interrupted")
+
+    def close(self) -> None:
+        """The rank is the replay's."""
+
+
+class TaskPrompt(Prompt):
+    """The console of a replay, with the commands of tasks. `on`: the rank whose task commands mean, None for ranks."""
+
+    def __init__(self, debugger: Ranks, *, as_json: bool, out: TextIO | None = None) -> None:
+        super().__init__(debugger, as_json=as_json, out=out)
+        self.on: int | None = None
+
+    def told(self, answer: Answer) -> list[str]:
+        """An answer in words."""
+        if answer["kind"] != "of-rank":
+            return super().told(answer)
+        lines, name = tell(answer["answer"]), f"rank {answer['rank']}"
+        return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
+
+    def answer(self, line: str) -> Answer:
+        """One command. WeftError where it cannot be done."""
+        name, rest = parse(line, COMMANDS)
+        text, ranks = split_ranks(rest)
+        if name == "help":
+            return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
+        if name in OF_TASKS:
+            return self._of_task(name, text, ranks)
+        if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
+            return self._break(found[1], found[2], bool(found[3]), ranks)
+        if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
+            return self._of_task(name, text, "")
+        if name == "finish":
+            raise UsageError("finish which task's function? `task ID` chooses one")
+        if name in ("rank", "restart", "until", "prev event"):
+            self.on = None
+        for hand in self.debugger.hands.values():
+            if (commands := getattr(hand, "commands", None)) is not None:
+                commands.stop = Stop("start")  # where its task stood before the ranks moved
+        answer = super().answer(f"{name} {rest}".rstrip())
+        if name == "continue":
+            self._stopped_at_task()
+        return answer
+
+    def _stopped_at_task(self) -> None:
+        """A breakpoint has stopped a task of the rank in focus: it is the one that commands mean."""
+        hand: Any = self.debugger.hands.get(self.debugger.focus)
+        task = getattr(hand, "task", None)
+        if task is not None and (self.on is not None or any(p.task for p in self._scoped())):
+            self.on = self.debugger.focus
+            self._commands(self.on).focus = task
+
+    def _scoped(self) -> Iterator[Point]:
+        return (b.point for b in self.debugger.breakpoints.all if b.point is not None)
+
+    def _commands(self, rank: int) -> Debugger:
+        """The commands of `weft tasks`, on a rank."""
+        hand: Any = self.debugger.hand(rank)
+        if not hasattr(hand, "commands"):
+            raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with a runtime that "
+                             "tells of them (apt install libomp5, or pip install pyomp)")  # fmt: skip
+        if hand.commands is None:
+            hand.commands = Debugger(RankBackend(self.debugger, rank, hand))
+        found: Debugger = hand.commands
+        return found
+
+    def _rank(self, ranks: str) -> int:
+        if not ranks:
+            return self.debugger.focus if self.on is None else self.on
+        chosen = self.debugger.ranks_of(ranks)
+        if len(chosen) != 1:
+            raise UsageError("give one rank")
+        return chosen[0]
+
+    def _of_task(self, name: str, text: str, ranks: str) -> Answer:
+        rank = self._rank(ranks)
+        d = self._commands(rank)
+        answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
+        if name == "task" and text:
+            self.on = self.debugger.focus = rank
+        if name in ("next", "step", "finish") and d.focus is None:
+            self.on = None  # its last task is done
+        return {"kind": "of-rank", "rank": rank, "answer": answer}
+
+    def _break(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
+        rank = self._rank(ranks)
+        return self.debugger.break_at(place, Scope(rank, self._commands(rank).find(task).id, descendants))
