@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from view import runs
-from view.page import Page
+from view.page import COLOURS, Page
 from weft.trace import Event
 from weft.trace.builder import Builder
 from weft.view.export import to_html
@@ -140,6 +140,32 @@ def test_keys_move_step_and_take_back(page: Show, halo: Path) -> None:
     shown.key("?")
     assert "take the last window back" in shown.text("#keys")
     shown.js("document.querySelector('#keys').close()")
+
+
+@pytest.mark.parametrize("parts", [(0.2, 0.8), (-0.3, 1.3), (0.3, 1.3)], ids=["closer", "away", "along"])
+def test_no_frame_is_blank_while_an_answer_is_awaited(page: Show, halo: Path, parts: tuple[float, float]) -> None:
+    shown = page(halo)
+    shown.key("+")
+    seen = shown.ask(f"""
+        const window = page.api.window;
+        page.api.window = async (...given) => {{
+            await new Promise((go) => setTimeout(go, 500));
+            return window(...given);
+        }};
+        const {{ from, to }} = page.state;
+        const graph = document.querySelector('#graph');
+        const before = graph.dataset.frames;
+        const seen = [];
+        const look = () => {{
+            seen.push({COLOURS});
+            if (graph.dataset.frames === before) requestAnimationFrame(look);
+            else {{ page.api.window = window; done(seen); }}
+        }};
+        page.state.set({{ from: from + (to - from) * {parts[0]}, to: from + (to - from) * {parts[1]} }});
+        requestAnimationFrame(look);
+    """)
+    assert len(seen) > 3
+    assert min(seen) > 20, seen
 
 
 def test_a_filter_dims_counts_and_steps(page: Show, halo: Path) -> None:
