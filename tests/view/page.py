@@ -7,13 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 LIMIT = 60.0
-COLOURS = """(() => {
-    const c = document.querySelector('#graph');
-    const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-    const seen = new Set();
-    for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
-    return seen.size;
-})()"""
 
 
 class Page:
@@ -111,4 +104,10 @@ class Page:
 
     def colours(self) -> int:
         """How many different colours the graph shows: a blank one has few."""
-        return int(self.js(f"return {COLOURS}"))
+        script = """
+            const c = document.querySelector('#graph');
+            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            const seen = new Set();
+            for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+            return seen.size"""
+        return int(self.js(script))
