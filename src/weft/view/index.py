@@ -151,8 +151,8 @@ class Timeline:
 
 
 def _block(events: int) -> int:
-    """Events between two sums: about 10 bytes an event where there are few, one where there are many."""
-    return 8 if events <= 20_000_000 else 64
+    """Events between two sums: about 10 bytes an event where there are few, two and a half where there are many."""
+    return 8 if events <= 20_000_000 else 32
 
 
 def last_time(rows: Rows) -> int:
