@@ -82,6 +82,7 @@ static void priority(int *sum) {
 static void nested(int *sum) {
 #pragma omp parallel num_threads(2)
     {
+#pragma omp barrier
 #pragma omp single
         {
 #pragma omp task
