@@ -1,6 +1,6 @@
 """What `weft tasks` costs a program whose tasks nobody traces: instructions by callgrind, one thread; CPU time in turn.
 
-python benchmarks/tasks.py [--runtime FILE] [--python FILE]... [--quick] [--only cost|many] [--count N]
+python benchmarks/tasks.py [--runtime FILE] [--python FILE]... [--quick] [--only cost|calls|many] [--count N]
 
 What a task costs is taken from two sizes of fib without a cut-off, so that the start of the tool is not in it. The
 programs with a cut-off have a sane grain: some ten thousand instructions a task; the table shows it.
@@ -25,15 +25,19 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from weft.tasks import Session, session
-from weft.tasks.runtime import settings
+from weft.mpi.shim import build as build_shim
+from weft.tasks import Session, inside, session
+from weft.tasks.runtime import births, recording, settings
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"
 TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "native" / "tasks"
 CASES = (("fib, cut-off 9", "fib", 30, 9), ("n-queens, cut-off 3", "queens", 10, 3),
          ("knapsack, cut-off 7", "knapsack", 25, 7))  # fmt: skip
-LONGER = {"fib": 4, "queens": 1, "knapsack": 1}
-"""How much larger a case is where time is measured: callgrind takes fifty times as long."""
+TIMED = (("fib(41), cut-off 9", "fib", 41, 9), ("fib(32), no cut-off", "fib", 32, 1000),
+         ("n-queens(13), cut-off 3", "queens", 13, 3), ("knapsack(32), cut-off 7", "knapsack", 32, 7))  # fmt: skip
+"""The cases where time is measured, about a second each: callgrind takes fifty times as long."""
+STEPS = 6
+"""Steps of a task of programs/tasks/tasks.py: its begin, and one after each of five suspensions."""
 TASKS = {20: 21890, 5: 14}
 """Tasks of fib without a cut-off: every call but the first."""
 
@@ -90,19 +94,60 @@ def openmp(runtime: str, folder: Path, quick: bool) -> None:
         share = 100 * (counts[1] / counts[0] - 1)
         print(f"{name:24}{counts[0]:14,}{tasks:8,}{counts[0] // tasks:10,}{counts[1]:16,}{share:11.2f}%")
     for threads in (1, 2):
-        for name, which, size, cutoff in CASES:
-            command = [str(program), which, str(size + LONGER[which]), str(cutoff)]
+        for name, which, size, cutoff in TIMED:
+            command = [str(program), which, str(size), str(cutoff)]
             several = {"OMP_NUM_THREADS": str(threads)}
             runs = [lambda c=command, e=e | several: cpu(c, e) for e in (bare, ours)]
-            plain, table = in_turn(runs, 3 if quick else 9)
-            share = 100 * (table / plain - 1)
-            print(f"{name}, {threads} threads: {plain:.3f} s of CPU, with the table {table:.3f} s ({share:+.1f} %)")
+            rows = turns(runs, 3 if quick else 11)
+            plain, table = map(min, zip(*rows, strict=True))
+            least, median = table / plain - 1, statistics.median(b / a for a, b in rows) - 1
+            print(f"{name}, {threads} threads: {plain:.3f} s of CPU, with the table {table:.3f} s, "
+                  f"{100 * least:+.1f} %; median of pairs {100 * median:+.1f} %", flush=True)  # fmt: skip
+
+
+def calls(folder: Path) -> None:
+    """What `weft run --tasks` adds in a recorded rank: to a task of OpenMP (two switches), to a step of asyncio."""
+    mpicc = str(Path(sys.executable).parent / "mpicc")
+    program = folder / "calls"
+    subprocess.run([mpicc, "-O2", "-fopenmp", PROGRAMS / "calls.c", "-o", program], check=True)
+    recorder = {"LD_PRELOAD": str(build_shim(mpicc).path), "WEFT_LEVEL": "trace", "OMP_NUM_THREADS": "1"} | SAME
+
+    def counted(command: list[str], more: dict[str, str]) -> int:
+        with tempfile.TemporaryDirectory(dir=folder) as run:
+            for name in ("ranks", "tasks"):
+                Path(run, name).mkdir()
+            environment = recorder | {"WEFT_RUN": run} | more
+            return instructions(command, environment | ({"WEFT_TASKS": run} if "WEFT_TASKS" in more else {}))
+
+    started = recording([[sys.executable]], folder)
+    python = [sys.executable, str(PROGRAMS / "recorded.py")]
+    for unit, command, (many, few), number, bare, ours in (
+        (
+            "task of OpenMP",
+            [str(program)],
+            (20, 5),
+            TASKS[20] - TASKS[5],
+            settings(""),
+            settings("") | {"WEFT_TASKS": ""},
+        ),
+        ("step of asyncio", python, (25, 5), 20 * 200 * STEPS, {}, started),
+    ):
+        for what, rest in (("no call of MPI", []), ("one call of MPI", ["calls"])):
+            without, with_ = (
+                (counted([*command, str(many), *rest], more) - counted([*command, str(few), *rest], more)) / number
+                for more in (bare, ours)
+            )
+            print(f"a {unit} with {what}: {without:.0f} instructions, {with_ - without:+.1f} with --tasks", flush=True)
+
+
+def turns(runs: list[Callable[[], float]], times: int) -> list[list[float]]:
+    """All of them in turn, again and again, so that a slow spell of the machine hits all."""
+    return [[run() for run in runs] for _ in range(times)]
 
 
 def in_turn(runs: list[Callable[[], float]], times: int) -> list[float]:
-    """The least of each, run in turn, so that a slow spell of the machine hits all."""
-    found = [[run() for run in runs] for _ in range(times)]
-    return [min(column) for column in zip(*found, strict=True)]
+    """The least of each."""
+    return [min(column) for column in zip(*turns(runs, times), strict=True)]
 
 
 def watched(python: str, rounds: str) -> float:
@@ -124,7 +169,19 @@ def asyncio_(python: str, quick: bool) -> None:
     plain, under = found[1] - found[0], found[3] - found[2]
     share = 100 * (under / plain - 1)
     print(f"asyncio on {python}, untraced tasks: {plain:.3f} s of CPU, under weft tasks {under:.3f} s ({share:+.1f} %)")
+    if library := births():
+        source = Path(inside.__file__).parent / "births.py"
+        command = [python, str(PROGRAMS / "born.py"), str(source)]
+        plain, noted = (
+            instructions([*command, part, program, "25"], SAME) - instructions([*command, part, program, "5"], SAME)
+            for part in ("-", library)
+        )
+        print(f"{'':8}instructions of 4,000 tasks: {plain:,}, with their births noted {noted:,} "
+              f"({100 * (noted / plain - 1):+.2f} %)")  # fmt: skip
 
+
+SAME = {"PYTHONHASHSEED": "0"}
+"""So that two runs of Python have the same instructions."""
 
 SUSPENDED = ("future", "task", "event", "sleep", "lock", "timeout", "new")
 """What the tasks of programs/tasks/many.py wait for."""
@@ -180,12 +237,15 @@ def main() -> None:
     parser.add_argument("--runtime", default="")
     parser.add_argument("--python", action="append")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=("cost", "many"))
+    parser.add_argument("--only", choices=("cost", "calls", "many"))
     parser.add_argument("--count", type=int, default=100_000)
     options = parser.parse_args()
-    if options.only != "cost":
+    if options.only in (None, "calls") and shutil.which("valgrind"):
+        with tempfile.TemporaryDirectory() as folder:
+            calls(Path(folder))
+    if options.only in (None, "many"):
         many(options.python or [sys.executable], options.runtime, options.count, options.quick)
-    if options.only == "many":
+    if options.only not in (None, "cost"):
         return
     for python in options.python or [sys.executable]:
         asyncio_(python, options.quick)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from weft.tasks.runtime import runtimes, settings, tool
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parents[1] / "native" / "tasks"
+TOOL = [str(NATIVE / name) for name in ("tool.c", "switches.c", "../record.c")]
 Build = Callable[..., Path]
 
 HERE = Path(__file__).parent
@@ -211,7 +213,7 @@ def test_what_the_hot_paths_take_for_granted_is_true(build: Build, tmp_path: Pat
         "-O2",
         "-fPIC",
         "-shared",
-        str(NATIVE / "tool.c"),
+        *TOOL,
         "-o",
         str(checked),
         "-ldl",
@@ -285,16 +287,29 @@ def test_a_task_that_has_not_begun_can_be_chosen_named_and_stepped(build: Build)
         assert s.do("print i")["value"] == "2"
 
 
+# In a process of its own: that of the tests has other threads, and much for Python to collect at any moment.
+TIMED = """
+import sys, time
+from weft.tasks import session
+with session(sys.argv[1:]) as s:
+    s.do("break reached")
+    s.do("continue")
+    begun = time.process_time()
+    s.do("tasks")
+    print(time.process_time() - begun)
+"""
+
+
 def test_the_table_of_many_tasks_comes_at_once_and_out_of_a_core_too(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KMP_ENABLE_TASK_THROTTLING", "0")
     program = str(build("many.c"))
+    timed = [sys.executable, "-c", TIMED, program, "20000"]
+    assert float(subprocess.run(timed, capture_output=True, text=True, timeout=60, check=True).stdout) < 1
     with session([program, "20000"]) as s:
         run_to(s, "reached")
-        begun = time.process_time()
         rows = s.do("tasks")["tasks"]
-        assert time.process_time() - begun < 1
         new = [row for row in rows if row["state"] == "new"]
         assert len(new) == 20000
         assert {(row["parent"], row["created"]["line"]) for row in new} == {(s.debugger.focus, 22)}
@@ -409,10 +424,11 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
         "-Werror",
         "-fPIC",
         "-shared",
+        "-pthread",
         "-o",
         str(tmp_path / "tool.so"),
     ]
-    subprocess.run([*command, str(NATIVE / "tool.c")], check=True)
+    subprocess.run([*command, *TOOL], check=True)
     assert tool().is_file()
     exported = subprocess.run(["nm", "-D", tool()], capture_output=True, text=True, check=True).stdout
     assert "weft_tasks_signal" in exported

@@ -81,6 +81,15 @@ def sample(path: Path) -> None:
     r1.define(Def.ARGV, put_u(2) + put_s("prog") + put_s("x"))
     r1.define(Def.NAME, put_u(1) + put_u(256) + put_s("mine"))
     r2.open.recv(0)
+    for rank in b.ranks:
+        rank.switch(7, parent=1, name="worker", site=3)
+        rank.send(1 - rank.index if rank.index < 2 else 0, tag=9)
+        rank.switch(1, kind=1)
+        rank.send(0, tag=10)
+    r1.switch(9, thread=1, kind=2, until=1)
+    r1.sendrecv(0, 0, thread=1, ticket=5)
+    r0.define_task(Def.MODULE, put_u(1) + put_u(0) + put_u(0) + put_s("ab") + put_s("/bin/prog"))
+    r0.define_task(Def.SITE, put_u(3) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(0))
     b.write()
     site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": [["prog.c", 3, "main"]]}}
     (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/2", "modules": [site]}))
@@ -93,15 +102,19 @@ def _some_rank(run: Path, r: random.Random) -> Path:
     return r.choice(sorted((run / "ranks").iterdir()))
 
 
+def _some_file(run: Path, r: random.Random) -> Path:
+    return r.choice([_some_rank(run, r), r.choice(sorted((run / "tasks").iterdir()))])
+
+
 def truncate(run: Path, r: random.Random) -> None:
     """Cut a file anywhere."""
-    file = _some_rank(run, r)
+    file = _some_file(run, r)
     os.truncate(file, r.choice([r.randrange(file.stat().st_size + 1), r.randrange(0, file.stat().st_size, 4096)]))
 
 
 def flip_anywhere(run: Path, r: random.Random) -> None:
     """Flip bits, mostly where something is written."""
-    file = _some_rank(run, r)
+    file = _some_file(run, r)
     data = bytearray(file.read_bytes())
     used = [i for i, byte in enumerate(data) if byte] or [0]
     for _ in range(r.choice([1, 1, 3, 30])):
@@ -111,7 +124,7 @@ def flip_anywhere(run: Path, r: random.Random) -> None:
 
 def garbage(run: Path, r: random.Random) -> None:
     """Overwrite a stretch."""
-    file = _some_rank(run, r)
+    file = _some_file(run, r)
     data = bytearray(file.read_bytes())
     at = r.choice([i for i in range(0, len(data), 8) if any(data[i : i + 8])] or [0])
     n = r.choice([8, 64, 4096])
@@ -121,7 +134,7 @@ def garbage(run: Path, r: random.Random) -> None:
 
 def header(run: Path, r: random.Random) -> None:
     """Set fields of the header to extremes."""
-    file = _some_rank(run, r)
+    file = _some_file(run, r)
     data = bytearray(file.read_bytes())
     raw = np.frombuffer(data, layout.HEADER, count=1)
     names = [n for n in raw.dtype.names or () if n not in ("magic", "chunks", "start", "end")]
@@ -140,7 +153,7 @@ def header(run: Path, r: random.Random) -> None:
 
 def chunks(run: Path, r: random.Random) -> None:
     """Lie in the chunk table."""
-    file = _some_rank(run, r)
+    file = _some_file(run, r)
     data = bytearray(file.read_bytes())
     raw = np.frombuffer(data, layout.HEADER, count=1)
     table = raw["chunks"][0]
@@ -158,6 +171,21 @@ def chunks(run: Path, r: random.Random) -> None:
         table["used"][min(count, 155)] = r.choice([1, 2**60])
         table["pages"][min(count, 155)] = r.choice([1, 2**32 - 1])
     file.write_bytes(data)
+
+
+def switches(run: Path, r: random.Random) -> None:
+    """Switches of tasks full of extremes."""
+    b = Builder(ranks=2, path=run / "other", functions=some_functions())
+    for rank in b.ranks:
+        for _ in range(r.choice([1, 20])):
+            rank.send(0, tag=1)
+            rank.switch(r.choice([0, 1, 7, 2**63 - 1, 2**63, 2**64 - 1]), parent=r.choice([0, 1, 2**64 - 1]),
+                        site=r.choice([0, 1, 2**32 - 1]), kind=r.choice([0, 1, 2, 3, 4, 2**32 - 1]),
+                        until=r.choice([0, 0, 1, 2**32 - 1]), name=r.choice(["", "x"]))  # fmt: skip
+            if r.random() < 0.1:
+                rank._switches[0][-1] = (r.choice([0, 2**63, 2**64 - 1]), *rank._switches[0][-1][1:])
+        rank.define_task(r.choice(list(Def)), r.randbytes(r.choice([0, 1, 5, 40])))
+    _replace(run, b)
 
 
 def slots(run: Path, r: random.Random) -> None:
@@ -181,8 +209,10 @@ def slots(run: Path, r: random.Random) -> None:
 
 def _replace(run: Path, b: Builder) -> None:
     b.write()
-    shutil.rmtree(run / "ranks")
-    (run / "other" / "ranks").rename(run / "ranks")
+    for folder in ("ranks", "tasks"):
+        shutil.rmtree(run / folder)
+        if (run / "other" / folder).exists():
+            (run / "other" / folder).rename(run / folder)
     shutil.copy(run / "other" / "functions.json", run)
     shutil.rmtree(run / "other")
 
@@ -296,7 +326,7 @@ def strangers(run: Path, r: random.Random) -> None:
 
 
 DAMAGE: list[Callable[[Path, random.Random], None]] = [
-    truncate, flip_anywhere, flip_anywhere, garbage, header, chunks, chunks, slots, hostile_definitions,
+    truncate, flip_anywhere, flip_anywhere, garbage, header, chunks, chunks, switches, slots, hostile_definitions,
     hostile_definitions, deep_types, json_files, strangers,
 ]  # fmt: skip
 
@@ -323,6 +353,7 @@ def read_all(path: Path, view: int = 0) -> str:
                     event.peer_index,
                     event.ticket,
                     event.received,
+                    event.task,
                 )
                 if event.datatype:
                     event.datatype.signature()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from weft.native.kernel import NATIVE
 from weft.trace import layout
+from weft.trace.tasks import SWITCH, TaskKind
 
 STRUCTS = {
     "weft_chunk": layout.CHUNK,
@@ -20,6 +21,7 @@ STRUCTS = {
     "weft_header": layout.HEADER,
     "weft_event": layout.EVENT,
     "weft_access": layout.ACCESS,
+    "weft_switch": SWITCH,
 }
 ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_stream_kind": ("WEFT_STREAM_", layout.StreamKind),
@@ -32,6 +34,7 @@ ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_order_kind": ("WEFT_ORDER_", layout.OrderKind),
     "weft_access_kind": ("WEFT_ACCESS_", layout.AccessKind),
     "weft_change": ("WEFT_CHANGE_", layout.Change),
+    "weft_task_kind": ("WEFT_TASK_", TaskKind),
 }
 CONSTANTS = {
     "WEFT_FORMAT_MAJOR": layout.FORMAT_MAJOR,
@@ -77,12 +80,20 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("layout")
     source = folder / "facts.c"
     source.write_text(
-        '#include <stdio.h>\n#include "format.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0; }\n"
+        '#include <stdio.h>\n#include "format.h"\n#include "tasks/switches.h"\nint main(void) {\n'
+        + "\n".join(lines)
+        + "\nreturn 0; }\n"
     )
     program = folder / "facts"
     subprocess.run([compiler, "-std=c11", f"-I{NATIVE}", str(source), "-o", str(program)], check=True)
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
     return {name: int(value) for name, value in (line.rsplit(" ", 1) for line in output.splitlines())}
+
+
+def declarations() -> str:
+    """The header files without their comments."""
+    text = "".join(Path(NATIVE / name).read_text() for name in ("format.h", "tasks/switches.h"))
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
 
 
 def test_every_struct_has_the_same_size_and_offsets(facts: dict[str, int]) -> None:
@@ -93,7 +104,7 @@ def test_every_struct_has_the_same_size_and_offsets(facts: dict[str, int]) -> No
 
 
 def test_every_field_of_the_header_file_is_in_the_dtype() -> None:
-    text = re.sub(r"/\*.*?\*/", "", Path(NATIVE / "format.h").read_text(), flags=re.DOTALL)
+    text = declarations()
     for name, dtype in STRUCTS.items():
         match = re.search(rf"struct {name} \{{(.*?)\n?\}};", text, re.DOTALL)
         assert match
@@ -110,7 +121,7 @@ def test_every_constant_agrees(facts: dict[str, int]) -> None:
 
 
 def test_no_member_of_an_enum_is_left_out() -> None:
-    text = re.sub(r"/\*.*?\*/", "", Path(NATIVE / "format.h").read_text(), flags=re.DOTALL)
+    text = declarations()
     for name, (prefix, enum) in ENUMS.items():
         match = re.search(rf"enum {name} \{{(.*?)\}}", text, re.DOTALL)
         assert match

@@ -32,8 +32,15 @@ if TYPE_CHECKING:
 
 MEASURED: Final = 500
 """Rows that are looked at before the first one is printed, to find the columns' widths."""
-STYLES: Final = ("dim", "cyan", "dim", "dim", "green", "")
-HEADS: Final = ("time", "rank", "event", "took", "where", "call")
+STYLES: Final = {
+    "time": "dim",
+    "rank": "cyan",
+    "event": "dim",
+    "took": "dim",
+    "where": "green",
+    "task": "magenta",
+    "call": "",
+}
 OPEN: Final = "still in this call"
 
 
@@ -108,7 +115,8 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace) -> None:
         print_json(map(event_json, events))
     else:
         threaded = any(len(rank.threads) > 1 for rank in trace.ranks)
-        print_table(HEADS, (event_row(event, threaded) for event in events))
+        heads = tuple(head for head in STYLES if head != "task" or trace.has_tasks)
+        print_table(heads, (event_row(event, threaded) for event in events))
 
 
 def in_time(trace: Trace, wanted: Filter) -> Iterator[Event]:
@@ -154,7 +162,20 @@ def event_row(event: Event, threaded: bool) -> tuple[str, ...]:
 
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
     rank = f"{event.rank.index}.{event.thread.slot}" if threaded else str(event.rank.index)
-    return seconds(event.enter_ns), rank, str(event.index), took, event.site.text, call_text(event)
+    task = [task_cell(event)] if event.rank.trace.has_tasks else []
+    return seconds(event.enter_ns), rank, str(event.index), took, event.site.text, *task, call_text(event)
+
+
+def task_cell(event: Event) -> str:
+    """`7 worker`, `1 initial`, or nothing."""
+    from weft.trace import TaskKind
+
+    task = event.task
+    return (
+        ""
+        if task is None
+        else f"{task.id} {task.name or ('' if task.kind == TaskKind.EXPLICIT else task.kind.name.lower())}".strip()
+    )
 
 
 # Runs of level `order`
@@ -294,7 +315,8 @@ def painter(heads: tuple[str, ...]) -> Callable[[list[str], bool], None]:
     from rich.text import Text
 
     console = Console(soft_wrap=True, highlight=False)
-    styles = STYLES if heads == HEADS else ("cyan",) * (len(heads) - 1) + ("",)
+    calls = STYLES if "call" in heads else dict.fromkeys(heads[:-1], "cyan")
+    styles = [calls.get(head, "") for head in heads]
 
     def paint(cells: list[str], head: bool) -> None:
         text = Text()

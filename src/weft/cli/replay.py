@@ -114,10 +114,11 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         )
         variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
         if args.driven:
+            variables["WEFT_AGENT"] = str(args.driven)
+        if args.driven or trace.run.get("tasks"):
             from weft.tasks.runtime import for_ranks
 
-            variables["WEFT_AGENT"] = str(args.driven)
-            variables |= for_ranks(start.line.programs)
+            variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
         os.chdir(folder if not other else before)
         try:
             job = run_job(start, directory, variables, observer=session.observe)

@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--level order|trace] [--report FILE] [--hang-after S] -- PROGRAM ARGS",
+        usage="weft run [-n N] [--out RUN] [--level order|trace] [--tasks] [--report FILE] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -46,6 +46,7 @@ def register(subparsers: Any) -> None:
         "--hang-after", type=seconds, metavar="S",
         help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
     )  # fmt: skip
+    parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
@@ -79,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
     if args.level == "order" and args.hang_after is not None:
         raise UsageError("--hang-after needs --level trace: level `order` does not record where a rank is")
+    if args.level == "order" and args.tasks:
+        raise UsageError("--tasks needs --level trace: level `order` holds no calls that a task could have made")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     return record(command, args)
@@ -89,6 +92,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
+    from weft.tasks import calling
 
     plan = plans.decide(command, args.n)
     rundir.refuse(args.out)
@@ -96,11 +100,16 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
     try:
         directory.facts["n"] = args.n
+        variables = recorder.variables(shim, directory, args.level)
+        if args.tasks:
+            variables |= calling.begin(plan.line.programs, directory)
         recorder.describe(plan, shim, directory)
-        job = run_job(plan, directory, recorder.variables(shim, directory, args.level), args.hang_after)
+        job = run_job(plan, directory, variables, args.hang_after)
     except WeftError:
+        calling.end(directory)
         directory.discard()
         raise
+    calling.end(directory)
     return conclude(plan, job, args)
 
 

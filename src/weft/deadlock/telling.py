@@ -28,6 +28,8 @@ class Group:
 
     ranks: tuple[int, ...]
     blocked: Blocked
+    task: str
+    """Of which task the call is, where it is the same of all ranks."""
 
     @property
     def call(self) -> str:
@@ -113,8 +115,11 @@ class _Telling:
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
             key = (describe.call(event, peers=False), describe.where(event), event.comm_id, peers and event.peer)
             by_call[key].append(index)
-        groups = [Group(tuple(found), self.blocked[found[0]]) for found in by_call.values()]
+        groups = [self._group(found) for found in by_call.values()]
         return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
+
+    def _group(self, ranks: list[int]) -> Group:
+        return Group(tuple(ranks), self.blocked[ranks[0]], describe.in_task(*(self.blocked[i].event for i in ranks)))
 
     # Sentences
 
@@ -260,9 +265,8 @@ class _Telling:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        return (
-            f"{subject} in {describe.call(blocked.event)}{_of_request(blocked)}{describe.where(blocked.event)}{company}"
-        )
+        where = describe.where(blocked.event) + describe.in_task(*(self.blocked[i].event for i in (index, *with_it)))
+        return f"{subject} in {describe.call(blocked.event)}{_of_request(blocked)}{where}{company}"
 
     # Cycles
 
@@ -289,7 +293,7 @@ class _Telling:
         for index in shown:
             following = next(iter(self.standstill.needs[index].all_ranks()))
             verb = "" if parts else "waits "
-            parts.append(f"rank {index} {verb}in {_call_of(Group((index,), self.blocked[index]))} for rank {following}")
+            parts.append(f"rank {index} {verb}in {_call_of(self._group([index]))} for rank {following}")
         if shown is cycle:
             return f"{listed(parts)}: a cycle in which each waits for the next"
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
@@ -302,7 +306,8 @@ def _main(blocked: list[Blocked]) -> Blocked:
 
 def _call_of(group: Group) -> str:
     """The call of a group, and where it stands."""
-    return f"{group.call}{_of_request(group.blocked, peers=len(group.ranks) == 1)}{describe.where(group.blocked.event)}"
+    request = _of_request(group.blocked, peers=len(group.ranks) == 1)
+    return f"{group.call}{request}{describe.where(group.blocked.event)}{group.task}"
 
 
 def _of_request(blocked: Blocked, *, peers: bool = True) -> str:

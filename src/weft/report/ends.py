@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.terms import calls
-from weft.terms.describe import where
+from weft.terms.describe import in_task, where
 from weft.terms.telling import end_of, open_calls, reached_finalize
 from weft.terms.words import listed, plural, printable, rank_words
 from weft.trace import Level, Rank, Trace
@@ -32,7 +32,7 @@ def _end(rank: Rank) -> tuple[int, str]:
     """How soon to tell it, and the words."""
     if opened := open_calls(rank):
         events = [rank.event(index) for index in opened]
-        return 1, "ended in " + listed([calls.spoken(e.function.name) + where(e) for e in events])
+        return 1, "ended in " + listed([calls.spoken(e.function.name) + where(e) + in_task(e) for e in events])
     if reached_finalize(rank):
         return 2, "came to the end of MPI"
     words = end_of(rank)

@@ -11,7 +11,8 @@ from typing import Any
 from weft.debug.hands import Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.model import Site, Task, deadlocks, descends, label_of, tree
+from weft.tasks.model import Site, Task, deadlocks, descends, tree
+from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
 STATES = ("new", "top", "middle", "heap")

@@ -19,14 +19,14 @@ RECORD = np.dtype([
 """A record; from `address` on follows what is not stored in it but follows from it."""
 SIZE = 72
 TRACED, WATCH = 68, 12
-MAGIC = b"weftask3"
+MAGIC = b"weftask4"
 SLAB, SLABS, LOCKS, WORKERS = 1024, 1 << 16, 4096, 4096
 HEADER = 32
 FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
-RUNS, SPAWNS, JOINS, SIGNALS = 1, 2, 4, 15
+RUNS, SPAWNS, JOINS, SIGNALS = 1 << 8, 1 << 9, 1 << 10, 15 << 8
 FINISHED = 1 << 18
 LOCK, EVENT, TASKWAIT, GROUP = 64, 65, 5, 6
 BARRIERS = (1, 2, 3, 4, 8, 9)

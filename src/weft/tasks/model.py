@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from weft.errors import WeftError
+from weft.trace.tasks import label_of
 
 State = Literal["new", "top", "middle", "heap", "done"]
 
@@ -62,11 +63,6 @@ class Wait(NamedTuple):
         """For machines."""
         site = self.site.as_dict() if self.site else None
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
-
-
-def label_of(task: int, name: str) -> str:
-    """How people read a task."""
-    return f"task {task} ({name})" if name else f"task {task}"
 
 
 class Task(NamedTuple):

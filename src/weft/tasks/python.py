@@ -19,9 +19,8 @@ from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.inside.unswept import unswept
 from weft.tasks.model import Deadlock, Site, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
-from weft.tasks.runtime import births
+from weft.tasks.runtime import INSIDE, births
 
-INSIDE = Path(__file__).parent / "inside"
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
 TICK = 0.01

@@ -29,8 +29,8 @@ from weft.tasks.debugger import Answer, Debugger, text_of
 from weft.tasks.gdb import TICK, Gdb
 from weft.tasks.model import Site, Task
 from weft.tasks.native import NativeBackend
-from weft.tasks.python import INSIDE, RankConversation
-from weft.tasks.runtime import births
+from weft.tasks.python import RankConversation
+from weft.tasks.runtime import INSIDE, births
 from weft.tasks.telling import tell
 
 ON_TASK = ("next", "step", "finish", "where", "print", "list")

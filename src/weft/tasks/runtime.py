@@ -18,6 +18,9 @@ from weft.debug.hands import HandError
 from weft.errors import UsageError, WeftError
 from weft.mpi.shim import cache_folder
 
+INSIDE = Path(__file__).parent / "inside"
+SWITCHES = ("switches.c", "switches.h", "../record.c", "../record.h", "../format.h")
+"""What writes down which task makes which calls, and the writer of records that it uses."""
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
 
@@ -48,13 +51,18 @@ def check(program: Path) -> None:
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
-    if not any(name.encode() + b"\0" in code for name in NAMES):
+    if not has_openmp(code):
         raise UsageError(f"{program} uses no shared OpenMP runtime: compile with -fopenmp -g, not -static")
     if b"omp_fulfill_event" in code and b"GOMP_task" in code:
         raise UsageError(
             f"{program} has tasks with `detach` from gcc, which crash on LLVM's runtime: compile it with clang, or "
             "take `detach` out to debug its tasks"
         )
+
+
+def has_openmp(code: bytes) -> bool:
+    """Whether a file is a native program with a shared OpenMP runtime."""
+    return code.startswith(b"\x7fELF") and any(name.encode() + b"\0" in code for name in NAMES)
 
 
 def place(library: Path) -> Path:
@@ -88,23 +96,42 @@ def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
     return {}
 
 
+def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
+    """What has the ranks of a run write down which task makes each call, into RUN/tasks.
+
+    UsageError where a program has OpenMP tasks that cannot be followed; one without tasks is left as it is.
+    """
+    wanted = {"WEFT_TASKS": str(run), "WEFT_TASKS_LIBRARY": str(_births())}
+    wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(INSIDE / "start"), os.environ.get("PYTHONPATH")]))
+    for program in programs:
+        found = shutil.which(program[0]) if program else None
+        if found is not None and has_openmp(Path(found).read_bytes()):
+            check(Path(found))
+            wanted |= settings("")
+    return wanted
+
+
 def tool() -> Path:
     """Weft's OMPT tool, built on first use with the system's compiler. HandError where that fails."""
-    return _built("tool.c", "table.h", "ompt.h")
+    return _built("tool.c", "table.h", "ompt.h", *SWITCHES)
 
 
 def births() -> str:
     """What notes the births of asyncio's tasks, by C; empty where it cannot be built: Python does it then."""
     try:
-        return str(_built("births.c"))
+        return str(_births())
     except HandError:
         return ""
 
 
+def _births() -> Path:
+    return _built("births.c", "steps.c", "births.h", *SWITCHES)
+
+
 def _built(*names: str) -> Path:
-    """A shared object of the first of these files of native/tasks, in the cache."""
+    """A shared object of these files of native/tasks, in the cache; it is called after the first."""
     native = files("weft.native") / "tasks"
-    sources = {name: (native / name).read_bytes() for name in names}
+    sources = {name: Path(str(native), name).read_bytes() for name in names}
     key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
     if target.exists():
@@ -114,8 +141,9 @@ def _built(*names: str) -> Path:
         raise HandError("there is no C compiler, which builds Weft's part in the program: install gcc")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        Path(folder, "tasks").mkdir()
         for name, text in sources.items():
-            Path(folder, name).write_bytes(text)
+            Path(folder, "tasks", name).write_bytes(text)
         made = Path(folder, "made.so")
         command = [
             compiler,
@@ -123,11 +151,13 @@ def _built(*names: str) -> Path:
             "-O2",
             "-g",
             "-fPIC",
+            "-fvisibility=hidden",
             "-shared",
             "-o",
             str(made),
-            str(Path(folder, names[0])),
+            *(str(Path(folder, "tasks", name)) for name in names if name.endswith(".c")),
             "-ldl",
+            "-pthread",
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from weft import findings
 from weft.terms import calls
-from weft.trace import Event, Flag, FunctionTable
+from weft.trace import Event, Flag, FunctionTable, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 from weft.trace.sites import Site
 
@@ -33,6 +33,19 @@ def where(event: Event) -> str:
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
     return f" at {_file(place)}" if place.module else ""
+
+
+def in_task(*events: Event) -> str:
+    """` in task 7 (worker), made at solve.c:41`, where calls are of an explicit task, or of several that look alike."""
+    [task, *others] = [event.task for event in events]
+    if (
+        task is None
+        or task.kind != TaskKind.EXPLICIT
+        or any(o is None or (o.label, o.site) != (task.label, task.site) for o in others)
+    ):
+        return ""
+    made = f", made at {Path(task.site.file).name}:{task.site.line}" if task.site.file else ""
+    return f" in {task.label}{made}"
 
 
 def rank_argument(value: int) -> str:

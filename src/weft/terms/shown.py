@@ -71,6 +71,8 @@ def event_json(event: Event) -> dict[str, Any]:
         "site": {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
                  "offset": site.offset},
     }  # fmt: skip
+    if event.rank.trace.has_tasks:
+        row["task"] = task_json(event)
     if site.callers:
         row["site"]["callers"] = [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]
     if event.polls:
@@ -80,6 +82,16 @@ def event_json(event: Event) -> dict[str, Any]:
     if event.damage:
         row["damage"] = event.damage
     return row
+
+
+def task_json(event: Event) -> dict[str, Any] | None:
+    """The task that made a call."""
+    task = event.task
+    if task is None:
+        return None
+    made = {"file": task.site.file, "line": task.site.line, "function": task.site.function} if task.site.file else None
+    kind = task.kind.name.lower()
+    return {"id": task.id, "name": task.name or None, "kind": kind, "parent": task.parent, "made": made}
 
 
 def value_json(event: Event, name: str, value: Any) -> Any:

@@ -14,9 +14,11 @@ from weft.trace.rankfile import Header
 from weft.trace.run import Rank, Thread, Trace
 from weft.trace.sites import Site
 from weft.trace.tails import Status
+from weft.trace.tasks import LogicalTask, TaskKind, Tasks
 from weft.trace.worlds import World
 
 __all__ = [
     "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Event", "Flag", "Function", "FunctionTable", "Header",
-    "Level", "Parameter", "Rank", "RunError", "Signature", "Site", "State", "Status", "Thread", "Trace", "World",
+    "Level", "LogicalTask", "Parameter", "Rank", "RunError", "Signature", "Site", "State", "Status", "TaskKind",
+    "Tasks", "Thread", "Trace", "World",
 ]  # fmt: skip

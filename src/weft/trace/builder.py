@@ -44,6 +44,7 @@ from weft.trace.layout import (
 )
 from weft.trace.run import Trace
 from weft.trace.tails import Status, encode_tail
+from weft.trace.tasks import FOLDER, NAMED, SUFFIX, SWITCH, TaskFile
 from weft.trace.varint import put_s, put_u, put_z
 
 ANY: Final = ANY_SOURCE
@@ -165,6 +166,9 @@ class RankBuilder:
         self._ids: dict[str, int] = {}
         self._children: dict[int, int] = {}
         self._any_open = False
+        self._switches: dict[int, list[tuple[int, ...]]] = {}
+        self._task_definitions = bytearray()
+        self._task_names: list[str] = []
         self._order: dict[int, list[int]] = {}
         self.worlds: dict[int, tuple[int, tuple[int, ...]]] = {}
 
@@ -208,6 +212,39 @@ class RankBuilder:
         """Append locks and atomic accesses of windows (dtype layout.ACCESS) to the thread's WINDOWS stream."""
         self._file().append(StreamKind.WINDOWS, thread, rows)
 
+    def switch(
+        self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
+        until: int = 0,
+    ) -> None:  # fmt: skip
+        """From here on the thread's calls are those of a task (0: of none), in RUN/tasks; see `define_task`."""
+        if name and name not in self._task_names:
+            self._task_names.append(name)
+            self.define_task(Def.NAME, put_u(NAMED) + put_u(len(self._task_names)) + put_s(name))
+        stream = self._streams.setdefault(thread, _Stream())
+        number = self._task_names.index(name) + 1 if name else 0
+        row = (stream.written + len(stream.rows), task, parent, site, number, kind, until)
+        self._switches.setdefault(thread, []).append(row)
+
+    def define_task(self, kind: Def, payload: bytes) -> None:
+        """Append a definition to the rank's file of RUN/tasks."""
+        self._task_definitions += put_u(int(kind)) + put_u(len(payload)) + payload
+
+    def _write_tasks(self) -> None:
+        if not self._switches:
+            return
+        path = self.builder.path / FOLDER / f"{self.world}-{self.rank:06d}{SUFFIX}"
+        path.parent.mkdir(exist_ok=True)
+        file = _Record(path, self.builder.level, self.rank, self.size)
+        for slot, (thread, rows) in enumerate(self._switches.items()):
+            file.append(StreamKind.EVENTS, slot, np.array(rows, SWITCH))
+            self.define_task(Def.THREAD, put_u(slot) + put_u(0) + put_u(self._tid(thread)) + put_u(0) + put_s(""))
+        file.append(StreamKind.DEFINITIONS, 0, self._task_definitions)
+        file.close(State.EXITED)
+        self._patch_header(path, TaskFile.MAGIC, SWITCH.itemsize)
+
+    def _tid(self, thread: int) -> int:
+        return 1000 + self.index + 100_000 * thread
+
     def _file(self) -> _Record:
         if self._record is None:
             self._record = _Record(self.path, self.builder.level, self.rank, self.size)
@@ -234,19 +271,20 @@ class RankBuilder:
             packed = bytes(low | high << 4 for low, high in zip(even[::2], even[1::2], strict=True))
             self._file().append(StreamKind.ORDER, thread, packed)
         for thread in sorted({*self._streams, *self._order} or {0}):
-            self.define(
-                Def.THREAD, put_u(thread) + put_u(0) + put_u(1000 + self.index) + put_u(thread == 0) + put_s("prog")
-            )
+            tid = put_u(self._tid(thread))
+            self.define(Def.THREAD, put_u(thread) + put_u(0) + tid + put_u(thread == 0) + put_s("prog"))
         self._file().append(StreamKind.DEFINITIONS, 0, self._definitions)
         default = State.RUNNING if self._any_open else State.FINALIZED
         self._file().close(default if self.state is None else self.state)
         self._record = None
-        self._patch_header()
+        self._patch_header(self.path, layout.MAGIC, EVENT.itemsize)
+        self._write_tasks()
 
-    def _patch_header(self) -> None:
+    def _patch_header(self, path: Path, magic: bytes, slot: int) -> None:
         """A synthetic run has its own clock, host and job, and its ORDER streams count in nibbles."""
-        with self.path.open("r+b") as file:
+        with path.open("r+b") as file:
             header = np.frombuffer(file.read(layout.PAGE), layout.HEADER, count=1).copy()
+            header["magic"], header["slot_size"] = magic, slot
             header["clock"] = layout.Clock.MONOTONIC_NS
             start = EPOCH_NS + self.builder.world_start.get(self.world, 0)
             header["start"] = (start, start, start + 10**18)

@@ -256,6 +256,12 @@ def _thread(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     return _numeric(slots[rank.event_threads[part]], term)
 
 
+def _task(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    if rank.tasks is None:
+        return np.zeros(len(events), np.bool_)
+    return _numeric(rank.tasks.ids[part], term)
+
+
 def _object(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     return _numeric(events["object"], term)
 
@@ -291,13 +297,14 @@ KEYS: Final[dict[str, Callable[[Rank, Events, slice, Term], Mask]]] = {
     "count": _count,
     "bytes": _bytes,
     "thread": _thread,
+    "task": _task,
     "object": _object,
     "error": _error,
     "is": _is,
 }
 """By key the condition."""
 
-_NUMERIC: Final = (_rank, _thread, _count, _object, _error)
+_NUMERIC: Final = (_rank, _thread, _task, _count, _object, _error)
 
 
 def check(term: Term) -> None:

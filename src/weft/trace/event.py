@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.trace.datatypes import Datatype
     from weft.trace.run import Rank
     from weft.trace.sites import Site
+    from weft.trace.tasks import LogicalTask
 
 
 class Event:
@@ -168,6 +169,15 @@ class Event:
     def site(self) -> Site:
         """Where in the program the call stands."""
         return self.rank.site(self.site_id)
+
+    @property
+    def task(self) -> LogicalTask | None:
+        """The task that made the call; None for none, for one that is not known, and without `weft run --tasks`.
+
+        Failed polls in a row are one event, of the task that made the first.
+        """
+        tasks = self.rank.tasks
+        return tasks.of(self.index) if tasks is not None else None
 
     @property
     def status(self) -> Status | None:

@@ -83,6 +83,11 @@ def _inside(path: Path, root: Path) -> str:
 class RankFile:
     """The streams of one file. Reads the header and the chunk table at once, streams when they are asked for."""
 
+    MAGIC = layout.MAGIC
+    SLOT = layout.EVENT.itemsize
+    KINDS = tuple(kind for kind in StreamKind if kind != StreamKind.TABLE)
+    WHAT = "record"
+
     def __init__(self, path: Path, root: Path | None = None) -> None:
         self.path = path
         self.root = root
@@ -106,10 +111,10 @@ class RankFile:
 
     def _read_header(self, fd: int) -> tuple[Header, Any]:
         page = os.pread(fd, PAGE, 0)
-        if page[:8] != layout.MAGIC:
+        if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
-                raise RunError(f"{self.path} holds no record: the process ended before its first MPI call was written")
-            raise RunError(f"{self.path} is no record of Weft (it does not begin with {layout.MAGIC.decode()})")
+                raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
+            raise RunError(f"{self.path} is no {self.WHAT} of Weft (it does not begin with {self.MAGIC.decode()})")
         if len(page) < layout.HEADER.itemsize:
             raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
         raw = np.frombuffer(page, layout.HEADER, count=1)[0]
@@ -119,8 +124,10 @@ class RankFile:
                 f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x: "
                 "read it with the Weft that recorded it (`weft` in run.json)"
             )
-        if slot != layout.EVENT.itemsize:
-            raise RunError(f"{self.path} has events of {slot} bytes where format {major}.{minor} has 56: it is damaged")
+        if slot != self.SLOT:
+            raise RunError(
+                f"{self.path} has events of {slot} bytes where format {major}.{minor} has {self.SLOT}: it is damaged"
+            )
         try:
             return Header(raw), raw
         except ValueError as error:
@@ -135,7 +142,7 @@ class RankFile:
         ended: set[tuple[int, int]] = set()
         for row, entry in enumerate(table):
             kind, thread, pages, offset, used = entry.tolist()
-            if kind not in (1, 2, 3, 4, 6):
+            if kind not in self.KINDS:
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
             elif (kind, thread) in ended:
                 continue  # behind a gap calls would be matched with others' than their own

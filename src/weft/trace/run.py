@@ -37,6 +37,7 @@ from weft.trace.layout import (
 )  # fmt: skip
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import Site, Sites
+from weft.trace.tasks import TaskFile, Tasks, task_files
 from weft.trace.worlds import World, kin
 
 MAX_PROBLEMS: Final = 200
@@ -146,6 +147,15 @@ class Rank:
         definitions = Definitions(data)
         self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
+
+    @cached_property
+    def tasks(self) -> Tasks | None:
+        """Which task made each call; None where that was not recorded (`weft run --tasks`) or the rank had no tasks."""
+        if self.file is None:
+            return None
+        header = self.file.header
+        file = self.trace._task_files.get((header.host, header.pid, header.job))
+        return Tasks(self, file) if file else None
 
     # Events
 
@@ -418,6 +428,18 @@ class Trace:
     def forget_sites(self) -> None:
         """Read RUN/sites.json again: it was just written."""
         self.__dict__.pop("_sites", None)
+
+    @cached_property
+    def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
+        problems: list[str] = []
+        files = task_files(self.path, problems)
+        self._say(*problems)
+        return files
+
+    @cached_property
+    def has_tasks(self) -> bool:
+        """Whether some rank recorded which task made each call."""
+        return bool(self._task_files) and any(rank.tasks is not None for rank in self.ranks)
 
     @cached_property
     def _axes(self) -> list[clock.Axis]:

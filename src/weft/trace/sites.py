@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.trace.definitions import CodeDefinition, ModuleDefinition, SiteDefinition
 from weft.trace.elf import build_id_of
@@ -23,7 +23,8 @@ from weft.trace.json_file import read_json
 from weft.trace.layout import Def
 
 if TYPE_CHECKING:
-    from weft.trace.run import Rank, Trace
+    from weft.trace.definitions import Definitions
+    from weft.trace.run import Trace
 
 SCHEMA: Final = "weft-sites/2"
 ADDR2LINE_SECONDS: Final = 120
@@ -60,6 +61,17 @@ class Site:
 
 
 UNKNOWN: Final = Site()
+
+
+class Placed(Protocol):
+    """What defines sites: a rank, or its tasks. `index` tells them apart."""
+
+    index: int
+
+    @property
+    def definitions(self) -> Definitions:
+        """Sites, modules and Python's code."""
+        ...
 
 
 # Python
@@ -118,7 +130,7 @@ class Sites:
         self._known: dict[tuple[int, int], Site] = {}
         self._native = _cached(root, problems) if (root / "sites.json").exists() else {}
 
-    def site(self, rank: Rank, id: int) -> Site:
+    def site(self, rank: Placed, id: int) -> Site:
         """The site that a rank knows by `id`."""
         key = rank.index, id
         if key not in self._known:
@@ -126,7 +138,7 @@ class Sites:
             self._known[key] = self._resolve(rank, definition) if definition else UNKNOWN
         return self._known[key]
 
-    def _resolve(self, rank: Rank, definition: SiteDefinition) -> Site:
+    def _resolve(self, rank: Placed, definition: SiteDefinition) -> Site:
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
@@ -139,7 +151,7 @@ class Sites:
             above += self._frames(rank, *caller)
         return replace(own, callers=tuple(_of_the_program(above)))
 
-    def _frames(self, rank: Rank, module: int, offset: int) -> list[Site]:
+    def _frames(self, rank: Placed, module: int, offset: int) -> list[Site]:
         """The place of a return address, and those into which its function was inlined."""
         of = rank.definitions.module(module) if module else None
         if of is None:
@@ -148,7 +160,7 @@ class Sites:
         return [Site(*frame, of.path, offset) for frame in found]
 
 
-def _python(rank: Rank, id: int, instruction: int, path: str | None, offset: int) -> Site:
+def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: int) -> Site:
     code = rank.definitions.code(id)
     return Site(code.file, line_of(code, instruction), code.name, path, offset) if code else UNKNOWN
 
@@ -217,7 +229,9 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
 def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
     """Offsets of native sites by module."""
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for rank in trace.ranks:
+    tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
+    placed: list[Placed] = [*trace.ranks, *tasks]
+    for rank in placed:
         for definition in rank.definitions.all(Def.SITE):
             own = [] if definition.code else [(definition.module, definition.offset)]
             for number, offset in (*own, *(() if definition.code else definition.callers)):

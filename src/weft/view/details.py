@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.findings import Finding
 from weft.match import NONE, Match
+from weft.terms.describe import in_task
 from weft.terms.shown import call_text, value_json, value_text
 from weft.trace import Event, Flag, Site
 from weft.trace.communicators import members_text
@@ -42,6 +43,7 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
         "args": _arguments(event), "polls": event.polls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
+        "task": in_task(event).strip() or None,
         "damage": event.damage, "site": _site(event.site), "source": source(event.site),
         "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
         "partners": partners(event, match) if match else None,

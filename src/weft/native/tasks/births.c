@@ -2,50 +2,10 @@
 // where they all stand (`walk`): a hundred thousand tasks are read while somebody waits for the answer.
 //
 // asyncio's C code calls `add` of its weak set of all tasks (3.11 to 3.13); births.py puts ours there, which does the
-// same and notes a birth. The functions of Python that it uses are declared here: none of them needs Python's headers,
-// nor a build for each version. The interpreter's lock is held in all of it.
-#include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
+// same and notes a birth. The interpreter's lock is held in all of it.
+#include "births.h"
 
-typedef struct object {
-    char opaque;  // Python's own: only ever behind a pointer
-} object;
-typedef struct {
-    const char *name;
-    object *(*call)(object *self, object *argument);
-    int flags;
-    const char *text;
-} method;
-enum { ONE_ARGUMENT = 8 };  // METH_O
-
-extern object _Py_NoneStruct[];
-extern void Py_IncRef(object *), Py_DecRef(object *);
-extern object *PyEval_GetFrame(void), *PyFrame_GetBack(object *), *PyFrame_GetCode(object *);
-extern int PyFrame_GetLasti(object *);
-extern object *PyWeakref_NewRef(object *, object *), *PyWeakref_GetObject(object *);
-extern int PySet_Add(object *, object *), PySet_Discard(object *, object *), PyObject_IsTrue(object *);
-extern long PySet_Size(object *), PyDict_Size(object *);
-extern object *PyDict_GetItemWithError(object *, object *), *PyErr_Occurred(void);
-extern void PyErr_Clear(void);
-extern object *PyObject_CallOneArg(object *, object *), *PyObject_CallNoArgs(object *);
-extern object *PyObject_CallFunctionObjArgs(object *, ...), *PyCFunction_NewEx(method *, object *, object *);
-extern object *PyList_New(long), *PyLong_FromUnsignedLongLong(unsigned long long), *Py_BuildValue(const char *, ...);
-extern object *PyList_GetItem(object *, long), *PyTuple_New(long), *PyLong_FromLongLong(long long), *PyErr_NoMemory(void);
-extern int PyList_Append(object *, object *), PyList_SetItem(object *, long, object *);
-extern int PyTuple_SetItem(object *, long, object *), PyObject_IsInstance(object *, object *), PySet_Contains(object *, object *);
-extern long PyList_Size(object *);
-extern object *PyObject_GetAttr(object *, object *), *PyObject_Type(object *), *PyUnicode_InternFromString(const char *);
-extern object *PyObject_CallMethodObjArgs(object *, object *, ...);
-extern object PyCoro_Type[], PyGen_Type[], PyAsyncGen_Type[], _Py_TrueStruct[];
-
-typedef struct birth {
-    struct birth *parent;  // owned, as is `code`
-    object *code;
-    uint64_t id;
-    int lasti, depth;
-    long owners;  // its task's entry and its children
-} birth;
+void (*weft_born)(object *task, birth *born);
 
 typedef struct {
     object *task;  // its address; `ref` (owned) says whether it is still that task
@@ -90,7 +50,7 @@ static birth *made(birth *parent, object *code, int lasti) {
         parent = cut;
     }
     if (parent != NULL) parent->owners++;
-    *b = (birth){parent, code, ++ids, lasti, parent != NULL ? parent->depth + 1 : 0, 1};
+    *b = (birth){parent, code, ++ids, lasti, parent != NULL ? parent->depth + 1 : 0, 1, 0, 0};
     return b;
 }
 
@@ -147,8 +107,7 @@ static birth *keep(object *task, object *ref, birth *b) {
     return b;
 }
 
-// A task's birth; made now for one that was created past us.
-static birth *of(object *task) {
+birth *weft_birth_of(object *task) {
     birth *b = known(task);
     if (b != NULL) return b;
     object *ref = PyWeakref_NewRef(task, NULL);
@@ -218,7 +177,7 @@ out:
 
 static void note(object *task, object *ref) {
     object *parent = mother(task);
-    birth *from = parent != NULL && parent != task ? of(parent) : NULL;
+    birth *from = parent != NULL && parent != task ? weft_birth_of(parent) : NULL;
     int lasti;
     object *code = maker(&lasti);
     birth *early = known(task), *b = early != NULL ? NULL : made(from, code, lasti);
@@ -232,8 +191,9 @@ static void note(object *task, object *ref) {
     }
     if (b != NULL) {
         Py_IncRef(ref);
-        keep(task, ref, b);
+        b = keep(task, ref, b);
     }
+    if (weft_born != NULL && (b != NULL || early != NULL)) weft_born(task, b != NULL ? b : early);
     if (watched) {
         object *answer = PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
         if (answer != NULL) Py_DecRef(answer);
@@ -274,7 +234,7 @@ static object *row(const birth *b) {
 // Its number, its parent's, the code that made it and the instruction.
 static object *read_birth(object *self, object *task) {
     (void)self;
-    birth *b = of(task);
+    birth *b = weft_birth_of(task);
     return b != NULL ? row(b) : Py_BuildValue("iOOi", 0, _Py_NoneStruct, _Py_NoneStruct, -1);
 }
 
@@ -282,7 +242,7 @@ static object *read_birth(object *self, object *task) {
 static object *read_chain(object *self, object *task) {
     (void)self;
     object *list = PyList_New(0);
-    for (birth *b = list != NULL ? of(task) : NULL; b != NULL; b = b->parent) {
+    for (birth *b = list != NULL ? weft_birth_of(task) : NULL; b != NULL; b = b->parent) {
         object *one = row(b);
         if (one != NULL) PyList_Append(list, one), Py_DecRef(one);
     }
@@ -483,7 +443,7 @@ static long how_of(object *task, object *coro, long length) {
     if (done == _Py_TrueStruct) {
         how = READY;
     } else if (type == py.task || PyObject_IsInstance(waiter, py.task) == 1) {
-        const birth *b = of(waiter);
+        const birth *b = weft_birth_of(waiter);
         if (b != NULL) how = (long)b->id;
     } else if (type == py.future) {
         how = how_future(waiter);
@@ -496,7 +456,7 @@ static long how_of(object *task, object *coro, long length) {
 }
 
 static int look(object *task, line *to) {
-    const birth *b = of(task);
+    const birth *b = weft_birth_of(task);
     *to = (line){.task = task, .id = b != NULL ? b->id : 0, .made = -1, .how = ASK};
     long begin = in.used;
     if (b != NULL && b->parent != NULL) to->parent = b->parent->id;

@@ -19,9 +19,10 @@
 #include <stdint.h>
 
 enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
-enum { RUNS = 1, SPAWNS = 2, JOINS = 4, NOBODY = 8, TRACED = 15 };  // traced: what a task signals,
-// which the debugger writes, as two bytes. Beyond them, of an untied task: that it is one, that it goes on on a worker,
-// and that it has come to its end, although its record lies in that worker's stack.
+// traced: what a task signals, which the debugger writes, as two bytes. Beyond them, of an untied task: that it is one,
+// that it goes on on a worker, and that it has come to its end, although its record lies in that worker's stack. These
+// bits are none of a task's flags in OMPT: on_create asks for both at once.
+enum { RUNS = 1 << 8, SPAWNS = 1 << 9, JOINS = 1 << 10, NOBODY = 1 << 11, TRACED = 15 << 8 };
 enum { UNTIED = 1 << 16, ON = 1 << 17, FINISHED = 1 << 18 };
 enum { WAIT_LOCK = 64, WAIT_EVENT = 65 };              // beside OMPT's kinds of sync region, which are 1 to 10
 
@@ -60,7 +61,7 @@ typedef struct {
 } lock;
 
 typedef struct {
-    char magic[8];  // "weftask3"
+    char magic[8];  // "weftask4"
     int32_t count, watch;  // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;

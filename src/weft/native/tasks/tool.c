@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "table.h"
 #include "ompt.h"
+#include "switches.h"
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdlib.h>
@@ -19,13 +20,15 @@
 #define CHECK(condition) ((void)0)
 #endif
 
-table weft_tasks = {.magic = "weftask3", .size = sizeof(task), .slab = SLAB};
+__attribute__((visibility("default"))) table weft_tasks = {.magic = "weftask4", .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};
 static __thread __attribute__((tls_model("initial-exec"))) worker me = {.top = &nobody, .free = &nobody, .slot = -1};
 static worker *spare[WORKERS];  // of threads that have ended: their free records, numbers and scopes
 static ompt_set set;
+static int recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
+static void note(void);
 
 // The debugger's breakpoint: reached only by traced tasks.
 __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int event, task *of, task *other) {
@@ -99,7 +102,7 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data
 static COLD void be_careful(void);
 
 // The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. Arguments that
-// on_create has too stay in their registers.
+// on_create has too stay in their registers; `flags` may have bits of `traced` in it.
 static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
     (void)from, (void)frame, (void)dependences;
     data->ptr = &nobody;
@@ -113,6 +116,7 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *da
     if (flags & OMPT_TASK_INITIAL) {
         t->below = &nobody;
         me.top = t;
+        if (recording) note();
     }
     if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, t);
 }
@@ -124,8 +128,11 @@ static void on_create(ompt_data *from, const void *frame, ompt_data *data, int f
     uint64_t id = me.next_id;
     CHECK(from == NULL || from->ptr == NULL || from->ptr == parent);
     (void)from;
-    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED)) || RARELY((id & (SLAB - 1)) == 0) || RARELY(parent->traced | t->traced))
-        return create_rarely(NULL, NULL, data, flags, 0, pc);  // `nobody` is traced
+    flags |= parent->traced;
+    __asm__("" : "+r"(flags));  // in this order it needs no register more
+    flags |= t->traced;  // `nobody` is traced
+    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) || RARELY((id & (SLAB - 1)) == 0))
+        return create_rarely(NULL, NULL, data, flags, 0, pc);
     data->ptr = take(t, id, parent, pc);
 }
 
@@ -395,9 +402,75 @@ static void on_dependence(ompt_data *first, ompt_data *then) {
     if (a != &nobody && b != &nobody) b->needs = a->id;
 }
 
+// In a rank of `weft run --tasks`: what can change a worker's top is called through what looks at it afterwards.
+
+enum { EVENTS = 32 };
+static ompt_function noted[EVENTS];
+static ompt_set really_set;
+
+static int kind_of(const task *t) {
+    if (t->parent == 0) return WEFT_TASK_INITIAL;
+    return t->scope != NULL && t->scope->created != NULL && t->scope->created == t->created ? WEFT_TASK_IMPLICIT : WEFT_TASK_EXPLICIT;
+}
+
+// The end of an untied task may be told by another thread, later (see above). Where the task beneath it stands in a wait,
+// that one says when it goes on; where it does not, it may go on unheard, and then nobody knows who is here.
+static int is_sure(const task *t) { return t != &nobody && (!(t->traced & UNTIED) || t->below->wait != 0); }
+
+static void note(void) {
+    static __thread __attribute__((tls_model("initial-exec"))) uint64_t last;
+    const task *t = me.top;
+    uint64_t id = is_sure(t) ? t->id : 0;
+    if (id == last) return;
+    last = id;
+    if (id == 0) return weft_switch(&(struct weft_switch){0});
+    struct weft_switch to;
+    to.calls = 0;
+    to.task = id;
+    to.parent = t->parent;
+    to.site = weft_switches_site(t->created);
+    to.name = 0;
+    to.kind = (uint32_t)kind_of(t);
+    to.until = 0;
+    weft_switch(&to);
+}
+
+static void noted_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+    ((__typeof__(&noted_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
+    note();
+}
+
+static void noted_schedule(ompt_data *from, int status, ompt_data *to) {
+    ((__typeof__(&noted_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
+    note();
+}
+
+static void noted_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
+    ((__typeof__(&noted_implicit))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
+    note();
+}
+
+static void noted_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    ((__typeof__(&noted_sync))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
+    note();
+}
+
+static int set_noted(int event, ompt_function callback) {
+    noted[event] = callback;
+    if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)noted_schedule;
+    if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)noted_implicit;
+    if (callback == (ompt_function)careful_create) callback = (ompt_function)noted_create;  // the others only add a task
+    if (callback == (ompt_function)careful_sync) callback = (ompt_function)noted_sync;      // and leave the top as it is
+    return really_set(event, callback);
+}
+
 static int start(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
     set = (ompt_set)lookup("ompt_set_callback");
+    if ((recording = weft_switches_begin("openmp"))) {
+        really_set = set;
+        set = set_noted;
+    }
     set(OMPT_THREAD_BEGIN, (ompt_function)on_thread);
     set(OMPT_THREAD_END, (ompt_function)on_thread_end);
     set(OMPT_PARALLEL_BEGIN, (ompt_function)on_parallel_begin);

@@ -1,6 +1,7 @@
 """`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it.
 
-In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `attend` instead.
+In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `attend` instead; in one of `weft run
+--tasks`, start/sitecustomize.py calls `record`.
 """
 
 import importlib.util
@@ -9,11 +10,12 @@ import socket
 import sys
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
-def load() -> types.ModuleType:
-    """Import this folder as a package of its own, whatever else is called `weft` here."""
+def load(part: str = "agent") -> types.ModuleType:
+    """A module of this folder, imported as a package of its own, whatever else is called `weft` here."""
     folder = Path(__file__).parent
     spec = importlib.util.spec_from_file_location(
         "_weft_inside", folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -23,7 +25,7 @@ def load() -> types.ModuleType:
     package = importlib.util.module_from_spec(spec)
     sys.modules["_weft_inside"] = package
     spec.loader.exec_module(package)
-    return importlib.import_module("_weft_inside.agent")
+    return importlib.import_module("_weft_inside." + part)
 
 
 def main() -> None:
@@ -84,9 +86,21 @@ class AtImport:
 def attend(path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]) -> None:
     """Follow the tasks of this process, from when it has asyncio; debuggers come to the socket at a path."""
 
-    def begin() -> None:
-        load().RankAgent(path, library, aside, drive)
+    with_asyncio(lambda: load().RankAgent(path, library, aside, drive))
 
+
+def record(library: str) -> None:
+    """Write down which task makes each call of MPI, in a rank of `weft run --tasks`."""
+
+    def begin() -> None:
+        with suppress(OSError, AttributeError, TypeError, ValueError):  # an asyncio that we do not know: no task is
+            load("steps").record(library)
+
+    with_asyncio(begin)
+
+
+def with_asyncio(begin: Callable[[], object]) -> None:
+    """Begin when the program has asyncio."""
     if "asyncio" in sys.modules:
         begin()
     else:

@@ -107,6 +107,28 @@ DEEP = 500
 """Ancestors that are remembered at most: a task that makes its own successor, for ever, would fill the memory."""
 
 
+class Sample:
+    """A task of no program, to see what asyncio does with one: it awaits a future that never comes."""
+
+    def __init__(self) -> None:
+        self.waiter: Any = asyncio.Future(loop=self)  # type: ignore[arg-type]
+        coro = self._wait()
+        self.task = asyncio.Task(coro, loop=self, name="weft")  # type: ignore[arg-type]
+        self.close = coro.close
+        self.task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    async def _wait(self) -> None:
+        await self.waiter
+
+    def get_debug(self) -> bool:
+        """As asyncio asks its loops."""
+        return False
+
+    def call_soon(self, callback: Callable[[], object], *_: Any, **__: Any) -> None:
+        """Keep what would run the task's step."""
+        self.step = callback
+
+
 class FastBirths(Births):
     """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
 
@@ -123,30 +145,10 @@ class FastBirths(Births):
                                   asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
         known.add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)
-        if not self._works():
+        self.sample = Sample()
+        if self.of(self.sample.task).code is not Sample.__init__.__code__:
             del known.add
             raise OSError("asyncio does not register its tasks where it used to")
-
-    def _works(self) -> bool:
-        """Whether a task that is made now is noted: one that never runs."""
-
-        class Loop:
-            def get_debug(self) -> bool:
-                return False
-
-            def call_soon(self, *_: Any, **__: Any) -> None:
-                pass
-
-        async def nothing() -> None:
-            pass
-
-        loop: Any = Loop()
-        coro = nothing()
-        task = asyncio.Task(coro, loop=loop)
-        works = self.of(task).code is FastBirths._works.__code__
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        coro.close()
-        return works
 
     def watch(self, on: bool) -> None:
         """Whether `on_create` is called from now on."""
@@ -170,7 +172,8 @@ def install(on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> 
     try:
         if not library:
             raise OSError
-        _births = FastBirths(on_create, library, *asked)
+        _births = fast = FastBirths(on_create, library, *asked)
+        fast.sample.close()
     except (OSError, AttributeError, TypeError):
         _births = Births(on_create)
     locks.Lock._locked = _Locked()  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import births
 from .births import Task, birth, is_library
 from .unswept import unswept
-from .waits import Timers, as_plain, chain, needs_variables, site, site_of, wait_of
+from .waits import Timers, as_plain, chain, ends_in_lock, lock_of, needs_variables, site, site_of, wait_of
 
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
 """What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
@@ -83,6 +83,8 @@ class _Shapes:
         self._plain: dict[int, int] = {}
         self._awaits: dict[tuple[int, bool], int] = {}
         self._asks: dict[int, bool] = {}
+        self._locked: dict[int, bool] = {}
+        self._alike: dict[tuple[int, int], dict[str, Any] | None] = {}
 
     def place(self, told: Place | None) -> int | None:
         """The number of a place."""
@@ -105,6 +107,17 @@ class _Shapes:
         if shape not in self._asks:
             self._asks[shape] = needs_variables([code for code, _ in self._spots[shape]])
         return self._asks[shape]
+
+    def wait_of(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, Any] | None:
+        """As waits.wait_of: those who stand alike and wait for one lock do so alike, unless a timer ends the wait."""
+        if shape not in self._locked:
+            self._locked[shape] = ends_in_lock([code for code, _ in self._spots[shape]])
+        if not self._locked[shape] or timers().end(task):
+            return wait_of(task, chain(task), timers)
+        key = shape, id(lock_of(task))
+        if key not in self._alike:
+            self._alike[key] = wait_of(task, chain(task), timers)
+        return self._alike[key]
 
     def plain(self, shape: int) -> int:
         """The wait for a future that no task stands behind."""
@@ -149,7 +162,8 @@ def columns(
                 waits.append(shapes.awaits(shape, free=bool(freed) and (how in freed or -rows.ids[i] in freed)))
                 targets[i] = how
             else:
-                waits.append(_asked(rows.tasks[i], i, shapes, targets, timers))
+                wait = shapes.wait_of(rows.tasks[i], shape, timers)
+                waits.append(None if wait is None else _asked(wait, i, shapes, targets))
         workers = {}
         for i, task in enumerate(rows.tasks) if running else ():
             if id(task) in running:
@@ -163,11 +177,8 @@ def columns(
     }  # fmt: skip
 
 
-def _asked(task: Task, i: int, shapes: _Shapes, targets: dict[int, Any], timers: Callable[[], Timers]) -> int | None:
+def _asked(wait: dict[str, Any], i: int, shapes: _Shapes, targets: dict[int, Any]) -> int:
     """A wait that is in the variables of the task's frames."""
-    wait = wait_of(task, chain(task), timers)
-    if wait is None:
-        return None
     if wait["tasks"]:
         targets[i] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]
     place = shapes.place(wait["site"])

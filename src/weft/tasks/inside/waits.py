@@ -72,6 +72,10 @@ class Timers:
                 elif owner is not None:
                     self.futures.add(id(owner))
 
+    def end(self, task: Task) -> bool:
+        """Whether one ends a task's wait."""
+        return id(getattr(task, "_fut_waiter", None)) in self.futures or id(task) in self.tasks
+
 
 def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -> dict[str, Any] | None:
     """The wait of a suspended task; None for one that is about to run."""
@@ -79,7 +83,7 @@ def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -
     if waiter is None or waiter.done():
         return None
     kind, targets, one, what = _found(waiter, frames)
-    free = not targets or id(waiter) in timers().futures or id(task) in timers().tasks
+    free = not targets or timers().end(task)
     tasks = sorted(birth(t).id for t in targets if not t.done())
     if any(t.done() for t in targets) and one:
         free = True
@@ -136,6 +140,22 @@ def as_plain(codes: list[CodeType]) -> str:
 def needs_variables(codes: list[CodeType]) -> bool:
     """Whether the wait is in the variables of one of these functions (see `_of_frames`)."""
     return any(name in _WITH_VARIABLES for name in _library_end(codes))
+
+
+def ends_in_lock(codes: list[CodeType]) -> bool:
+    """Whether a line of calls ends in asyncio.Lock."""
+    return bool(codes) and codes[-1].co_qualname == "Lock.acquire" and codes[-1].co_filename.startswith(ASYNCIO)
+
+
+def lock_of(task: Task) -> Any:
+    """The lock that a task waits for, whose line of calls ends in one."""
+    at: Any = task.get_coro()
+    frame = None
+    while type(at) is CoroutineType:
+        frame, at = at.cr_frame, at.cr_await
+    if frame is None or frame.f_code.co_qualname != "Lock.acquire":  # there is a generator in between
+        frame = chain(task)[-1]
+    return frame.f_locals.get("self")
 
 
 _WITH_VARIABLES = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}

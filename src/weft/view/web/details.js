@@ -16,7 +16,7 @@ export class Details {
     this.panel.hidden = false;
     replace(this.panel,
       el("header", {}, el("h2", {}, call.function), el("button", { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) }, "×")),
-      el("div", { class: "quiet" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}`),
+      el("div", { class: "quiet" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`),
       call.open ? el("p", { class: "alarm" }, call.state === "running" || !call.state ? "This call never returned." : `This call never returned; the process is ${call.state}.`) : null,
       call.error ? el("p", { class: "alarm" }, `It returned error class ${call.error}.`) : null,
       call.buffer_changed ? el("p", { class: "alarm" }, "The send buffer was changed while it was pending.") : null,

@@ -1,0 +1,248 @@
+"""Which task made each call: RUN/tasks, of a run by `weft run --tasks` (native/tasks/switches.h draws the files).
+
+A switch holds how many calls its thread had made, so that calls and tasks are joined by counting; no clock is asked.
+"""
+# ruff: noqa: A002 - the domain's word id
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace.definitions import Definitions, ThreadDefinition
+from weft.trace.errors import RunError
+from weft.trace.layout import State, StreamKind
+from weft.trace.rankfile import RankFile
+from weft.trace.sites import UNKNOWN, Site
+
+if TYPE_CHECKING:
+    from weft.trace.run import Rank
+
+FOLDER: Final = "tasks"
+SUFFIX: Final = ".tasks"
+MAX_FILES: Final = 1 << 20
+SWITCH: Final = np.dtype([
+    ("calls", "<u8"), ("task", "<u8"), ("parent", "<u8"), ("site", "<u4"), ("name", "<u4"), ("kind", "<u4"),
+    ("until", "<u4"),
+])  # fmt: skip
+NAMED: Final = 0
+"""The class of the NAMEs of tasks."""
+
+
+class TaskKind(IntEnum):
+    """What a task is to its runtime."""
+
+    NONE = 0
+    INITIAL = 1
+    """What a thread does outside of all parallel regions."""
+    IMPLICIT = 2
+    """A thread's part of a parallel region."""
+    EXPLICIT = 3
+
+
+def label_of(task: int, name: str) -> str:
+    """How people read a task."""
+    return f"task {task} ({name})" if name else f"task {task}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalTask:
+    """A task that made calls. `site`: where it was made; `parent`: None where it is not known."""
+
+    id: int
+    parent: int | None
+    kind: TaskKind
+    name: str
+    site: Site
+
+    @property
+    def label(self) -> str:
+        """How people read it."""
+        return label_of(self.id, self.name)
+
+
+class TaskFile(RankFile):
+    """One rank's file of RUN/tasks."""
+
+    MAGIC = b"WEFTTASK"
+    SLOT = SWITCH.itemsize
+    KINDS = (StreamKind.EVENTS, StreamKind.DEFINITIONS)
+    WHAT = "file of tasks"
+
+
+class _Stay(NamedTuple):
+    """A thread's time in a slot: its number in the kernel, and which rows of the slot's stream are its own."""
+
+    tid: int
+    slot: int
+    first: int
+    end: int
+
+
+def _stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict[int, list[_Stay]]:
+    """The stays of each thread, by its number in the kernel."""
+    found: dict[int, list[_Stay]] = defaultdict(list)
+    ends = dict(lengths)
+    for thread in reversed(threads):
+        end = ends.get(thread.slot, 0)
+        found[thread.tid].append(_Stay(thread.tid, thread.slot, min(thread.first_event, end), end))
+        ends[thread.slot] = min(thread.first_event, end)
+    return found
+
+
+class Tasks:
+    """The tasks of one rank that made calls."""
+
+    def __init__(self, rank: Rank, file: TaskFile) -> None:
+        self._rank, self._file = rank, file
+        self.index = -1 - rank.index
+        """Its place among all that has sites: ranks have 0 on."""
+        if file.header.state == State.STOPPED:
+            rank.trace._say(f"{file.path.name}: Weft gave up writing down tasks; later switches of tasks are missing")
+        rank.trace._say(*file.problems)
+
+    def __iter__(self) -> Iterator[LogicalTask]:
+        return (task for task in map(self.get, self._definitions[0].tolist()) if task is not None)
+
+    def __len__(self) -> int:
+        return len(self._definitions[0])
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """Threads, sites and names, as in a record."""
+        definitions = Definitions(self._file.stream(StreamKind.DEFINITIONS).tobytes())
+        self._say(*definitions.problems)
+        return definitions
+
+    @property
+    def runtime(self) -> str:
+        """`openmp` or `asyncio`."""
+        return (self.definitions.library or ("", ""))[0]
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """For each of the rank's events the number of the task that made the call; 0: none, or not known."""
+        numbers, rank = self._joined[0], self._rank
+        if len(rank.threads) == 1:
+            return numbers[0]
+        of, at = rank.event_threads, rank.event_positions
+        ids = np.zeros(len(of), np.int64)
+        for k, column in enumerate(numbers):
+            ids[of == k] = column[at[of == k]]
+        return ids
+
+    def of(self, event: int) -> LogicalTask | None:
+        """The task that made a call; None for none, or one that is not known."""
+        return self.get(int(self.ids[event]))
+
+    def get(self, id: int) -> LogicalTask | None:
+        """The task of a number; None for one that made no call."""
+        ids, rows = self._definitions
+        at = int(np.searchsorted(ids, id))
+        if not id or at == len(ids) or ids[at] != id:
+            return None
+        row = rows[at]
+        names, site = self.definitions.names, int(row["site"])
+        kind = TaskKind(int(row["kind"])) if int(row["kind"]) in list(TaskKind) else TaskKind.NONE
+        where = self._rank.trace._sites.site(self, site) if site else UNKNOWN
+        return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
+
+    def _say(self, *texts: str) -> None:
+        self._rank.trace._say(*(f"{self._file.path.name}: {text}" for text in texts))
+
+    @property
+    def _definitions(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        return self._joined[1:]
+
+    @cached_property
+    def _joined(self) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[Any]]:
+        """For each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to each."""
+        threads = self._rank.threads
+        if self._file.problems or self.definitions.problems:  # where a switch is lost, the one before has no end
+            self._say("is damaged: which task made a call of its rank is unknown")
+            none = [np.zeros(len(thread.events), np.int64) for thread in threads]
+            return none, np.empty(0, np.int64), np.empty(0, SWITCH)
+        numbers = {thread.slot: np.zeros(len(thread.events), np.int64) for thread in threads}
+        rows = {slot: self._switches(slot) for slot in self._file.threads()}
+        calling = _stays(self._rank.definitions.threads, {slot: len(column) for slot, column in numbers.items()})
+        switching = _stays(self.definitions.threads, {slot: len(column) for slot, column in rows.items()})
+        used = []
+        for tid in calling.keys() & switching.keys():
+            if len(calling[tid]) > 1 or len(switching[tid]) > 1:
+                self._say(f"two threads had the number {tid} in turn: the tasks of their calls are unknown")
+                continue
+            [call], [switch] = calling[tid], switching[tid]
+            if call.slot not in numbers or switch.slot not in rows:
+                continue
+            part = self._whole(rows[switch.slot][switch.first : switch.end], tid)
+            of_call = _of_calls(part, call.end - call.first)
+            known = of_call >= 0
+            numbers[call.slot][call.first : call.end][known] = part["task"][of_call[known]].astype(np.int64)
+            used.append(part[np.unique(of_call[known])])
+        every = np.concatenate(used) if used else np.empty(0, SWITCH)
+        every = every[every["task"] != 0]
+        ids, first = np.unique(every["task"].astype(np.int64), return_index=True)
+        return [numbers[thread.slot] for thread in threads], ids, every[first]
+
+    def _switches(self, slot: int) -> NDArray[Any]:
+        data = self._file.stream(StreamKind.EVENTS, slot)
+        return data[: len(data) // SWITCH.itemsize * SWITCH.itemsize].view(SWITCH)
+
+    def _whole(self, rows: NDArray[Any], tid: int) -> NDArray[Any]:
+        """The switches up to the first that cannot be: none of what follows it is believed."""
+        counted = rows["calls"]
+        wrong = np.concatenate([[False], counted[1:] <= counted[:-1]]) if len(rows) else np.empty(0, np.bool_)
+        wrong |= (counted >= 2**63) | (rows["task"] >= 2**63)
+        if not wrong.any():
+            return rows
+        end = int(np.argmax(wrong))
+        self._say(f"switch {end} of thread {tid} is damaged: the tasks of later calls are unknown")
+        whole = rows[:end].copy()
+        whole["task"][end - 1 :] = 0  # nobody knows where the last one ends
+        return whole
+
+
+def _of_calls(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """For each of a thread's first `count` calls the switch that it stands behind; -1 for none."""
+    calls = np.arange(count, dtype=np.int64)
+    counted = rows["calls"].astype(np.int64)
+    found = np.searchsorted(counted, calls, side="right") - 1
+    until = rows["until"].astype(np.int64)[found] if len(rows) else np.zeros(count, np.int64)
+    over = (until > 0) & (calls - counted[found] >= until) if len(rows) else np.zeros(count, np.bool_)
+    return np.where(over, -1, found)
+
+
+def task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
+    """The readable files of RUN/tasks by host, process and job."""
+    folder = root / FOLDER
+    if not folder.exists():
+        return {}
+    if os.path.realpath(folder) != os.path.join(os.path.realpath(root), FOLDER):  # noqa: PTH118
+        problems.append(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+        return {}
+    found: dict[tuple[str, int, str], TaskFile] = {}
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX))[:MAX_FILES]
+    except OSError as error:
+        problems.append(f"{folder} cannot be read: {error.strerror}")
+        return {}
+    for name in names:
+        try:
+            file = TaskFile(folder / name, root)
+        except RunError as error:
+            problems.append(str(error))
+            continue
+        key = file.header.host, file.header.pid, file.header.job
+        if key in found:
+            problems.append(f"{name}: its rank has tasks of two runtimes; those in {found[key].path.name} are taken")
+        found.setdefault(key, file)
+    return found
