@@ -3,7 +3,8 @@
     python benchmarks/check.py [--repeat 5] [--size 2000] [--steps 20] [--no-instructions]
 
 Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the checked program (without its compilation).
-The children that verify reductions run beside the program: their time is in `CPU`.
+The children that verify reductions run beside the program: their time is in `CPU`. A stencil of Numba's on one thread:
+processor time of its sweeps, which tell it themselves.
 """
 
 from __future__ import annotations
@@ -90,7 +91,45 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as held:
             row(name, compiler, args, Path(held))
+    with tempfile.TemporaryDirectory() as held:
+        numba_row(args, Path(held))
     return 0
+
+
+def told(command: list[str]) -> str:
+    """What a program of Numba's says, on one thread."""
+    one = os.environ | {"NUMBA_NUM_THREADS": "1"}
+    return subprocess.run(command, env=one, capture_output=True, text=True, check=True, timeout=900).stdout
+
+
+def numba_row(args: argparse.Namespace, folder: Path) -> None:
+    """The line of Numba's stencil: its instructions, too, are those of the sweeps alone."""
+    program = str(PROGRAMS / "stencil.py")
+    weft = str(Path(sys.executable).parent / "weft")
+    plain, checked = [sys.executable, program], [weft, "check", program]
+    case = [str(args.size), str(5 * args.steps)]  # as long as Jacobi
+    runs = [[float(told([*command, *case]).split()[0]) for command in (plain, checked)] for _ in range(args.repeat)]
+    bare, full = (statistics.median(column) for column in zip(*runs, strict=True))
+    times = statistics.median(two / one for one, two in runs)
+    text = f"{'stencil.py':14}{bare:8.2f}{full:9.2f}{times:7.1f}{full:8.2f}"
+    if not args.no_instructions and shutil.which("valgrind") and Path("/usr/include/valgrind").exists():
+        library = str(folder / "counted.so")
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", PROGRAMS / "counted.c", "-o", library], check=True)
+        few, more = (counted([*command, *map(str, SMALL), library], folder) for command in (plain, checked))
+        text += f"{more / few:13.1f}"
+    print(text, flush=True)
+
+
+def counted(command: list[str], folder: Path) -> int:
+    """Instructions between the program's own marks, in whichever of its processes they are."""
+    words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--instr-atstart=no",
+             "--trace-children=yes", f"--log-file={folder}/%p.log"]  # fmt: skip
+    told([*words, *command])
+    logs = list(folder.glob("*.log"))
+    found = [int(count) for log in logs for count in re.findall(r"Collected\s*:\s*(\d+)", log.read_text())]
+    for log in logs:
+        log.unlink()
+    return max(found)
 
 
 def row(name: str, compiler: str, args: argparse.Namespace, folder: Path) -> None:

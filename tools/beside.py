@@ -272,6 +272,8 @@ def main() -> None:
     parser.add_argument("--debugpy", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if subprocess.run([options.debugpy, "-c", "import debugpy"], capture_output=True, check=False).returncode:
+        parser.error(f"{options.debugpy} has no debugpy: install it there, or name a Python that has it (--debugpy)")
     with tempfile.TemporaryDirectory() as folder:
         first = table(["OpenMP", "gdb", "Weft"], native(Path(folder)))
     text = first + "\n\n" + table(["asyncio", "pdb", "debugpy", "Weft"], asyncio_(options.debugpy))

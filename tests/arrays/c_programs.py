@@ -38,10 +38,10 @@ def variant(text: str, right: bool) -> str:
     return "".join("\n" if leave_out in DEPENDS.findall(line) else line for line in text.splitlines(keepends=True))
 
 
-def faults(name: str) -> list[Fault]:
+def faults(name: str, folder: Path = PROGRAMS) -> list[Fault]:
     """The faults that a program's comments promise, in the order of its lines."""
     found = []
-    for number, line in enumerate((PROGRAMS / f"{name}.cdv").read_text().splitlines(), 1):
+    for number, line in enumerate((folder / f"{name}.cdv").read_text().splitlines(), 1):
         for matched in FOUND.finditer(line):
             kind = matched["kind"] or name.replace("_", "-")
             distance = int(matched["loop"])

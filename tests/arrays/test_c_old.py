@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from arrays.c_programs import PROGRAMS, fault, faults, variant
 from weft.arrays import Request, check
 from weft.arrays.dvm import c_old
 from weft.arrays.dvm.syntax import DirectiveError, Place
 from weft.errors import UsageError
+from weft.findings import Finding
 
 PROGRAM = """\
 #define DVM(dvmdir)
@@ -53,6 +55,39 @@ def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
     built.mkdir()
     findings = check(Request((path,), timeout=30), built).findings
     return [(f.kind, f.sites[0].line, f.evidence["loop"]["line"]) for f in findings]
+
+
+OLD = PROGRAMS.with_name("old")
+
+
+def findings_of(text: str, folder: Path) -> list[Finding]:
+    path = folder / "old_form.cdv"
+    path.write_text(text)
+    built = folder / "built"
+    built.mkdir()
+    return list(check(Request((path,), timeout=30), built).findings)
+
+
+def test_each_error_is_told_at_its_line_loop_iteration_and_element(tmp_path: Path) -> None:
+    told = [fault(finding) for finding in findings_of(variant((OLD / "old_form.cdv").read_text(), False), tmp_path)]
+    promised = faults("old_form", OLD)
+    assert len(promised) == 9
+    assert set(promised) <= set(told), told
+    assert {one.line for one in told} == {one.line for one in promised}, told
+
+
+def test_the_corrected_twins_are_silent(tmp_path: Path) -> None:
+    found = findings_of(variant((OLD / "old_form.cdv").read_text(), True), tmp_path)
+    assert not found, [finding.message for finding in found]
+
+
+def test_a_group_with_a_loop_that_cannot_be_followed_is_let_alone(tmp_path: Path) -> None:
+    text = variant((OLD / "old_form.cdv").read_text(), False)
+    hidden = "double * Q;\n"
+    loop = "DVM(PARALLEL [i] ON Q[i]; REDUCTION RG : SUM(total))\nDO(i,1,0,1)\n  total = total + 1;\n"
+    text = text.replace("double count;", hidden + "double count;")
+    text = text.replace("DVM(REDUCTION_START", loop + "DVM(REDUCTION_START")
+    assert "early-reduction-use" not in {finding.kind for finding in findings_of(text, tmp_path)}
 
 
 def test_a_correct_program_is_silent(tmp_path: Path) -> None:

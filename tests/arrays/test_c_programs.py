@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,70 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tm
 def test_corrected_twins_are_silent(name: str, tmp_path: Path) -> None:
     _, findings = run(name, True, tmp_path)
     assert not findings, "\n".join(finding.message for finding in findings)
+
+
+def test_a_program_may_use_the_names_that_the_runtime_uses_inside(tmp_path: Path) -> None:
+    path = tmp_path / "names.cdv"
+    names = ("fill", "scan", "mark", "found", "touch", "tick", "judge", "usage_error")
+    functions = "".join(f"int {name}(int x) {{ return x + 1; }}\n" for name in names)
+    path.write_text(
+        f"#pragma dvm array distribute[block]\nint a[9];\n{functions}int main(void)\n{{\n"
+        "    #pragma dvm parallel([i] on a[i])\n    for (int i = 0; i < 9; i++)\n        a[i] = "
+        + "(".join(names) + "(i" + ")" * len(names) + ";\n}\n"
+    )  # fmt: skip
+    built = tmp_path / "built"
+    built.mkdir()
+    assert not check(Request((path,), timeout=30), built).findings
+
+
+LOCALS = """\
+#include <string.h>
+struct pair { double x, y; };
+static double use(struct pair p) { return p.x; }
+int main(void)
+{
+    #pragma dvm array distribute[block]
+    double a[9];
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < 9; i++) {
+        double t;
+        struct pair p, q;
+        double *x = &p.x;
+        if (i > 0)
+            t = i;
+        *x = 1;
+        q = p;
+        a[i] = t + use(q);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_stack(
+    right: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "locals.cdv"
+    path.write_text(LOCALS.replace("i > 0", "i >= 0") if right else LOCALS)
+    built = tmp_path / "built"
+    built.mkdir()
+    found = check(Request((path,), timeout=30), built).findings
+    told = [(one.kind, one.sites[0].line, one.evidence["iteration"], one.evidence["count"]) for one in found]
+    assert told == ([] if right else [("uninitialised-read", 17, [0], 1)])
+
+
+CLANG = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "")
+
+
+@pytest.mark.skipif(not CLANG, reason="clang is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_clang_tells_the_same_errors_and_is_silent_about_the_twins(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", CLANG)
+    for right in (True, False):
+        folder = tmp_path / str(right)
+        folder.mkdir()
+        _, findings = run(name, right, folder)
+        told = {(f.kind, f.line, f.loop, f.iteration) for f in map(fault, findings)}  # it names fewer variables
+        assert told == (set() if right else {(f.kind, f.line, f.loop, f.iteration) for f in faults(name)})

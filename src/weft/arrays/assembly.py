@@ -96,8 +96,14 @@ _SLOW: Final = """\
 .Lweft{n}e:"""
 
 
-def rewrite(text: str) -> str:
-    """The assembly with its hooks of 4 and 8 bytes written out."""
+# What clang calls where gcc calls __tsan_...
+_TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")
+
+
+def rewrite(text: str, *, gcc: bool = True) -> str:
+    """The assembly with its hooks of 4 and 8 bytes written out; loops get second copies where gcc wrote it."""
+    if not gcc:
+        text = _TRACED.sub(lambda found: f"__tsan_{'read' if found[1] == 'load' else 'write'}{found[2]}", text)
     if not POSSIBLE:
         return text
     count = 0
@@ -126,7 +132,7 @@ def rewrite(text: str) -> str:
             n=name, rank=found[1], innermost="rdx" if three else "rsi", second=_SECOND.format(n=name) if three else ""
         )
 
-    text, copies, described = _with_rows(text)
+    text, copies, described = _with_rows(text) if gcc else (text, "", "")
     made = _ITERATION.sub(step, _CALL.sub(one, text)) + copies
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)

@@ -30,6 +30,7 @@ DIRECTIVES: Final = {
     "shadow-wait": "waits for a shadow group whose renewal was not started",
     "reduction-start": "starts a reduction group to which no loop belongs",
     "reduction-wait": "waits for a reduction group that was not started",
+    "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
 
 _MESSAGES: Final[dict[tuple[str, str], str]] = {

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,6 +18,8 @@ from weft.errors import UsageError, WeftError
 from weft.mpi.shim import cache_folder
 
 BUILD_SECONDS: Final = 300
+# A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
+KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "*_")
 FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
 FOR_PROGRAMS: Final = ("heap.c",)
 """What takes the place of libc's functions: not in a library that Python loads."""
@@ -56,6 +59,17 @@ def compiler(language: str = "c") -> str:
     )
 
 
+@cache
+def is_clang(command: str) -> bool:
+    """Whether a C compiler is clang, by whatever name."""
+    line = [*command.split(), "-dM", "-E", "-x", "c", os.devnull]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "__clang__" in done.stdout
+
+
 def library() -> Path:
     """The runtime as a shared library for Python."""
 
@@ -76,7 +90,8 @@ def objects(fortran: bool = False) -> Path:
         run(["ld", "-r", "-o", "whole", *(name.replace(".c", ".o") for name in kept)], folder)
         # The linker wraps the runtime's own calls, too: they are to reach libc.
         own = [f"--redefine-sym={name}=__real_{name}" for name in WRAPPED]
-        run(["objcopy", *own, "whole", "made"], folder)
+        known = [f"--keep-global-symbol={names}" for names in KNOWN]
+        run(["objcopy", "--wildcard", *own, *known, "whole", "made"], folder)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
 
@@ -84,7 +99,7 @@ def objects(fortran: bool = False) -> Path:
 def _cached(name: str, make: Callable[[Path, list[str]], None]) -> Path:
     texts = {one.name: one.read_bytes() for one in sources().iterdir() if one.name.endswith((".c", ".h"))}
     key = hashlib.sha256(
-        b"".join(texts[one] for one in sorted(texts)) + repr((compiler(), FLAGS, WRAPPED)).encode()
+        b"".join(texts[one] for one in sorted(texts)) + repr((compiler(), FLAGS, WRAPPED, KNOWN)).encode()
     ).hexdigest()[:16]
     target = cache_folder() / "check" / key / name
     if target.exists():

@@ -1,6 +1,6 @@
 """Check the directives of a data-parallel program: run it on one processor while its parallel execution is simulated.
 
-weft check jac.cdv                     a C-DVMH program (or .c, .cpp), as it is
+weft check jac.cdv                     a C-DVMH program (or .c), as it is
 weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
 weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
 weft check --run '100 in.txt' jac.cdv  with arguments for the program

@@ -19,7 +19,8 @@ from weft.arrays.dvm.c_hooks import Hooks
 from weft.arrays.dvm.c_own import Own
 from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
-from weft.arrays.dvm.syntax import Directive, Reference
+from weft.arrays.dvm.c_unroll import Unroll
+from weft.arrays.dvm.syntax import Directive, Place, Reference
 from weft.arrays.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.terms.words import plural
@@ -49,6 +50,7 @@ def marked(unit: Unit) -> Marked:
     Constructs(unit, hooks).mark()
     hooks.mark()
     Own(unit).mark()
+    Unroll(unit).mark()
     return Marked(unit.source.path, unit.marks.text(c_calls.prologue()), ".c")
 
 
@@ -60,9 +62,12 @@ class Constructs:
         self.hooks = hooks
         self.arrays = Arrays(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
+        self.groups: set[str] = set()
+        self.numbers: dict[str, int] = {}
 
     def mark(self) -> None:
         """Put the calls for every directive that is no declaration."""
+        self.groups = self.followed_groups() if self.source.old else set()
         for begin, _, directive, text in self.source.directives:
             if self.source.old and self.unfollowed(directive, begin):
                 continue
@@ -79,6 +84,23 @@ class Constructs:
             arrays = list(directive.arrays)
         found = [self.tree.resolve(one.name, at) for one in arrays]
         return any(one is None or not one.declare for one in found)
+
+    def followed_groups(self) -> set[str]:
+        """The groups of reductions of which every loop can be followed."""
+        found: dict[str, bool] = {}
+        for begin, _, directive, _ in self.source.directives:
+            if isinstance(directive, syntax.Parallel):
+                for clause in directive.clauses:
+                    if isinstance(clause, syntax.Reductions) and clause.group:
+                        followed = not self.unfollowed(directive, begin)
+                        found[clause.group] = found.get(clause.group, True) and followed
+        return {group for group, followed in found.items() if followed}
+
+    def group(self, name: str, place: Place) -> int:
+        """The number of a group in the side file."""
+        if name not in self.numbers:
+            self.numbers[name] = self.unit.shared.texts.variable(name, place.file, place.line)
+        return self.numbers[name]
 
     def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
         """Put the calls for one directive."""
@@ -97,6 +119,11 @@ class Constructs:
             number = self.unit.texted("host_section", directive, text)
             opening, closing = call("host_section_begin", number), call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
+        elif isinstance(directive, syntax.UseGroup):
+            if directive.group in self.groups:
+                number = self.unit.texted(f"reduction_{directive.step}", directive, text)
+                group = self.group(directive.group, directive.place)
+                self.marks.before(begin, call(f"reduction_{directive.step}", number, group))
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
             self.marks.before(begin, self.moved(directive, begin, text))
         elif isinstance(directive, syntax.Actual):
@@ -277,6 +304,8 @@ class Constructs:
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:
                 found.append(self.reduction(one, at))
+            if clause.group in self.groups and clause.group:
+                found.append(call("loop_reduction_group", self.group(clause.group, clause.items[0].variable.place)))
         elif isinstance(clause, syntax.ShadowRenew):
             for renewal in clause.items:
                 variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")

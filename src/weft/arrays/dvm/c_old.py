@@ -13,10 +13,9 @@ LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
 SILENT: Final = (
     "PROCESSORS", "TASK", "TASK_REGION", "MAP", "ON", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP", "PREFETCH",
-    "RESET", "INTERVAL", "END_INTERVAL", "DEBUG", "REDUCTION_START", "REDUCTION_WAIT", "SHADOW_START", "SHADOW_WAIT",
-    "CREATE_SHADOW_GROUP", "BARRIER",
+    "RESET", "INTERVAL", "END_INTERVAL", "DEBUG", "SHADOW_START", "SHADOW_WAIT", "CREATE_SHADOW_GROUP", "BARRIER",
 )  # fmt: skip
-"""Directives that are read but not modelled: tasks, groups, measuring."""
+"""Directives that are read but not modelled: tasks, groups of edges and of remote accesses, measuring."""
 
 
 def is_old(text: str) -> bool:
@@ -99,6 +98,10 @@ def today(old: str, place: Place) -> str | None:
         mapped, *clauses = (part.strip() for part in rest.split(";"))
         mapped = re.sub(r"\bON\b", "on", mapped)
         return f"parallel({mapped}) " + " ".join(clause(one, place) for one in clauses if one)
+    if name == "REMOTE_ACCESS":
+        return clause(words, place)
+    if name in ("REDUCTION_START", "REDUCTION_WAIT"):
+        return f"{name.lower()} {rest}"
     raise DirectiveError(place, f"`{name}` is no directive of C-DVM")
 
 
@@ -113,8 +116,10 @@ def clause(old: str, place: Place) -> str:
     rest = rest.strip()
     kind = name.upper()
     if kind == "REDUCTION":
-        found = re.findall(r"(\w+)\s*\(([^()]*)\)", re.sub(r"^\w+\s*:", "", rest))
-        return "reduction(" + ", ".join(f"{operator.lower()}({names})" for operator, names in found) + ")"
+        group = re.match(r"\w+\s*:", rest)
+        found = re.findall(r"(\w+)\s*\(([^()]*)\)", rest)
+        listed = ", ".join(f"{operator.lower()}({names})" for operator, names in found)
+        return f"reduction({group[0] + ' ' if group else ''}{listed})"
     if kind == "SHADOW_RENEW":
         corner = re.sub(r"\bCORNER\b", "(corner)", rest)
         return "shadow_renew(" + ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner)) + ")"

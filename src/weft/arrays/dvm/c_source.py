@@ -125,7 +125,7 @@ def take_macros(source: Source) -> None:
         form = c_old.today(held, place)
         if form is not None:
             try:
-                directive = directives_c.read([(place, form)])
+                directive = directives_c.read([(place, form)], old=True)
             except DirectiveError as error:
                 raise DirectiveError(place, f"`DVM({' '.join(held.split())})` cannot be read: {error}") from error
             source.directives.append((begin, end, directive, " ".join(text[begin:end].split())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from weft.arrays.dvm import syntax
 from weft.arrays.dvm.syntax import (
@@ -25,22 +25,26 @@ REDUCTIONS: Final = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc
 INTENTS: Final = get_args(syntax.Intent)
 
 
-def read(pieces: Iterable[tuple[Place, str]]) -> Directive:
+def read(pieces: Iterable[tuple[Place, str]], old: bool = False) -> Directive:
     """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
 
-    Raises DirectiveError for one that the language does not know or that is malformed.
+    `old`: groups of reductions are known, too; only the old form of C-DVM has them. Raises DirectiveError for a
+    directive that the language does not know or that is malformed.
     """
-    return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive()
+    return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive(old)
 
 
 class _Reader(Reader):
     """Reads one directive from a cursor."""
 
-    def directive(self) -> Directive:
+    old = False
+
+    def directive(self, old: bool) -> Directive:
         """Read the directive."""
+        self.old = old
         cursor = self.cursor
         word = cursor.name("a directive")
-        reader = DIRECTIVES.get(word.text)
+        reader = DIRECTIVES.get(word.text) or (GROUPS.get(word.text) if old else None)
         if reader is None:
             cursor.fail(f"`{word.text}` is no directive of C-DVMH; it knows {', '.join(sorted(DIRECTIVES))}", word)
         found = reader(self)
@@ -307,8 +311,12 @@ class _Reader(Reader):
         return Reference(word.text, None, word.place)
 
     def reduction(self) -> syntax.Clause:
-        """`reduction(sum(s), maxloc(m, where))`."""
-        return syntax.Reductions(self.cursor.listed(self.one_reduction))
+        """`reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
+        group = None
+        if self.old and self.cursor.peek() == ":":
+            group = self.cursor.name("a group").text
+            self.cursor.expect(":")
+        return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
 
     def one_reduction(self) -> syntax.Reduction:
         """Read `sum(s)`."""
@@ -489,6 +497,11 @@ class _Reader(Reader):
         self.cursor.expect("(")
         return syntax.Note(self.place, self.last_line, "unlocalize", self.cursor.listed(self.cursor.expression))
 
+    def reductions(self, step: Literal["start", "wait"]) -> Directive:
+        """`reduction_start group`, `reduction_wait group`."""
+        group = self.cursor.name("a group").text
+        return syntax.UseGroup(self.place, self.last_line, "reduction", step, group)
+
     def array_copy(self) -> Directive:
         """`array_copy(to = from)`."""
         self.cursor.expect("(")
@@ -519,6 +532,11 @@ DIRECTIVES: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "localize": _Reader.localize,
     "unlocalize": _Reader.unlocalize,
     "array_copy": _Reader.array_copy,
+}
+
+GROUPS: Final[dict[str, Callable[[_Reader], Directive]]] = {
+    "reduction_start": lambda reader: reader.reductions("start"),
+    "reduction_wait": lambda reader: reader.reductions("wait"),
 }
 
 CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {

@@ -28,6 +28,9 @@ HOOKS: Final = (
 )  # fmt: skip
 """What compiled code calls."""
 
+VECTORS: Final = ("weft_numba_read", "weft_numba_write")
+"""Those of HOOKS that have a `_wide` of their own for processors with AVX2."""
+
 
 class _Argument(ctypes.Structure):
     _fields_ = (
@@ -121,8 +124,9 @@ class Runtime:
         known = [name for name in ALLOCATOR if f"MemInfo_{name}" in allocator]
         real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(f"MemInfo_{name}") for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))
+        wide = VECTORS if self._library.weft_numba_wide() else ()
         return {
-            **{name: self.address(name) for name in HOOKS},
+            **{name: self.address(f"{name}_wide" if name in wide else name) for name in HOOKS},
             **{name: self.address(own) for name, own in SCHEDULER.items()},
             **{f"NRT_MemInfo_{name}": self.address(f"weft_numba_{name}") for name in known},
         }

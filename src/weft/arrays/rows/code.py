@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 HOOK: Final = re.compile(r"__tsan_(read|write)([48])(@PLT)?$")
@@ -151,13 +152,71 @@ class Graph:
             mark = MARK.match(one.target) if self.is_call(n) else None
             if mark:
                 yield n, int(mark[1])
-            elif one.labels and any(k >= n and not self.is_call(k - 1) for k in self.before.get(n, [])):
+            elif one.labels and self.latches(n):
                 yield n, 0
 
     def latches(self, head: int) -> list[int]:
         """What jumps back to the head of a loop: nodes that only the head leads to."""
-        entered = reach([0], lambda n: self.codes[n].next, {head})
-        return [n for n in self.before.get(head, []) if n not in entered]
+        spans = self._spans
+        if head not in spans:
+            return []
+        first, last = spans[head]
+        return [n for n in self.before.get(head, []) if n in spans and first <= spans[n][0] <= last]
+
+    @cached_property
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """The nodes' turns in the tree of dominators: a node's own, and the last one below it."""
+        below: dict[int, list[int]] = {}
+        for n, above in self._dominators().items():
+            if n != above:
+                below.setdefault(above, []).append(n)
+        first: dict[int, int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        todo = [0]
+        while todo:
+            n = todo.pop()
+            if n >= 0:
+                first[n] = len(first)
+                todo.append(~n)
+                todo += below.get(n, [])
+            else:
+                spans[~n] = first[~n], len(first) - 1
+        return spans
+
+    def _dominators(self) -> dict[int, int]:
+        """The nearest node that is on every way to a node (Cooper, Harvey and Kennedy 2001)."""
+        order, seen = [], {0}
+        todo = [(0, iter(self.codes[0].next))]
+        while todo:
+            n, following = todo[-1]
+            there = next((k for k in following if k not in seen), None)
+            if there is None:
+                order.append(n)
+                todo.pop()
+            else:
+                seen.add(there)
+                todo.append((there, iter(self.codes[there].next)))
+        turn = {n: k for k, n in enumerate(order)}
+        above = {0: 0}
+        changed = True
+        while changed:
+            changed = False
+            for n in reversed(order[:-1]):
+                found = -1
+                for before in self.before[n]:
+                    one = before
+                    if one not in above:
+                        continue
+                    if found < 0:
+                        found = one
+                    while found != one:
+                        if turn[found] < turn[one]:
+                            found = above[found]
+                        else:
+                            one = above[one]
+                if above.get(n) != found:
+                    above[n], changed = found, True
+        return above
 
 
 def reach(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from weft.arrays.rows.code import BRANCH
@@ -9,7 +10,7 @@ from weft.arrays.rows.forms import ONE, Atom, Form, frozen
 from weft.arrays.rows.loops import Row
 
 SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
-_NUMBER_TERM, _REGISTER, _SLOT8, _SLOT4, _SIGNED, _ZEROED = range(6)
+_NUMBER_TERM, _REGISTER, _SLOT8, _SLOT4, _SIGNED, _ZEROED, _MEMORY8, _MEMORY4 = range(8)
 _STEP_IS_FORM: Final = 16
 
 _ENTRY: Final = """\
@@ -143,6 +144,9 @@ class _Forms:
             kind = _SIGNED if atom.kind == "sx" else _ZEROED
             inner = self.add(dict(atom.form), True)
             return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
+        if atom.kind == "memory":
+            kind = _MEMORY8 if atom.size == 8 else _MEMORY4
+            return f"\t.quad\t{times}, {address_of(atom)}\n\t.long\t{kind}, 0\n"
         rise = self.row.narrow[atom] if low else self.row.steps[atom]
         assert rise is not None
         if set(rise) - {ONE}:
@@ -150,40 +154,53 @@ class _Forms:
         else:
             step, flag = rise.get(ONE, 0), 0
         if atom.kind == "register":
-            kind, argument = _REGISTER, SAVED[atom.name]
+            kind, argument = _REGISTER, 8 * SAVED[atom.name]
         else:
             kind, argument = (_SLOT8 if atom.size == 8 else _SLOT4), atom.offset
         return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
 
 
+def address_of(memory: Atom) -> str:
+    """The address of what a place holds, as the assembler reads it."""
+    shift = dict(memory.form).get(ONE, 0)
+    name = next(atom.name for atom, _ in memory.form if atom is not ONE)
+    return f"{name}{(shift ^ 1 << 63) - (1 << 63):+d}"
+
+
+def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
+    for atom, _ in form:
+        if atom.kind == "memory":
+            yield atom
+        elif atom.kind in ("sx", "zx"):
+            yield from _memories(atom.form)
+
+
 def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
     """What stands before and after lines of the text, the copy's code, and its data."""
-    codes, n = row.codes, row.number
-    nodes = set(row.order)
-    turn = {node: k for k, node in enumerate(row.order)}
-    first = row.order[0]
-    place = codes[row.mark].line
+    codes, n, ways = row.codes, row.number, row.ways
+    turn = {node: k for k, node in enumerate(ways.order)}
+    first = ways.order[0]
+    place = codes[ways.mark].line
     asking = f"\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"
-    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if row.rank else f".Lweftr{n}_m:\n{asking}\n"}
-    behind = {place: "\n" + asking} if row.rank else {}
+    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if ways.rank else f".Lweftr{n}_m:\n{asking}\n"}
+    behind = {place: "\n" + asking} if ways.rank else {}
     places = sorted(row.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
     def way(node: int, there: int) -> str:
-        if there in nodes:
+        if there in ways.nodes:
             return f".Lweftr{n}_{there}"
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    code = [(_ENTRY if row.rank else _BEGIN).format(n=n, first=first)]
-    chain = sorted(row.order)
+    code = [(_ENTRY if ways.rank else _BEGIN).format(n=n, first=first)]
+    chain = sorted(ways.order)
     for k, node in enumerate(chain):
         code.append(f".Lweftr{n}_{node}:\n")
-        if node == row.last:
-            code.append((_DONE if row.rank else _AGAIN).format(n=n, first=first))
+        if node == ways.last:
+            code.append((_DONE if ways.rank else _AGAIN).format(n=n, first=first))
             continue
-        one, onward = codes[node], row.next(node)
-        following = onward[0]
+        one, onward = codes[node], ways.next(node)
         if one.word == "jmp":
             code.append(f"\tjmp\t{way(node, onward[0])}\n")
             continue
@@ -192,8 +209,8 @@ def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
                 code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
             else:
                 code.append(f"\t{one.text}\n")
-        if k + 1 == len(chain) or chain[k + 1] != following:
-            code.append(f"\tjmp\t{way(node, following)}\n")
+        if k + 1 == len(chain) or way(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
     for (done, there), number in exits.items():
         if codes[there].labels:
             target = codes[there].labels[0]
@@ -207,26 +224,50 @@ def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
 
 
 def _data(row: Row, places: list[int]) -> str:
-    n, forms = row.number, _Forms(row)
+    n, forms, blocks = row.number, _Forms(row), row.ways.blocks
+    within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
     held = []
     for node in places:
         place = row.places[node]
         held.append(
             f"\t.quad\t.Lweft{place.number}\n"
-            f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {int(place.always)}\n"
+            f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
         )
     arguments = [forms.add(form) for form in row.arguments] + [0] * (4 - len(row.arguments))
-    checks = dict.fromkeys((forms.add(form), limit) for form, limit in row.proven.values())
-    limits = [f"\t.quad\t{limit}\n\t.long\t{form}, 0\n" for form, limit in checks]
+    checks = [(forms.add(form), limit, within[node]) for node, (form, limit) in row.proven.items()]
+    everywhere = {check for check in checks if check[2] == 0}
+    limits = [
+        f"\t.quad\t{limit}\n\t.long\t{form}, {block}\n"
+        for form, limit, block in dict.fromkeys(checks)
+        if block == 0 or (form, limit, 0) not in everywhere
+    ]
+    asked = list(row.guards.values())
+    number = {node: k for k, node in enumerate(row.guards)}
+    sides = [(forms.add(one.left, one.size == 4), forms.add(one.right, one.size == 4)) for one in asked]
+    guards = [
+        f"\t.long\t{left}, {right}, {one.size}, {one.test}\n" for (left, right), one in zip(sides, asked, strict=True)
+    ]
+    memories = [
+        f"\t.quad\t{address_of(atom)}\n\t.long\t{atom.size}, {k}\n"
+        for k, one in enumerate(asked)
+        for atom in dict.fromkeys([*_memories(one.left.items()), *_memories(one.right.items())])
+    ]
+    ends = []
+    for block in blocks:
+        onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
+        ends.append(f"\t.long\t{onward[0]}, {onward[1]}, {number.get(block.nodes[-1], -1)}\n")
     starts, terms = [0], []
     for made in forms.made:
         terms += made
         starts.append(len(terms))
     return (
         f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
-        f"\t.long\t{row.rank}, {len(places)}, {len(forms.made)}, {len(limits)}\n"
-        f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l\n"
-        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0, 0\n"
+        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made)}, {len(limits)}\n"
+        f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, 0\n"
+        f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
+        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0, 0, 0, 0\n"
         f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
-        f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n\t.balign\t8\n.Lweftr{n}_l:\n{''.join(limits)}"
+        f".Lweftr{n}_l:\n{''.join(limits)}.Lweftr{n}_y:\n{''.join(memories)}"
+        f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n"
+        f".Lweftr{n}_b:\n{''.join(ends)}.Lweftr{n}_g:\n{''.join(guards)}"
     )

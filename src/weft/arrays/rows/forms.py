@@ -11,7 +11,10 @@ _WIDE: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """`one`, the `address` of a symbol, what a `register` or `slot` holds, or 32 bits of a form: `sx` or `zx`."""
+    """`one`, the `address` of a symbol, what a `register` or `slot` holds, or 32 bits of a form: `sx` or `zx`.
+
+    `memory`: what a place at an address that never changes holds as long as the loop does not write it.
+    """
 
     kind: str
     name: str = ""
@@ -28,6 +31,11 @@ Form = Mapping[Atom, int]
 def slot(offset: int, size: int) -> Atom:
     """What some bytes at an offset from the frame pointer hold."""
     return Atom("slot", offset=offset, size=size)
+
+
+def memory(address: Form, size: int) -> Atom:
+    """What some bytes at an address hold."""
+    return Atom("memory", size=size, form=frozen(address))
 
 
 def frozen(form: Form) -> tuple[tuple[Atom, int], ...]:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weft.arrays.rows.code import (
-    COMPARES,
-    FLAGS_READ,
-    HOOK,
-    MARK,
-    NUMBER,
-    PARTS,
-    Code,
-    Graph,
-    codes_of,
-    functions,
-    reach,
-)
+from weft.arrays.rows.code import HOOK, NUMBER, PARTS, Code, Graph, codes_of, functions
 from weft.arrays.rows.forms import ONE, Atom, Form, added, low, slot
+from weft.arrays.rows.guards import Guard, guard
 from weft.arrays.rows.values import ARGUMENTS, KEPT, LOST, Effects, State, Unfit
+from weft.arrays.rows.ways import Ways, flags_read
 
-MOST_NODES: Final = 4000
-MOST_SITES: Final = 256
+MOST_SITES: Final = 1024
 
 
 @dataclass(slots=True)
@@ -34,7 +23,6 @@ class Place:
     number: int
     write: bool
     size: int
-    always: bool
     address: Form
 
 
@@ -43,21 +31,14 @@ class Row:
     """A loop with a second copy."""
 
     number: int
-    mark: int
-    """The iteration call; the head of a loop without one."""
-
-    last: int
-    rank: int
-    """Of the loop's index; 0: a loop within an iteration."""
-
+    ways: Ways
     codes: list[Code]
-    next: Callable[[int], list[int]]
-    order: list[int]
-    """Nodes of the loop from behind the mark to the mark, so that each comes after all that lead to it."""
-
     places: dict[int, Place]
     proven: dict[int, tuple[Form, int]]
     """Comparisons whose branch is never taken while the form is at most the number, unsigned: with their branch."""
+
+    guards: dict[int, Guard]
+    """Branches between blocks whose outcome the runtime knows beforehand."""
 
     dead: set[int]
     steps: dict[Atom, Form | None]
@@ -77,40 +58,30 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[Row]:
         graph = Graph(codes, sites)
         for mark, rank in graph.loops():
             try:
-                made = _Loop(graph, mark, rank).row(count + 1)
+                made = row(graph, mark, rank, count + 1)
             except Unfit:
                 continue
             yield made
             count += 1
 
 
+def row(graph: Graph, mark: int, rank: int, number: int) -> Row:
+    """A loop's copy."""
+    return _Loop(Ways(graph, mark, rank)).row(number)
+
+
 class _Loop:
     """One loop under examination."""
 
-    def __init__(self, graph: Graph, mark: int, rank: int) -> None:
-        self.graph, self.codes, self.mark, self.rank = graph, graph.codes, mark, rank
-        self.start = mark + 1 if rank else mark
-        self.last = mark if rank else graph.end
-        self.effects = Effects(graph)
-        self.prefix: list[int] = []
+    def __init__(self, ways: Ways) -> None:
+        self.ways, self.graph, self.codes, self.rank = ways, ways.graph, ways.codes, ways.rank
+        self.effects = Effects(ways.graph)
         self.written: set[tuple[int, int]] = set()
 
-    def next(self, n: int) -> list[int]:
-        """Where control goes within one way around."""
-        if n == self.last:
-            return []
-        if self.rank:
-            return self.codes[n].next
-        return [self.last if there == self.mark else there for there in self.codes[n].next]
-
     def row(self, number: int) -> Row:
-        order = self._order(self._nodes())
-        states = self._values(order)
-        always = self._always(order)
-        places = self._places(order, states, always)
-        if not places:
-            raise Unfit
-        last = states[self.last]
+        states = self._values()
+        places = self._places(states)
+        last = states[self.ways.last]
         self.written = set(last.slots)
         steps: dict[Atom, Form | None] = {}
         narrow: dict[Atom, Form] = {}
@@ -127,108 +98,28 @@ class _Loop:
         for place in places.values():
             if not self._linear(place.address, steps, narrow):
                 raise Unfit
-        proven = self._proven(order, states, steps, narrow)
-        made = Row(
-            number,
-            self.mark,
-            self.last,
-            self.rank,
-            self.codes,
-            self.next,
-            order,
-            places,
-            proven,
-            set(),
-            steps,
-            narrow,
-            arguments,
-        )
-        made.dead = self._dead(order, proven)
-        return made
-
-    # --- control ---
-
-    def _nodes(self) -> set[int]:
-        """The natural loop around the mark, less what calls something."""
-        codes, graph = self.codes, self.graph
-        head = self.mark
-        if not self.rank and self._flags_read(head):
-            raise Unfit
-        while self.rank and len(graph.before.get(head, [])) == 1:
-            head = graph.before[head][0]
-            self.prefix.insert(0, head)
-            if graph.is_call(head):
-                raise Unfit
-        latches = graph.latches(head)
-        body = reach(latches, lambda n: graph.before.get(n, []), {head}) | {head}
-        marks = [n for n in body if graph.is_call(n) and MARK.match(codes[n].target)]
-        if not latches or marks != ([self.mark] if self.rank else []):
-            raise Unfit
-        fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
-        fit.add(self.last)
-        ahead = reach([self.start], lambda n: [k for k in self.next(n) if k in fit], set())
-        before: dict[int, list[int]] = {}
-        for n in ahead:
-            for there in self.next(n):
-                before.setdefault(there, []).append(n)
-        nodes = ahead & reach([self.last], lambda n: before.get(n, []), set())
-        if self.start not in nodes or self.last not in nodes or len(nodes) > MOST_NODES:
-            raise Unfit
-        if not any(graph.is_hook(n) for n in nodes):
-            raise Unfit
-        return nodes
-
-    def _order(self, nodes: set[int]) -> list[int]:
-        """The nodes in topological order. Unfit where there is a loop within the loop."""
-        waits = dict.fromkeys(nodes, 0)
-        for n in nodes:
-            for there in self.next(n):
-                if there in nodes:
-                    waits[there] += 1
-        start = self.start
-        if waits[start]:
-            raise Unfit
-        ready, order = [start], []
-        while ready:
-            n = ready.pop()
-            order.append(n)
-            if n == self.last:
-                continue
-            for there in self.next(n):
-                if there in nodes:
-                    waits[there] -= 1
-                    if not waits[there]:
-                        ready.append(there)
-        if len(order) != len(nodes) or order[-1] != self.last:
-            raise Unfit
-        return order
-
-    def _always(self, order: list[int]) -> set[int]:
-        """The nodes that are on every way around."""
-        ways = {order[0]: 1}
-        nodes = set(order)
-        for n in order[:-1]:
-            for there in self.next(n):
-                if there in nodes:
-                    ways[there] = ways.get(there, 0) + ways[n]
-        onward = {order[-1]: 1}
-        for n in reversed(order[:-1]):
-            onward[n] = sum(onward[there] for there in self.next(n) if there in nodes)
-        total = ways[order[-1]]
-        return {n for n in order if ways[n] * onward[n] == total}
+        proven = self._proven(states, steps, narrow)
+        dead = self._dead(proven)
+        guards = {}
+        for block in self.ways.blocks:
+            made = guard(self.ways, self.effects, block, states)
+            if made and all(
+                self._linear(low(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4, memory=True)
+                for form in (made.left, made.right)
+            ):
+                guards[block.nodes[-1]] = made
+        return Row(number, self.ways, self.codes, places, proven, guards, dead, steps, narrow, arguments)
 
     # --- values ---
 
-    def _values(self, order: list[int]) -> dict[int, State]:
+    def _values(self) -> dict[int, State]:
         """What holds before each node."""
+        order = self.ways.order
         states: dict[int, State] = {order[0]: self._entry()}
-        nodes = set(order)
         for n in order[:-1]:
             after = states[n].copy()
             self.effects.run(self.codes[n], n, after)
-            for there in self.next(n):
-                if there not in nodes:
-                    continue
+            for there in self.ways.inside(n):
                 if there in states:
                     states[there].merge(after)
                 else:
@@ -238,13 +129,15 @@ class _Loop:
     def _entry(self) -> State:
         """What is known behind the mark: what the instructions before it made of what they left alone."""
         state = State()
-        for n in self.prefix:
+        for n in self.ways.prefix:
             self.effects.run(self.codes[n], n, state)
 
         def left_alone(form: Form) -> bool:
             for atom in form:
                 if atom.kind in ("one", "address"):
                     continue
+                if atom.kind == "memory":
+                    return False
                 if atom.kind in ("sx", "zx"):
                     if not left_alone(dict(atom.form)):
                         return False
@@ -282,8 +175,16 @@ class _Loop:
             assert rise is not None
             narrow[atom] = rise
 
-    def _linear(self, form: Form, steps: dict[Atom, Form | None], narrow: dict[Atom, Form], half: bool = False) -> bool:
-        """Whether a form rises by the same each iteration."""
+    def _linear(
+        self,
+        form: Form,
+        steps: dict[Atom, Form | None],
+        narrow: dict[Atom, Form],
+        half: bool = False,
+        *,
+        memory: bool = False,
+    ) -> bool:
+        """Whether a form rises by the same each iteration; where `memory` stays what it is, if that is said."""
         for atom, times in form.items():
             if atom is ONE:
                 continue
@@ -291,7 +192,10 @@ class _Loop:
                 if times != 1 or half:
                     return False
             elif atom.kind in ("sx", "zx"):
-                if not self._linear(dict(atom.form), steps, narrow, True):
+                if not self._linear(dict(atom.form), steps, narrow, True, memory=memory):
+                    return False
+            elif atom.kind == "memory":
+                if not memory or (atom.size == 4 and not half):
                     return False
             else:
                 self._unwritten(atom, steps, narrow)
@@ -323,9 +227,9 @@ class _Loop:
         else:
             steps[atom] = narrow[atom] = {}
 
-    def _places(self, order: list[int], states: dict[int, State], always: set[int]) -> dict[int, Place]:
+    def _places(self, states: dict[int, State]) -> dict[int, Place]:
         made: dict[int, Place] = {}
-        for n in order[:-1]:
+        for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):
                 continue
             found = HOOK.match(self.codes[n].target)
@@ -334,7 +238,7 @@ class _Loop:
             write = found[1] == "write"
             if form is None:
                 raise Unfit
-            made[n] = Place(self.graph.sites[self.codes[n].line], write, int(found[2]), n in always, form)
+            made[n] = Place(self.graph.sites[self.codes[n].line], write, int(found[2]), form)
         if len(made) > MOST_SITES:
             raise Unfit
         return made
@@ -342,52 +246,39 @@ class _Loop:
     # --- what the copy can do without ---
 
     def _proven(
-        self, order: list[int], states: dict[int, State], steps: dict[Atom, Form | None], narrow: dict[Atom, Form]
+        self, states: dict[int, State], steps: dict[Atom, Form | None], narrow: dict[Atom, Form]
     ) -> dict[int, tuple[Form, int]]:
         """Comparisons with a number before a jump out of the loop, unsigned above: checks of bounds."""
-        nodes, made = set(order), {}
-        for n in order[:-1]:
+        nodes, made = self.ways.nodes, {}
+        for n in self.ways.order[:-1]:
             one = self.codes[n]
             if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
                 continue
             jump = self.codes[n + 1] if n + 1 in nodes else None
-            if jump is None or jump.word != "ja" or len(self.next(n + 1)) != 2 or jump.labels:
+            if jump is None or jump.word != "ja" or len(self.ways.next(n + 1)) != 2 or jump.labels:
                 continue
-            stay, leave = self.next(n + 1)
+            stay, leave = self.ways.next(n + 1)
             limit = int(one.operands[0][1:], 0)
-            if leave in nodes or stay not in nodes or limit < 0 or self._flags_read(stay):
+            if leave in nodes or stay not in nodes or limit < 0 or flags_read(self.graph, stay):
                 continue
             form = self.effects.value(one.operands[1], 8, states[n])
             if form is not None and self._linear(form, steps, narrow):
                 made[n] = form, limit
         return made
 
-    def _flags_read(self, n: int) -> bool:
-        """Whether the flags at this node may still be read."""
-        while n < len(self.codes) and not self.graph.is_hook(n):
-            one = self.codes[n]
-            if FLAGS_READ.match(one.word) or one.word in ("jmp", "call", "callq", "ret"):
-                return True
-            if COMPARES.match(one.word) or re.match(r"^(add|sub|and|or|xor|neg|u?comis[sd])", one.word):
-                return False
-            n += 1
-        return False
-
-    def _dead(self, order: list[int], proven: Mapping[int, object]) -> set[int]:
+    def _dead(self, proven: Mapping[int, object]) -> set[int]:
         """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
-        nodes = set(order)
-        live: dict[int, set[str]] = {self.last: {*KEPT, *(ARGUMENTS[: self.rank] if self.rank else LOST)}}
+        live: dict[int, set[str]] = {self.ways.last: {*KEPT, *(ARGUMENTS[: self.rank] if self.rank else LOST)}}
         dead: set[int] = set()
-        for n in reversed(order[:-1]):
+        for n in reversed(self.ways.order[:-1]):
             one = self.codes[n]
             after: set[str] = set()
-            for there in self.next(n):
-                after |= live[there] if there in nodes else {*KEPT, *LOST}
+            for there in self.ways.next(n):
+                after |= live[there] if there in self.ways.nodes else {*KEPT, *LOST}
             if self.graph.is_hook(n):
                 live[n] = after - set(LOST)
             elif n in proven or n - 1 in proven:
-                inside = [there for there in self.next(n) if there in nodes]
-                live[n] = set().union(*(live[there] for there in inside))
+                live[n] = set().union(*(live[there] for there in self.ways.inside(n)))
             elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
                 target = one.operands[-1] if one.operands else "%rax"
                 if target.startswith("%") and target[1:] in PARTS:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from weft.arrays.rows.code import BRANCH, COMPARES, MEMORY, NUMBER, PARTS, SYMBOL, Code, Graph
-from weft.arrays.rows.forms import Atom, Form, added, extended, low, number, slot
+from weft.arrays.rows.forms import ONE, Atom, Form, added, extended, low, memory, number, slot
 
 KEPT: Final = ("rbx", "r12", "r13", "r14", "r15", "rbp")
 """Registers that a call leaves alone, in the order in which the copy's entry puts them on the stack, from the last."""
@@ -19,6 +19,9 @@ CHANGES: Final = re.compile(
     r"^((and|or|xor|not|shr|sar|rol|ror|adc|sbb|shl|sal|add|sub|inc|dec|neg|imul)[bwlq]"
     r"|mov[bw]|movz\w+|movs(bw|bl|bq|wl|wq)|set\w+|cmov\w+|bs[fr][lq]|popcnt[lq]|[lt]zcnt[lq]|bswap)$"
 )
+
+SCALARS: Final = {"movsd": 8, "movlpd": 8, "movhpd": 8, "movlps": 8, "movhps": 8, "movq": 8, "movss": 4, "movd": 4}
+"""Bytes that a move out of a vector register writes; others may write all 16."""
 
 
 class Unfit(Exception):
@@ -41,10 +44,17 @@ class State:
         for name in set(self.registers) | set(other.registers):
             if self.registers.get(name) != other.registers.get(name):
                 self.registers[name] = None
-        for key in set(self.slots) | set(other.slots):
-            one = self.slots.get(key, {slot(*key): 1})
-            if one != other.slots.get(key, {slot(*key): 1}):
-                self.slots[key] = None
+        keys = set(self.slots) | set(other.slots)
+        self.slots = {key: one if (one := self.held(key)) == other.held(key) else None for key in keys}
+
+    def held(self, key: tuple[int, int]) -> Form | None:
+        """What a slot holds; None where bytes of it were written as part of another one."""
+        if key in self.slots:
+            return self.slots[key]
+        offset, size = key
+        if any(k[0] < offset + size and offset < k[0] + k[1] for k in self.slots):
+            return None
+        return {slot(*key): 1}
 
 
 class Effects:
@@ -95,11 +105,11 @@ class Effects:
         if operand.endswith("@GOTPCREL(%rip)") and size == 8:
             return {Atom("address", operand[: -len("@GOTPCREL(%rip)")]): 1}
         place = self._memory(operand)
-        if place and place[1]:
-            key = (place[0], size)
-            if any(k != key and k[0] < key[0] + size and key[0] < k[0] + k[1] for k in state.slots):
-                return None
-            return state.slots.get(key, {slot(*key): 1})
+        if place:
+            return state.held((place[0], size)) if place[1] else None
+        at = self._address(operand, state)
+        if at and [atom.kind for atom in at if atom is not ONE] == ["address"] and size in (4, 8):
+            return {memory(at, size): 1}
         return None
 
     def _set(self, operand: str, form: Form | None, size: int, state: State) -> None:
@@ -150,7 +160,7 @@ class Effects:
         if re.search(r"%xmm\d", one.text):
             if word.startswith(("pcmpestr", "pcmpistr", "maskmov", "v")):
                 raise Unfit
-            self._set(operands[-1], None, 16, state)
+            self._set(operands[-1], None, SCALARS.get(word, 16), state)
             return
         if word.startswith("f"):
             if word in ("fnstsw", "fstsw"):

@@ -127,22 +127,28 @@ static void copied(void *to, const void *from, size_t n, uintptr_t place)
                 cell8(t)->written = UNINITIALISED;
 }
 
-void *__wrap_memcpy(void *to, const void *from, size_t n)
-{
-    copied(to, from, n, PLACE);
-    return __real_memcpy(to, from, n);
-}
-
-void *__wrap_memmove(void *to, const void *from, size_t n)
+static void filled(void *to, size_t n, uintptr_t place)
 {
     if (!now.off)
-        access_range((uintptr_t)to, n, true, PLACE);
-    return __real_memmove(to, from, n);
+        access_range((uintptr_t)to, n, true, place);
 }
 
-void *__wrap_memset(void *to, int byte, size_t n)
-{
-    if (!now.off)
-        access_range((uintptr_t)to, n, true, PLACE);
-    return __real_memset(to, byte, n);
-}
+/* clang from 15 on has names of its own for the copies that it makes itself. */
+#define COPIES(prefix) \
+    void *prefix##memcpy(void *to, const void *from, size_t n) \
+    { \
+        copied(to, from, n, PLACE); \
+        return __real_memcpy(to, from, n); \
+    } \
+    void *prefix##memmove(void *to, const void *from, size_t n) \
+    { \
+        filled(to, n, PLACE); \
+        return __real_memmove(to, from, n); \
+    } \
+    void *prefix##memset(void *to, int byte, size_t n) \
+    { \
+        filled(to, n, PLACE); \
+        return __real_memset(to, byte, n); \
+    }
+COPIES(__wrap_)
+COPIES(__tsan_)

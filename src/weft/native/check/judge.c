@@ -189,12 +189,12 @@ static struct usage {
     bool written;
 } usages[4096];
 
-static bool only_read_so_far(const struct object *o, bool write)
+static bool only_read_so_far(uintptr_t low, bool write)
 {
-    unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(o->low >> 3)) % 4096;
+    unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(low >> 2)) % 4096;
     struct usage *u = &usages[at];
-    if (u->construct != here.id || u->low != o->low)
-        *u = (struct usage){here.id, o->low, here.instance, false};
+    if (u->construct != here.id || u->low != low)
+        *u = (struct usage){here.id, low, here.instance, false};
     u->written |= write;
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
@@ -214,7 +214,7 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         interval(s, o->low, o->high);
         bool shared = here.what == LOOP && !here.on;
         mode(s, shared ? SHARED : OWN, now.base);
-        if (shared && only_read_so_far(o, write))
+        if (shared && only_read_so_far(o->low, write))
             s->track = 0, s->least = 0, s->limit = now.base;
         return;
     }
@@ -337,7 +337,7 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
         mode(s, shared ? SHARED : REPLICATED, now.base);
-        if (shared && o && only_read_so_far(o, write))
+        if (shared && only_read_so_far(o ? o->low : a, write))
             s->track = 0, s->least = 0, s->limit = now.base;
     }
 }
@@ -608,6 +608,8 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
     if (s->mode == FREE) {
         if (d.write && w != SPLIT)
             c->written = now.cur;
+        else if (w == LOCAL) /* declared in this iteration, and not set since */
+            without_value(c, d);
         return;
     }
     if (s->mode == BAD && verdict->kind) {
@@ -655,7 +657,33 @@ static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, som
     if (moved || outside(o, after))
         return false;
     s->low = a - over - *s->home;
+    weft_sites_changed++;
     return true;
+}
+
+/* What a place may access from here on in this construct, and what is to be said of it where that is nothing. */
+static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place)
+{
+    struct site *next = s->next;
+    weft_sites_changed += s->key != 0;
+    *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
+    s->object = object_at(a);
+    s->home = &weft_nowhere;
+    if (here.started || here.what == OWNED)
+        in_construct(s, verdict, a, size, write);
+    else
+        in_sequence(s, verdict, a, write);
+    copies(s, s->object, write);
+    uintptr_t length = s->length;
+    s->closed |= length < size;
+    if (s->closed || !now.looked) { /* judged again */
+        s->home = &weft_nowhere, s->low = 1, s->reach = 0;
+    } else {
+        s->reach = length - size;
+        s->key = place;
+        weft_sites_changed++;
+        open_site(s);
+    }
 }
 
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
@@ -664,26 +692,8 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
     struct detail verdict = {0};
     bool known = now.looked && s->key == place && !s->closed && s->size == size &&
                  (a - *s->home - s->low <= s->reach || again(s, a, size));
-    if (!known) {
-        struct site *next = s->next;
-        *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
-        s->object = object_at(a);
-        s->home = &weft_nowhere;
-        if (here.started || here.what == OWNED)
-            in_construct(s, &verdict, a, size, write);
-        else
-            in_sequence(s, &verdict, a, write);
-        copies(s, s->object, write);
-        uintptr_t length = s->length;
-        s->closed |= length < size;
-        if (s->closed || !now.looked) { /* judged again */
-            s->home = &weft_nowhere, s->low = 1, s->reach = 0;
-        } else {
-            s->reach = length - size;
-            s->key = place;
-            open_site(s);
-        }
-    }
+    if (!known)
+        open_for(s, &verdict, a, size, write, place);
     struct detail d = detail_of(s, a, size, write, place);
     access.a = a, access.size = size, access.told = false;
     for (size_t i = 0; i < size;) {

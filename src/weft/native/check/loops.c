@@ -506,11 +506,23 @@ bool row_ordinary(int rank, int64_t *before, int64_t *done)
     if (rank == 0) /* a loop within an iteration */
         return true;
     loop_index();
-    if (nested || second || here.quick < 0 || here.rank != rank)
+    if (nested || here.rank != rank || (here.quick < 0 && !second))
         return false;
     *before = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
     *done = now.cur - runs[run_count - 1].first;
     return true;
+}
+
+/* The first iteration of a row, with what the copy says of the next one's innermost index: false if it is not that. */
+bool row_rises(int64_t step)
+{
+    if (second) {
+        here.inner_step = runs[run_count - 1].step = step;
+        here.expected = here.index[here.rank - 1] + step;
+        second = false;
+        settle();
+    }
+    return here.quick >= 0 && step == here.inner_step && here.expected == here.index[here.rank - 1] + step;
 }
 
 /* So many iterations have followed. */
@@ -528,7 +540,7 @@ void row_advance(int64_t count)
 /* The index of the iteration with a stamp; its rank, or 0. */
 int iteration_of(stamp_t s, int64_t index[])
 {
-    if (here.what != LOOP || s <= now.base || !run_count || s < runs[0].first)
+    if (here.what != LOOP || s <= now.base || s > now.cur || !run_count || s < runs[0].first)
         return 0;
     size_t low = 0, high = run_count;
     while (high - low > 1) {

@@ -158,8 +158,12 @@ static int extent_of(const Argument *one, char *base, const size_t *dimensions, 
 
 /* Whether every element between two addresses has a value, as far as whole cells tell. */
 static int has_values(const char *low, const char *high) {
-    for (uintptr_t a = (uintptr_t)low & ~(uintptr_t)7; a < (uintptr_t)high; a += 8)
-        if (cell8(a)->written > LAST_STAMP) return 0;
+    uintptr_t from = (uintptr_t)low & ~(uintptr_t)7, to = (uintptr_t)high;
+    while (from < to) { /* the cells of what lies between two folds are one row */
+        uintptr_t fold = (from | FOLD) + 1, end = fold && fold < to ? fold : to;
+        if (!scan(&cell8(from)->written, 8, (int64_t)((end - from + 7) / 8), 1, 0, LAST_STAMP, 0)) return 0;
+        from = end;
+    }
     return 1;
 }
 
@@ -380,6 +384,56 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
             weft_check_write((const void *)a, 8, site);
     }
 }
+
+#if defined __x86_64__
+#include <immintrin.h>
+
+/* The same of a vector of 4 cells at once; where one is not as it mostly is, one after the other. A cell's first word is
+ * that of its write, its second that of its read. */
+#define FOUR __attribute__((target("avx2")))
+#define IS_PLAIN(a, bytes, site) \
+    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off && \
+                      known[(site) & (PLACES - 1)] == loops_run, 1))
+
+FOUR __attribute__((always_inline)) static inline __m256i at_most(__m256i w, __m256i most) {
+    return _mm256_cmpeq_epi32(_mm256_min_epu32(w, most), w);
+}
+
+FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (IS_PLAIN(a, bytes, site)) {
+        __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
+        __m256i old = at_most(w, _mm256_set1_epi32((int)now.base));
+        __m256i own = _mm256_shuffle_epi32(_mm256_cmpeq_epi32(w, cur), 0xA0);
+        __m256i right = _mm256_or_si256(own, _mm256_shuffle_epi32(old, 0xA0));
+        if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
+            __m256i set = _mm256_andnot_si256(own, old); /* nobody read it yet in this loop */
+            _mm256_storeu_si256(at, _mm256_blend_epi32(w, _mm256_blendv_epi8(w, cur, set), 0xAA));
+            return;
+        }
+    }
+    weft_numba_read(address, bytes, site);
+}
+
+FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (IS_PLAIN(a, bytes, site)) {
+        __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
+        __m256i right = _mm256_or_si256(at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
+        __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)UNDEFINED)), w);
+        right = _mm256_or_si256(right, _mm256_blend_epi32(none, _mm256_setzero_si256(), 0xAA));
+        if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
+            _mm256_storeu_si256(at, _mm256_blend_epi32(w, cur, 0x55));
+            return;
+        }
+    }
+    weft_numba_write(address, bytes, site);
+}
+
+int weft_numba_wide(void) { return wide(); }
+#else
+int weft_numba_wide(void) { return 0; }
+#endif
 
 /* Lanes of a vector access, one bit each. */
 void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {

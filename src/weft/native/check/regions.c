@@ -111,7 +111,7 @@ void weft_check_shadow_wait(int construct, int group)
 /* --- remote elements --- */
 
 #define GROUPS 256
-static struct { bool known; stamp_t filled; } groups[GROUPS];
+static struct { bool known, loading; stamp_t filled; } groups[GROUPS];
 
 static void add_remote(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                        const int64_t offset[], stamp_t filled)
@@ -134,28 +134,32 @@ void weft_check_loop_remote(int data, const void *base, int rank, const int axis
         add_remote(data, base, rank, axis, coefficient, offset, SPLIT - 1);
 }
 
-/* The first use of a group loads its elements at the loop; a later prefetch loads them where it stands. */
+/* The first use of a group loads its elements at the loop; a later prefetch loads them where it stands. Until a loop
+   uses them the group is being loaded: DVM ends a program that prefetches it again. */
 void weft_check_loop_remote_group(int group, int data, const void *base, int rank, const int axis[],
                                   const int64_t coefficient[], const int64_t offset[])
 {
     if (now.off || here.what == SEQUENTIAL || here.started)
         return;
     stamp_t filled = groups[group % GROUPS].filled;
-    groups[group % GROUPS].known = true;
+    groups[group % GROUPS].known = true, groups[group % GROUPS].loading = false;
     add_remote(data, base, rank, axis, coefficient, offset, filled ? filled : SPLIT - 1);
 }
 
 void weft_check_remote_prefetch(int construct, int group)
 {
-    (void)construct;
-    if (!now.off && groups[group % GROUPS].known)
-        groups[group % GROUPS].filled = tick();
+    if (now.off || !groups[group % GROUPS].known)
+        return;
+    if (groups[group % GROUPS].loading)
+        findings_directive("remote-prefetch", construct, group);
+    groups[group % GROUPS].loading = true;
+    groups[group % GROUPS].filled = tick();
 }
 
 void weft_check_remote_reset(int construct, int group)
 {
     (void)construct;
-    groups[group % GROUPS].known = false, groups[group % GROUPS].filled = 0;
+    groups[group % GROUPS].known = groups[group % GROUPS].loading = false, groups[group % GROUPS].filled = 0;
 }
 
 /* A statement with its REMOTE_ACCESS directive is a construct without iterations. */

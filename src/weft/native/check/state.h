@@ -242,8 +242,15 @@ void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
+extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
 struct site *sites_opened(void);
 void index_of(const struct object *o, uintptr_t a, int64_t index[]);
+
+/* --- cells.c --- */
+bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least, stamp_t limit, stamp_t also);
+void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise);
+void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise);
+bool wide(void); /* the processor has AVX2 */
 
 /* --- loops.c --- */
 struct aspect *aspect_of(struct object *o);
@@ -260,6 +267,7 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
 void construct_remotes(void);
 void construct_undefine(void);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
+bool row_rises(int64_t step);
 void row_advance(int64_t count);
 
 /* --- access.c --- */

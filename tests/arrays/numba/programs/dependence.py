@@ -176,6 +176,38 @@ def mark_fixed(flags, n):
         odd[i] = i % 2 == 0
 
 
+# Pieces that overlap in the middle of what the compiler writes at once.
+@njit(parallel=True)
+def pieces(a, out):
+    for i in prange(a.shape[0]):
+        piece = out[30 * i : 30 * i + 32]
+        for j in range(32):
+            piece[j] = 2.0 * a[i, j]  # finds: loop-dependence
+
+
+@njit(parallel=True)
+def pieces_fixed(a, out):
+    for i in prange(a.shape[0]):
+        piece = out[32 * i : 32 * i + 32]
+        for j in range(32):
+            piece[j] = 2.0 * a[i, j]
+
+
+# The same of what it reads at once.
+@njit(parallel=True)
+def ahead(line, count):
+    for i in prange(count):
+        for j in range(26):
+            line[32 * i + j] += line[32 * i + j + 8]  # finds: loop-dependence
+
+
+@njit(parallel=True)
+def ahead_fixed(line, count):
+    for i in prange(count):
+        for j in range(24):
+            line[32 * i + j] += line[32 * i + j + 8]
+
+
 rng = np.random.default_rng(1)
 add_up()
 add_up_fixed()
@@ -197,3 +229,7 @@ scatter(np.array([0, 1, 2, 3, 4, 2]), np.zeros(6, np.float32))
 scatter_fixed(np.array([5, 3, 1, 0, 2, 4]), np.zeros(6, np.float32))
 mark(np.zeros(20, np.bool_), 10)
 mark_fixed(np.zeros(20, np.bool_), 10)
+pieces(rng.random((4, 32)), np.zeros(130))
+pieces_fixed(rng.random((4, 32)), np.zeros(130))
+ahead(rng.random(140), 4)
+ahead_fixed(rng.random(140), 4)

@@ -1,0 +1,244 @@
+/* Whether all accesses of a row would pass, and what the row did to their cells.
+ *
+ * Addresses are linear in the iteration, so a place stays in its site's interval if it is there at the first and at the
+ * last one; cells are looked at one after the other. Where a group that writes meets another one, the hooks are to
+ * judge.
+ */
+#include "rows.h"
+
+#include <limits.h>
+
+#define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
+
+/* Whether what was one group in another row is one in this one, too. */
+static bool fits(struct plan *p, const struct line forms[], int64_t n)
+{
+    for (int i = 0; i < p->same_count; i++) {
+        const struct line *a = &forms[p->sames[i].form], *b = &forms[p->groups[p->sames[i].group].form];
+        if (a->at != b->at || a->step != b->step || a->turns)
+            return false;
+    }
+    return row_placed(p, forms, n);
+}
+
+static bool inside(const struct plan *p, int64_t n)
+{
+    for (int i = 0; i < p->range_count; i++) {
+        const struct range *one = &p->ranges[i];
+        const struct group *g = &p->groups[one->group];
+        int64_t move = one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0;
+        uintptr_t from = g->low - *one->home - one->low;
+        uintptr_t to = from + (uintptr_t)((g->step - move) * (n - 1));
+        if (from > one->reach || to > one->reach || one->reach > INTPTR_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* Whether two groups touch the same granule of 8. */
+static bool meet(const struct group *a, const struct group *b)
+{
+    if (a->from >= ROUND(b->to) || b->from >= ROUND(a->to))
+        return false;
+    if (a->step != b->step || a->step == 0 || a->size != 8 || b->size != 8)
+        return true;
+    uintptr_t step = (uintptr_t)(a->step < 0 ? -a->step : a->step);
+    uintptr_t apart = (a->low > b->low ? a->low - b->low : b->low - a->low) % step;
+    return apart < 8 || apart > step - 8; /* else one lies between the other's */
+}
+
+static void sort_groups(struct plan *p)
+{
+    int *order = p->order;
+    uintptr_t end = 0, written = 0;
+    for (int i = 0; i < p->group_count; i++) {
+        int one = order[i], k = i;
+        for (; k > 0 && p->groups[order[k - 1]].from > p->groups[one].from; k--)
+            order[k] = order[k - 1];
+        order[k] = one;
+    }
+    for (int i = 0; i < p->group_count; i++) {
+        const struct group *g = &p->groups[order[i]];
+        uintptr_t to = ROUND(g->to);
+        p->ends[i] = end = to > end ? to : end;
+        p->written[i] = written = g->first_write != INT_MAX && to > written ? to : written;
+    }
+}
+
+/* Whether no group that is written meets another one, or what a guard reads. */
+static bool apart(struct plan *p)
+{
+    for (int i = 0; i < p->writer_count; i++)
+        for (int m = 0; m < p->memory_count; m++) {
+            const struct row_memory *one = p->memories[m];
+            const struct group *g = &p->groups[p->writers[i].group];
+            if (g->from < one->address + (uintptr_t)one->size && one->address < g->to)
+                return false;
+        }
+    if (p->writer_count == 0 || (p->one && p->alike))
+        return true;
+    sort_groups(p);
+    for (int i = 1; i < p->group_count; i++) {
+        const struct group *a = &p->groups[p->order[i]];
+        const uintptr_t *ends = a->first_write == INT_MAX ? p->written : p->ends;
+        for (int k = i - 1; k >= 0 && ends[k] > a->from; k--) {
+            const struct group *b = &p->groups[p->order[k]];
+            if (a->first_write == INT_MAX && b->first_write == INT_MAX)
+                continue;
+            if (!(p->one && a->size == b->size) && meet(a, b))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The cells of a group: those of its own size. */
+static struct cell *cells_of(const struct group *g) { return g->size == 8 ? cell8(g->low) : cell4(g->low); }
+static int64_t stride_of(const struct group *g) { return g->size == 8 ? g->step : 2 * g->step; }
+
+/* 1: the granules are split into cells of 4, all of them; 0: none is; -1: some are. */
+static int split(const struct group *g, int64_t n)
+{
+    bool first = cell8(g->low)->written == SPLIT;
+    for (int64_t i = 1; i < n && g->step; i++)
+        if ((cell8(g->low + (uintptr_t)(i * g->step))->written == SPLIT) != first)
+            return -1;
+    return first;
+}
+
+/* This iteration's own stamp is right in a loop within it. */
+static stamp_t also(const struct plan *p, const struct demand *d) { return p->one ? now.cur : d->least; }
+
+/* The cells of a group, or of a tile of them. */
+static bool met(const struct plan *p, const struct demand *d, int64_t n, int tile)
+{
+    const struct group *g = &p->groups[d->group];
+    int how = g->size == 4 ? split(g, n) : 1;
+    if (how < 0 || (how == 0 && g->halves))
+        return false;
+    if (g->step == 0)
+        n = 1;
+    const struct cell *c = how ? cells_of(g) : cell8(g->low);
+    if (how == 0 && g->step % 8 != 0) { /* a granule stands for two of them */
+        for (int64_t i = 0; i < n; i++)
+            if (!scan(&cell8(g->low + (uintptr_t)(i * g->step))->written, 8, 1, 1, d->least, d->limit, also(p, d)))
+                return false;
+        return true;
+    }
+    int64_t stride = how ? stride_of(g) : g->step;
+    return scan(d->read ? &c->read : &c->written, stride, n, tile, d->least, d->limit, also(p, d));
+}
+
+/* The same of all cells between the lowest and the highest of a chain, where that are not many more. */
+static bool met_together(const struct plan *p, const struct demand *d, int64_t n)
+{
+    uintptr_t from = UINTPTR_MAX, to = 0;
+    for (int i = 0; i < d->chain; i++) {
+        const struct group *g = &p->groups[d[i].group];
+        from = g->from < from ? g->from : from;
+        to = g->to > to ? g->to : to;
+    }
+    int64_t count = (int64_t)((to - from) / 8);
+    if (count > 2 * n * d->chain || ((from ^ to) & ~(uintptr_t)FOLD))
+        return false;
+    const struct cell *c = cell8(from);
+    return scan(d->read ? &c->read : &c->written, 8, count, 1, d->least, d->limit, also(p, d));
+}
+
+/* How many groups are a tile: as many as were one when the plan was made, if they are neighbours still, or one.
+ * `groups`: their numbers, each so many bytes behind the last one. */
+static int tile_of(const struct plan *p, const int *groups, size_t bytes, int tile)
+{
+    const struct group *g = &p->groups[*groups];
+    for (int i = 1; i < tile; i++) {
+        const struct group *h = &p->groups[*(const int *)((const char *)groups + (size_t)i * bytes)];
+        if (h->low != g->low + 8 * (uintptr_t)i || h->step != g->step)
+            return 1;
+    }
+    return tile > 1 ? tile : 1;
+}
+
+static bool all_met(const struct plan *p, int64_t n)
+{
+    for (int i = 0; i < p->demand_count; i += p->demands[i].chain) {
+        const struct demand *d = &p->demands[i];
+        if (d->chain > 1 && met_together(p, d, n))
+            continue;
+        for (int k = 0; k < d->chain;) {
+            int tile = tile_of(p, &d[k].group, sizeof *d, d[k].tile);
+            if (!met(p, d + k, n, tile))
+                return false;
+            k += tile;
+        }
+    }
+    return true;
+}
+
+/* Whether all accesses of n iterations that come to these blocks pass. */
+enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n)
+{
+    enum verdict made = PASSED;
+    bool old = row_planned(r, blocks) && fits(r->plan, forms, n);
+    if (!old)
+        made = row_plan(r, forms, blocks, n);
+    if (old && !(inside(r->plan, n) && apart(r->plan))) { /* groups may have become one */
+        old = false;
+        made = row_plan(r, forms, blocks, n);
+    }
+    if (made == PASSED && !old && !(inside(r->plan, n) && apart(r->plan)))
+        made = REFUSED;
+    if (made == PASSED && !all_met(r->plan, n))
+        made = REFUSED;
+    return made;
+}
+
+/* --- what a row did --- */
+
+static void stamp_reads(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile)
+{
+    if (n > 0)
+        touch(cells_of(g), g->step ? stride_of(g) : 8, g->step ? n : 1, tile, first, !p->one);
+}
+
+static void stamp_writes(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile)
+{
+    stamp_t rise = !p->one;
+    if (n > 0 && g->step)
+        fill(&cells_of(g)->written, stride_of(g), n, tile, first, rise);
+    else if (n > 0)
+        fill(&cells_of(g)->written, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
+}
+
+/* The group, of the iteration behind so many. */
+static struct group behind(const struct plan *p, const struct touched *one, int64_t full)
+{
+    struct group g = p->groups[one->group];
+    g.low += (uintptr_t)(g.step * full);
+    return g;
+}
+
+/* Stamp what `full` iterations did, from the stamp `first` on, and what the first `places` places of one more did. */
+void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places)
+{
+    if (p->last < places) /* the whole of one more */
+        full++, places = 0;
+    stamp_t last = first + (p->one ? 0 : (stamp_t)full);
+    for (int i = 0, tile; i < p->tracker_count; i += tile) {
+        tile = tile_of(p, &p->trackers[i].group, sizeof *p->trackers, p->trackers[i].tile);
+        stamp_reads(p, &p->groups[p->trackers[i].group], first, full, tile);
+    }
+    for (int i = 0; places > 0 && i < p->tracker_count; i++)
+        if (p->groups[p->trackers[i].group].first_track < places) {
+            struct group g = behind(p, &p->trackers[i], full);
+            stamp_reads(p, &g, last, 1, 1);
+        }
+    for (int i = 0, tile; i < p->writer_count; i += tile) {
+        tile = tile_of(p, &p->writers[i].group, sizeof *p->writers, p->writers[i].tile);
+        stamp_writes(p, &p->groups[p->writers[i].group], first, full, tile);
+    }
+    for (int i = 0; places > 0 && i < p->writer_count; i++)
+        if (p->groups[p->writers[i].group].first_write < places) {
+            struct group g = behind(p, &p->writers[i], full);
+            stamp_writes(p, &g, last, 1, 1);
+        }
+}
