@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
-    "tasks": {"native", "terms", "mpi", "debug"},
+    "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "arrays": {"native", "mpi", "terms", "trace", "report"},
     "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
     "launch": {"native", "mpi", "trace", "deadlock", "report"},

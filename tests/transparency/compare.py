@@ -4,7 +4,8 @@
     python tests/transparency/compare.py --suite mpi4py-4.1.2/test --python VENV/bin/python --ranks 1 2 3
 
 Runs every module twice, without and with the recorder, each with a time limit, and compares each test's outcome on
-each rank. A module that is unsteady by itself (two plain runs differ) is named and compared against both.
+each rank. A module that is unsteady by itself (two plain runs differ) is named and compared against both. Recorded runs
+(gigabytes, all together) are kept where a module differs, or all of them in the folder that --keep names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,11 @@ def environment(python: Path) -> dict[str, str]:
     }
 
 
+def place_of(arguments: argparse.Namespace, module: str, ranks: int) -> Path:
+    """Where a module's recorded run lies."""
+    return Path(arguments.runs) / f"{arguments.python.parent.parent.name}-{module}-{ranks}"
+
+
 def launch(
     arguments: argparse.Namespace, module: str, ranks: int, recorded: bool, out: Path
 ) -> tuple[list[Outcome], str]:
@@ -40,7 +47,7 @@ def launch(
     program = [str(arguments.python), str(HERE / "one_module.py"), str(arguments.suite), module, str(out)]
     line = [str(arguments.python.parent / "mpiexec"), "-n", str(ranks), *program]
     if recorded:
-        run = Path(arguments.keep) / f"{arguments.python.parent.parent.name}-{module}-{ranks}"
+        run = place_of(arguments, module, ranks)
         line = [str(arguments.weft), "run", "--out", str(run), "--level", arguments.level, "--", *line]
     try:
         done = subprocess.run(line, check=False, env=environment(arguments.python), capture_output=True, text=True,
@@ -100,22 +107,28 @@ def main() -> int:
     parser.add_argument("--modules", nargs="*")
     parser.add_argument("--level", default="trace")
     parser.add_argument("--limit", type=float, default=180)
-    parser.add_argument("--keep", default=tempfile.mkdtemp(prefix="weft-transparency-"))
+    parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
     arguments.suite = arguments.suite.resolve()
     arguments.python = arguments.python.absolute()
+    arguments.runs = arguments.keep or tempfile.mkdtemp(prefix="weft-transparency-")
     modules = arguments.modules or sorted(p.stem for p in arguments.suite.glob("test_*.py"))
     total = worse = 0
     for ranks in arguments.ranks:
         for module in modules:
             count, found, remark = check(arguments, module, ranks)
+            if not found and not arguments.keep:
+                shutil.rmtree(place_of(arguments, module, ranks), ignore_errors=True)
             total += count
             worse += len(found)
             print(f"{ranks} ranks  {module:32} {count:5} outcomes  {len(found):3} differ  ({remark})", flush=True)
             for sentence in found[:20]:
                 print(f"    {sentence}", flush=True)
-    print(f"{total} outcomes compared, {worse} differ; runs kept in {arguments.keep}")
+    left = Path(arguments.runs).exists() and any(Path(arguments.runs).iterdir())
+    if not left and not arguments.keep:
+        Path(arguments.runs).rmdir()
+    print(f"{total} outcomes compared, {worse} differ" + (f"; runs kept in {arguments.runs}" if left else ""))
     return 1 if worse else 0
 
 

@@ -158,7 +158,9 @@ class TestSource:
 def start(path: Path, *options: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
     """Run `weft view`; returns the process and its first lines."""
     given = {**os.environ, **environment}
-    process = subprocess.Popen([*WEFT, "view", path, *options], stdout=subprocess.PIPE, text=True, env=given)
+    # The shell has all below it ignore Ctrl-C where somebody runs the tests in the background.
+    command = ["env", "--default-signal=INT", *WEFT, "view", path, *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=given)
     assert process.stdout is not None
     lines = ""
     while "Ctrl-C" not in lines:
