@@ -52,9 +52,10 @@ def of_fortran(line: str, right: bool) -> str:
 
 def every(names: list[str]) -> Iterator[tuple[Single, set[int]]]:
     """All of them, and the lines where their files promise a finding."""
-    for path in sorted(c_programs.PROGRAMS.glob("*.cdv")):
+    folders = (c_programs.PROGRAMS, c_programs.PROGRAMS.with_name("old"))
+    for path in sorted(path for folder in folders for path in folder.glob("*.cdv")):
         if not names or path.stem in names:
-            promised = {fault.line for fault in c_programs.faults(path.stem)}
+            promised = {fault.line for fault in c_programs.faults(path.stem, path.parent)}
             for single in singles(path, oracle.C_UNIT, oracle.C_END, of_c):
                 yield single, promised
     for name in test_fortran.PLAIN:

@@ -60,34 +60,74 @@ def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
 OLD = PROGRAMS.with_name("old")
 
 
+PROMISED = {"old_form": 11, "directive_order": 8}
+"""How many faults each program has."""
+
+
 def findings_of(text: str, folder: Path) -> list[Finding]:
-    path = folder / "old_form.cdv"
+    path = folder / "program.cdv"
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
     return list(check(Request((path,), timeout=30), built).findings)
 
 
-def test_each_error_is_told_at_its_line_loop_iteration_and_element(tmp_path: Path) -> None:
-    told = [fault(finding) for finding in findings_of(variant((OLD / "old_form.cdv").read_text(), False), tmp_path)]
-    promised = faults("old_form", OLD)
-    assert len(promised) == 9
+@pytest.mark.parametrize("name", PROMISED)
+def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tmp_path: Path) -> None:
+    told = [fault(finding) for finding in findings_of(variant((OLD / f"{name}.cdv").read_text(), False), tmp_path)]
+    promised = faults(name, OLD)
+    assert len(promised) == PROMISED[name]
     assert set(promised) <= set(told), told
     assert {one.line for one in told} == {one.line for one in promised}, told
 
 
-def test_the_corrected_twins_are_silent(tmp_path: Path) -> None:
-    found = findings_of(variant((OLD / "old_form.cdv").read_text(), True), tmp_path)
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_corrected_twins_are_silent(name: str, tmp_path: Path) -> None:
+    found = findings_of(variant((OLD / f"{name}.cdv").read_text(), True), tmp_path)
     assert not found, [finding.message for finding in found]
 
 
 def test_a_group_with_a_loop_that_cannot_be_followed_is_let_alone(tmp_path: Path) -> None:
     text = variant((OLD / "old_form.cdv").read_text(), False)
-    hidden = "double * Q;\n"
     loop = "DVM(PARALLEL [i] ON Q[i]; REDUCTION RG : SUM(total))\nDO(i,1,0,1)\n  total = total + 1;\n"
-    text = text.replace("double count;", hidden + "double count;")
+    text = text.replace("double count;", HIDDEN + "double count;")
     text = text.replace("DVM(REDUCTION_START", loop + "DVM(REDUCTION_START")
     assert "early-reduction-use" not in {finding.kind for finding in findings_of(text, tmp_path)}
+
+
+HIDDEN = "double * Q;\n"
+"""An array whose distribution is not told where it is declared."""
+
+
+def test_edges_of_arrays_that_cannot_be_followed_are_let_alone(tmp_path: Path) -> None:
+    text = variant((OLD / "directive_order.cdv").read_text(), False)
+    text = text.replace("double sum, sum2, held;", HIDDEN + "double sum, sum2, held;")
+    told = {fault(finding).element for finding in findings_of(text.replace("SG: A[1:1]", "SG: Q[1:1]"), tmp_path)}
+    assert told == {"RG", "SG2", "SG3", "SG4", "RG2", "SG5", "FAR"}
+
+
+def test_a_group_is_one_in_all_sources_of_a_program(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.cdv", tmp_path / "second.cdv"
+    head = PROGRAM[: PROGRAM.index("#include")]
+    first.write_text(
+        head + "#define N 8\nDVM(DISTRIBUTE [BLOCK]) double A[N];\nDVM(ALIGN [i] WITH A[i]) double B[N];\n"
+        "DVM(SHADOW_GROUP) void * SG;\nextern void renew(void);\nint main(void) {\nint i;\n"
+        "DVM(CREATE_SHADOW_GROUP SG: A);\nDVM(PARALLEL [i] ON A[i])\nFOR(i,N)\n  A[i] = i;\nrenew();\n"
+        "DVM(PARALLEL [i] ON B[i])\nDO(i,1,N-2,1)\n  B[i] = A[i-1];\nreturn 0;\n}\n"
+    )
+    renewal = (
+        "DVM(SHADOW_GROUP) extern void * SG;\nvoid renew(void)\n{\nDVM(SHADOW_START SG);\nDVM(SHADOW_WAIT SG);\n}\n"
+    )
+    for text, kinds in ((renewal, set()), (renewal.replace("DVM(SHADOW_WAIT SG);", ""), {"stale-halo-read"})):
+        second.write_text(head + text)
+        built = tmp_path / f"built{len(kinds)}"
+        built.mkdir()
+        assert {found.kind for found in check(Request((first, second), timeout=30), built).findings} == kinds
+
+
+def test_a_group_that_is_not_declared_has_its_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"p\.cdv:21:\d+: `SG` is not declared here"):
+        run(PROGRAM.replace("DVM(PARALLEL [i][j] ON B", "DVM(SHADOW_START SG) DVM(PARALLEL [i][j] ON B"), tmp_path)
 
 
 def test_a_correct_program_is_silent(tmp_path: Path) -> None:
@@ -117,7 +157,10 @@ def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
         ("ALIGN [i] WITH A[i]", "array align([i] with A[i])"),
         ("REDISTRIBUTE A[][BLOCK] ONTO MB[0]", "redistribute(A[][block])"),
         ("REALIGN B[i] WITH A[2*i] NEW", "realign(B[i] with A[2*i]) new_value"),
-        ("PARALLEL [j] ON A[0][j] ; REMOTE_ACCESS G : B[1][j]", "parallel([j] on A[0][j]) remote_access( B[1][j])"),
+        ("PARALLEL [j] ON A[0][j] ; REMOTE_ACCESS G : B[1][j]", "parallel([j] on A[0][j]) remote_access(G : B[1][j])"),
+        ("REMOTE_ACCESS G : B[1]", "remote_access( B[1])"),
+        ("CREATE_SHADOW_GROUP G: A[1:1][] CORNER, B", "create_shadow_group G(A[1:1] (corner), B)"),
+        ("PREFETCH G", "prefetch G"),
         ("TASK_REGION MB; REDUCTION MAX(e)", None),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.arrays.dvm import c_calls, c_source, c_uses, syntax
+from weft.arrays.dvm import c_calls, c_groups, c_source, c_uses, syntax
 from weft.arrays.dvm.c_arrays import Arrays
 from weft.arrays.dvm.c_calls import base, call, longs, size
 from weft.arrays.dvm.c_hooks import Hooks
@@ -20,7 +20,7 @@ from weft.arrays.dvm.c_own import Own
 from weft.arrays.dvm.c_tree import Variable
 from weft.arrays.dvm.c_unit import Shared, Unit
 from weft.arrays.dvm.c_unroll import Unroll
-from weft.arrays.dvm.syntax import Directive, Place, Reference
+from weft.arrays.dvm.syntax import Directive, Reference
 from weft.arrays.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.terms.words import plural
@@ -41,13 +41,14 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
     units = [Unit(c_source.read(path, include), shared) for path in paths]
     for unit in units:
         Arrays(unit).mark()
-    return [marked(unit) for unit in units]
+    groups = c_groups.Groups(units)
+    return [marked(unit, groups) for unit in units]
 
 
-def marked(unit: Unit) -> Marked:
+def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
     """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
     hooks = Hooks(unit)
-    Constructs(unit, hooks).mark()
+    Constructs(unit, hooks, groups).mark()
     hooks.mark()
     Own(unit).mark()
     Unroll(unit).mark()
@@ -57,50 +58,23 @@ def marked(unit: Unit) -> Marked:
 class Constructs:
     """Marks the statements of one source that its directives are about."""
 
-    def __init__(self, unit: Unit, hooks: Hooks) -> None:
+    def __init__(self, unit: Unit, hooks: Hooks, groups: c_groups.Groups) -> None:
         self.unit = unit
         self.hooks = hooks
+        self.groups = groups
         self.arrays = Arrays(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
-        self.groups: set[str] = set()
-        self.numbers: dict[str, int] = {}
 
     def mark(self) -> None:
         """Put the calls for every directive that is no declaration."""
-        self.groups = self.followed_groups() if self.source.old else set()
         for begin, _, directive, text in self.source.directives:
-            if self.source.old and self.unfollowed(directive, begin):
-                continue
-            self.construct(begin, directive, self.unit.attached[begin], text)
+            statement = self.unit.attached[begin]
+            if isinstance(directive, syntax.Parallel):
+                self.edges_of_groups(directive, statement, begin, text)
+            if not self.source.old or c_groups.arrays_follow(self.unit, directive, begin):
+                self.construct(begin, directive, statement, text)
 
     # --- constructs -----------------------------------------------------------------------------------------------
-
-    def unfollowed(self, directive: Directive, at: int) -> bool:
-        """Whether a directive of the old form is about an array that cannot be followed."""
-        arrays: list[Reference] = []
-        if isinstance(directive, syntax.Parallel) and directive.on is not None:
-            arrays = [directive.on]
-        elif isinstance(directive, syntax.Redistribute | syntax.Realign):
-            arrays = list(directive.arrays)
-        found = [self.tree.resolve(one.name, at) for one in arrays]
-        return any(one is None or not one.declare for one in found)
-
-    def followed_groups(self) -> set[str]:
-        """The groups of reductions of which every loop can be followed."""
-        found: dict[str, bool] = {}
-        for begin, _, directive, _ in self.source.directives:
-            if isinstance(directive, syntax.Parallel):
-                for clause in directive.clauses:
-                    if isinstance(clause, syntax.Reductions) and clause.group:
-                        followed = not self.unfollowed(directive, begin)
-                        found[clause.group] = found.get(clause.group, True) and followed
-        return {group for group, followed in found.items() if followed}
-
-    def group(self, name: str, place: Place) -> int:
-        """The number of a group in the side file."""
-        if name not in self.numbers:
-            self.numbers[name] = self.unit.shared.texts.variable(name, place.file, place.line)
-        return self.numbers[name]
 
     def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
         """Put the calls for one directive."""
@@ -120,10 +94,10 @@ class Constructs:
             opening, closing = call("host_section_begin", number), call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
         elif isinstance(directive, syntax.UseGroup):
-            if directive.group in self.groups:
-                number = self.unit.texted(f"reduction_{directive.step}", directive, text)
-                group = self.group(directive.group, directive.place)
-                self.marks.before(begin, call(f"reduction_{directive.step}", number, group))
+            name = f"{directive.kind}_{directive.step}"
+            self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
+        elif isinstance(directive, syntax.DefineGroup):
+            self.marks.before(begin, self.shadow_group(directive, begin, text))
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
             self.marks.before(begin, self.moved(directive, begin, text))
         elif isinstance(directive, syntax.Actual):
@@ -132,6 +106,35 @@ class Constructs:
             items = [item for item in directive.items or () if not self.in_register(item, begin)]
             calls = [self.part(name, number, item, begin) for item in items]
             self.marks.before(begin, " ".join(calls))
+
+    def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
+        """The call that starts a group or waits for it; empty where the group cannot be followed."""
+        number = self.groups.of(self.unit, Reference(group, None, directive.place), at)
+        return call(name, self.unit.texted(name, directive, text), number) if number else ""
+
+    def shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
+        """The calls that put arrays into a group of shadow edges."""
+        group = self.groups.of(self.unit, Reference(directive.group, None, directive.place), at)
+        construct = self.unit.texted("shadow_group", directive, text)
+        found: list[str] = []
+        for item in directive.renewals:
+            if group and c_groups.followed(self.unit, item.array, at):
+                variable = self.edged(item.array, item.widths, at, "create_shadow_group")
+                edges = c_calls.widths(item.widths)
+                number = self.unit.data_id(variable)
+                found.append(call("shadow_group", construct, group, number, base(variable), *edges, int(item.corner)))
+        return " ".join(found)
+
+    def edges_of_groups(self, directive: syntax.Parallel, statement: Node | None, at: int, text: str) -> None:
+        """Wait for a group of edges before a loop, or start it behind one, whether the loop can be followed or not."""
+        calls = {
+            clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, at, text)
+            for clause in directive.clauses
+            if isinstance(clause, syntax.ShadowUse) and clause.group
+        }
+        if calls and statement is not None:
+            begin, end = self.tree.begin(statement), self.tree.end(statement)
+            self.marks.around(begin, end, calls.get("wait", ""), calls.get("start", ""))
 
     def behind(self, directive: Directive, statement: Node | None, name: str) -> Node:
         """The statement that a directive stands before."""
@@ -304,8 +307,9 @@ class Constructs:
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:
                 found.append(self.reduction(one, at))
-            if clause.group in self.groups and clause.group:
-                found.append(call("loop_reduction_group", self.group(clause.group, clause.items[0].variable.place)))
+            group = self.groups.of(self.unit, group_of(clause), at)
+            if group:
+                found.append(call("loop_reduction_group", group))
         elif isinstance(clause, syntax.ShadowRenew):
             for renewal in clause.items:
                 variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")
@@ -321,7 +325,8 @@ class Constructs:
                     call("loop_across", self.unit.data_id(variable), base(variable), *c_calls.widths(dependence.widths))
                 )
         elif isinstance(clause, syntax.Remote):
-            found.append(self.remotes(clause, at, "loop_remote"))
+            group = self.groups.of(self.unit, group_of(clause), at)
+            found.append(self.remotes(clause, at, "loop_remote_group" if group else "loop_remote", group))
         elif isinstance(clause, syntax.Tie):
             for item in clause.items:
                 variable = self.unit.variable(item, at)
@@ -382,11 +387,20 @@ class Constructs:
         ]
         return any(self.tree.begin(node) <= at < self.tree.end(node) for node in regions)
 
-    def remotes(self, remote: syntax.Remote, at: int, name: str) -> str:
+    def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
         """The calls of remote accesses."""
         found: list[str] = []
         for item in remote.items:
             variable = self.unit.spread(item, at, "remote_access")
             mapping = c_calls.mapping(item.subscripts or ())
-            found.append(call(name, self.unit.data_id(variable), base(variable), *mapping))
+            first = [group] if group else []
+            found.append(call(name, *first, self.unit.data_id(variable), base(variable), *mapping))
         return " ".join(found)
+
+
+def group_of(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
+    """The group that a clause of a loop puts something into."""
+    if not clause.group:
+        return None
+    place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place
+    return Reference(clause.group, None, place)

@@ -12,10 +12,12 @@ MACRO: Final = re.compile(r"\bDVM\s*\(")
 LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
 SILENT: Final = (
-    "PROCESSORS", "TASK", "TASK_REGION", "MAP", "ON", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP", "PREFETCH",
-    "RESET", "INTERVAL", "END_INTERVAL", "DEBUG", "SHADOW_START", "SHADOW_WAIT", "CREATE_SHADOW_GROUP", "BARRIER",
+    "PROCESSORS", "TASK", "TASK_REGION", "MAP", "ON", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP",
+    "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
 )  # fmt: skip
-"""Directives that are read but not modelled: tasks, groups of edges and of remote accesses, measuring."""
+"""Directives that are read but not modelled: tasks, declarations of groups, measuring."""
+USES: Final = ("SHADOW_START", "SHADOW_WAIT", "REDUCTION_START", "REDUCTION_WAIT", "PREFETCH", "RESET")
+"""Directives that name a group."""
 
 
 def is_old(text: str) -> bool:
@@ -99,8 +101,13 @@ def today(old: str, place: Place) -> str | None:
         mapped = re.sub(r"\bON\b", "on", mapped)
         return f"parallel({mapped}) " + " ".join(clause(one, place) for one in clauses if one)
     if name == "REMOTE_ACCESS":
-        return clause(words, place)
-    if name in ("REDUCTION_START", "REDUCTION_WAIT"):
+        return f"remote_access({ungrouped(rest)})"
+    if name == "CREATE_SHADOW_GROUP":
+        group, colon, held = rest.partition(":")
+        if not colon:
+            raise DirectiveError(place, "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays")
+        return f"create_shadow_group {group.strip()}({renewals(held)})"
+    if name in USES:
         return f"{name.lower()} {rest}"
     raise DirectiveError(place, f"`{name}` is no directive of C-DVM")
 
@@ -121,10 +128,18 @@ def clause(old: str, place: Place) -> str:
         listed = ", ".join(f"{operator.lower()}({names})" for operator, names in found)
         return f"reduction({group[0] + ' ' if group else ''}{listed})"
     if kind == "SHADOW_RENEW":
-        corner = re.sub(r"\bCORNER\b", "(corner)", rest)
-        return "shadow_renew(" + ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner)) + ")"
-    if kind == "REMOTE_ACCESS":
-        return "remote_access(" + re.sub(r"^\s*\w+\s*:", "", rest) + ")"
-    if kind == "ACROSS":
-        return f"across({rest})"
+        return f"shadow_renew({renewals(rest)})"
+    if kind in ("REMOTE_ACCESS", "ACROSS", "SHADOW_START", "SHADOW_WAIT"):
+        return f"{kind.lower()}({rest})"
     raise DirectiveError(place, f"`{name}` is no clause of PARALLEL")
+
+
+def renewals(old: str) -> str:
+    """Arrays whose edges are renewed, in today's form."""
+    corner = re.sub(r"\bCORNER\b", "(corner)", old)
+    return ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner))
+
+
+def ungrouped(old: str) -> str:
+    """The elements of a remote access without the group: before a statement, they are fetched there."""
+    return re.sub(r"^\s*\w+\s*:", "", old)

@@ -28,8 +28,8 @@ INTENTS: Final = get_args(syntax.Intent)
 def read(pieces: Iterable[tuple[Place, str]], old: bool = False) -> Directive:
     """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
 
-    `old`: groups of reductions are known, too; only the old form of C-DVM has them. Raises DirectiveError for a
-    directive that the language does not know or that is malformed.
+    `old`: groups (of shadow edges, reductions, remote accesses) are known, too; only the old form of C-DVM has them.
+    Raises DirectiveError for a directive that the language does not know or that is malformed.
     """
     return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive(old)
 
@@ -293,7 +293,7 @@ class _Reader(Reader):
         clauses: list[syntax.Clause] = []
         while self.separated():
             word = cursor.name("a clause")
-            reader = CLAUSES.get(word.text)
+            reader = CLAUSES.get(word.text) or (GROUP_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
                 cursor.fail(f"`{word.text}` is no clause of parallel; known are {known}", word)
@@ -312,11 +312,16 @@ class _Reader(Reader):
 
     def reduction(self) -> syntax.Clause:
         """`reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
-        group = None
-        if self.old and self.cursor.peek() == ":":
-            group = self.cursor.name("a group").text
-            self.cursor.expect(":")
+        group = self.group()
         return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
+
+    def group(self) -> str | None:
+        """Read `group:` in front of what a clause of the old form lists."""
+        if not self.old or self.cursor.peek() != ":":
+            return None
+        name = self.cursor.name("a group").text
+        self.cursor.expect(":")
+        return name
 
     def one_reduction(self) -> syntax.Reduction:
         """Read `sum(s)`."""
@@ -365,8 +370,9 @@ class _Reader(Reader):
         return syntax.Dependence(array, tuple(widths) or None, "out" if out else "inout")
 
     def remote(self) -> syntax.Remote:
-        """Read `a[i][], b[1]` and the closing bracket."""
-        return syntax.Remote(self.cursor.listed(self.subscripted))
+        """Read `a[i][], b[1]` and the closing bracket; in the old form `group: a[i][]`, too."""
+        group = self.group()
+        return syntax.Remote(self.cursor.listed(self.subscripted), group)
 
     def subscripted(self) -> Reference:
         """Read a name with subscripts."""
@@ -497,10 +503,26 @@ class _Reader(Reader):
         self.cursor.expect("(")
         return syntax.Note(self.place, self.last_line, "unlocalize", self.cursor.listed(self.cursor.expression))
 
-    def reductions(self, step: Literal["start", "wait"]) -> Directive:
-        """`reduction_start group`, `reduction_wait group`."""
+    def use_group(
+        self, kind: Literal["shadow", "reduction", "remote"], step: Literal["start", "wait", "prefetch", "reset"]
+    ) -> Directive:
+        """`shadow_start group`, `reduction_wait group`, `prefetch group` and their like."""
         group = self.cursor.name("a group").text
-        return syntax.UseGroup(self.place, self.last_line, "reduction", step, group)
+        return syntax.UseGroup(self.place, self.last_line, kind, step, group)
+
+    def shadow_group(self) -> Directive:
+        """`create_shadow_group group(a[1:1], b(corner))`."""
+        group = self.cursor.name("a group").text
+        self.cursor.expect("(")
+        return syntax.DefineGroup(
+            self.place, self.last_line, "shadow", group, renewals=self.cursor.listed(self.renewal)
+        )
+
+    def shadow_use(self, kind: Literal["start", "wait"]) -> syntax.Clause:
+        """`shadow_start(group)` or `shadow_wait(group)` on a loop."""
+        group = self.cursor.name("a group").text
+        self.cursor.expect(")")
+        return syntax.ShadowUse(kind, group)
 
     def array_copy(self) -> Directive:
         """`array_copy(to = from)`."""
@@ -535,8 +557,18 @@ DIRECTIVES: Final[dict[str, Callable[[_Reader], Directive]]] = {
 }
 
 GROUPS: Final[dict[str, Callable[[_Reader], Directive]]] = {
-    "reduction_start": lambda reader: reader.reductions("start"),
-    "reduction_wait": lambda reader: reader.reductions("wait"),
+    "create_shadow_group": _Reader.shadow_group,
+    "shadow_start": lambda reader: reader.use_group("shadow", "start"),
+    "shadow_wait": lambda reader: reader.use_group("shadow", "wait"),
+    "reduction_start": lambda reader: reader.use_group("reduction", "start"),
+    "reduction_wait": lambda reader: reader.use_group("reduction", "wait"),
+    "prefetch": lambda reader: reader.use_group("remote", "prefetch"),
+    "reset": lambda reader: reader.use_group("remote", "reset"),
+}
+
+GROUP_CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {
+    "shadow_start": lambda reader: reader.shadow_use("start"),
+    "shadow_wait": lambda reader: reader.shadow_use("wait"),
 }
 
 CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {

@@ -110,8 +110,17 @@ void weft_check_shadow_wait(int construct, int group)
 
 /* --- remote elements --- */
 
-#define GROUPS 256
-static struct { bool known, loading; stamp_t filled; } groups[GROUPS];
+/* Those that a loop has used. */
+static struct remote_group { int group; bool loading; stamp_t filled; } *groups;
+static int group_count, group_room;
+
+static struct remote_group *group_of(int group)
+{
+    for (int i = 0; i < group_count; i++)
+        if (groups[i].group == group)
+            return &groups[i];
+    return NULL;
+}
 
 static void add_remote(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                        const int64_t offset[], stamp_t filled)
@@ -141,25 +150,37 @@ void weft_check_loop_remote_group(int group, int data, const void *base, int ran
 {
     if (now.off || here.what == SEQUENTIAL || here.started)
         return;
-    stamp_t filled = groups[group % GROUPS].filled;
-    groups[group % GROUPS].known = true, groups[group % GROUPS].loading = false;
-    add_remote(data, base, rank, axis, coefficient, offset, filled ? filled : SPLIT - 1);
+    struct remote_group *g = group_of(group);
+    if (!g && group_count == group_room) {
+        group_room = group_room ? 2 * group_room : 32;
+        struct remote_group *more = realloc(groups, sizeof *groups * (size_t)group_room);
+        if (!more)
+            abort();
+        groups = more;
+    }
+    if (!g)
+        g = &groups[group_count++], *g = (struct remote_group){group, false, 0};
+    g->loading = false;
+    add_remote(data, base, rank, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
 }
 
 void weft_check_remote_prefetch(int construct, int group)
 {
-    if (now.off || !groups[group % GROUPS].known)
+    struct remote_group *g = group_of(group);
+    if (now.off || !g)
         return;
-    if (groups[group % GROUPS].loading)
+    if (g->loading)
         findings_directive("remote-prefetch", construct, group);
-    groups[group % GROUPS].loading = true;
-    groups[group % GROUPS].filled = tick();
+    g->loading = true;
+    g->filled = tick();
 }
 
 void weft_check_remote_reset(int construct, int group)
 {
     (void)construct;
-    groups[group % GROUPS].known = groups[group % GROUPS].loading = false, groups[group % GROUPS].filled = 0;
+    struct remote_group *g = group_of(group);
+    if (g)
+        *g = groups[--group_count];
 }
 
 /* A statement with its REMOTE_ACCESS directive is a construct without iterations. */
