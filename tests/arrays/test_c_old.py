@@ -60,7 +60,7 @@ def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
 OLD = PROGRAMS.with_name("old")
 
 
-PROMISED = {"old_form": 11, "directive_order": 8}
+PROMISED = {"old_form": 11, "directive_order": 8, "tasks": 6}
 """How many faults each program has."""
 
 
@@ -130,6 +130,22 @@ def test_a_group_that_is_not_declared_has_its_place(tmp_path: Path) -> None:
         run(PROGRAM.replace("DVM(PARALLEL [i][j] ON B", "DVM(SHADOW_START SG) DVM(PARALLEL [i][j] ON B"), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("directive", "message"),
+    [
+        ("DVM(ON P[0]) {}", "ON stands outside of a TASK_REGION; put TASK_REGION before it"),
+        ("DVM(TASK_REGION P) {}", r"`P` is no task array; put DVM\(TASK\) before its declaration"),
+        ("DVM(ON P) {}", r"one task of `P` is expected: P\[0\]"),
+        ("DVM(CREATE_SHADOW_GROUP P)", "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays"),
+    ],
+)
+def test_a_directive_about_tasks_or_groups_that_is_wrong_has_its_place(
+    directive: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=rf"p\.cdv:15:\d+: .*{message}"):
+        run(PROGRAM.replace("B = malloc(", f"{directive} B = malloc("), tmp_path)
+
+
 def test_a_correct_program_is_silent(tmp_path: Path) -> None:
     assert run(PROGRAM, tmp_path) == []
 
@@ -155,13 +171,16 @@ def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
     [
         ("DISTRIBUTE[BLOCK][]", "array distribute[block][]"),
         ("ALIGN [i] WITH A[i]", "array align([i] with A[i])"),
-        ("REDISTRIBUTE A[][BLOCK] ONTO MB[0]", "redistribute(A[][block])"),
+        ("REDISTRIBUTE A[][BLOCK] ONTO MB[0]", "redistribute(A[][block] onto MB[0])"),
         ("REALIGN B[i] WITH A[2*i] NEW", "realign(B[i] with A[2*i]) new_value"),
         ("PARALLEL [j] ON A[0][j] ; REMOTE_ACCESS G : B[1][j]", "parallel([j] on A[0][j]) remote_access(G : B[1][j])"),
         ("REMOTE_ACCESS G : B[1]", "remote_access( B[1])"),
         ("CREATE_SHADOW_GROUP G: A[1:1][] CORNER, B", "create_shadow_group G(A[1:1] (corner), B)"),
         ("PREFETCH G", "prefetch G"),
-        ("TASK_REGION MB; REDUCTION MAX(e)", None),
+        ("DISTRIBUTE[GENBLOCK(Sizes)]", "array distribute[genblock(Sizes)]"),
+        ("TASK_REGION MB; REDUCTION MAX(e)", "task_region MB reduction(max(e))"),
+        ("MAP MB[1] ONTO P[0:(n?n-1:0)]", "map MB[1] onto P[0:(n?n-1:0)]"),
+        ("PROCESSORS", None),
     ],
 )
 def test_the_old_form_in_todays_words(old: str, today: str | None) -> None:

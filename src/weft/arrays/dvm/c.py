@@ -98,6 +98,8 @@ class Constructs:
             self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
         elif isinstance(directive, syntax.DefineGroup):
             self.marks.before(begin, self.shadow_group(directive, begin, text))
+        elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
+            self.tasks(begin, directive, statement, text)
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
             self.marks.before(begin, self.moved(directive, begin, text))
         elif isinstance(directive, syntax.Actual):
@@ -169,7 +171,8 @@ class Constructs:
                 axes = directive.distribution.axes or ()
                 construct = self.unit.texted("redistribute", directive, text)
                 found.append(c_calls.blocks(number, variable, axes))
-                found.append(call("distribute", construct, number, base(variable), *c_calls.kinds(axes)))
+                task = self.unit.task(directive.distribution.onto, at)
+                found.append(c_calls.spread(construct, number, variable, axes, task))
             else:
                 construct = self.unit.texted("realign", directive, text)
                 found.append(self.arrays.alignment(variable, number, construct, directive.alignment))
@@ -239,6 +242,64 @@ class Constructs:
                 found |= {v for v in self.unit.indices(directive, loop) if v is not None}
         return found
 
+    # --- tasks, in the old form -----------------------------------------------------------------------------------
+
+    def tasks(
+        self, begin: int, directive: syntax.TaskRegion | syntax.On | syntax.Map, statement: Node | None, text: str
+    ) -> None:
+        """Put the calls of a task region around it, of a task around its block, of a mapping where it stands."""
+        if isinstance(directive, syntax.Map):
+            task = self.one_task(directive.task, begin)
+            self.marks.before(begin, call("task_map", self.unit.texted("map", directive, text), *task, 0, -1))
+            return
+        name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
+        node = self.behind(directive, statement, name)
+        number = self.unit.texted(name.lower(), directive, text)
+        if isinstance(directive, syntax.TaskRegion):
+            tasks = self.unit.tasks(Reference(directive.tasks, None, directive.place), begin)
+            self.around_tasks(node, number, tasks, directive.clauses)
+        else:
+            if not self.in_tasks(begin):
+                self.unit.fail(directive.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
+            task = self.one_task(directive.task, begin)
+            self.around_task(node, number, task[1])
+
+    def one_task(self, reference: Reference, at: int) -> tuple[int, str]:
+        """(tasks, which) of a task that a directive names."""
+        return self.unit.task(reference, at) or (self.unit.tasks(reference, at), "0")
+
+    def around_tasks(self, node: Node, number: int, tasks: int, clauses: Sequence[syntax.Clause]) -> None:
+        """Put a task region around a statement."""
+        at = self.tree.begin(node)
+        opening = [call("task_region_begin", number, tasks)]
+        for clause in clauses:
+            opening.extend(self.clause(clause, at, self.hooks.unmarked))
+        opening.append(call("task_region_start"))
+        self.marks.around(at, self.tree.end(node), " ".join(opening), call("task_region_end", number))
+
+    def around_task(self, node: Node, number: int, index: str) -> None:
+        """Put a task around its statement."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        self.marks.around(begin, end, call("task_begin", number, index), call("task_end", number))
+        self.hooks.inside(node)
+
+    def task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
+        """A loop of which each iteration is a task; without a region around it, it is one itself."""
+        at = self.tree.begin(loop)
+        body = loop.child_by_field_name("body")
+        if directive.on is None or body is None:
+            return
+        number = self.unit.texted("on", directive, text, [index])
+        if not self.in_tasks(at):
+            region = self.unit.texted("task_region", directive, text)
+            self.around_tasks(loop, region, self.unit.tasks(directive.on, at), directive.clauses)
+        self.marks.around(at, self.tree.end(loop), " ".join(self.control(directive, loop, at)), "")
+        self.around_task(body, number, index)
+
+    def in_tasks(self, at: int) -> bool:
+        """Whether an offset lies in a task region's statement."""
+        return self.within(syntax.TaskRegion, at)
+
     # --- parallel loops -------------------------------------------------------------------------------------------
 
     def parallel(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
@@ -259,8 +320,12 @@ class Constructs:
                 what = f"the loop over `{self.tree.source(name)}` stands where `{shown}` has `{wanted}`"
                 self.unit.fail(place, what)
         indices = [self.tree.source(name) for name in names if name is not None]
-        number = self.unit.texted("parallel", directive, text, indices)
         at = self.tree.begin(statement)
+        on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
+        if on is not None and on.has("task"):
+            self.task_loop(directive, statement, indices[0], text)
+            return
+        number = self.unit.texted("parallel", directive, text, indices)
         calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
         if not self.in_region(at):
             remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
@@ -286,15 +351,21 @@ class Constructs:
                 call("loop_on", self.unit.data_id(target), base(target), *c_calls.mapping(on.subscripts or ()))
             )
         unmarked = self.hooks.unmarked
-        indices = [v for v in self.unit.indices(directive, loop) if v is not None]
-        for variable in indices:
-            if at <= variable.statement_begin < self.tree.end(loop):
-                continue
-            if variable.outside or variable.static or variable in self.hooks.escaping:
-                found.append(call("loop_index", base(variable), size(variable)))
+        indices = {v for v in self.unit.indices(directive, loop) if v is not None}
+        found.extend(self.control(directive, loop, at))
         for clause in directive.clauses:
-            found.extend(self.clause(clause, at, unmarked | set(indices)))
+            found.extend(self.clause(clause, at, unmarked | indices))
         return found
+
+    def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """The calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
+        return [
+            call("loop_index", base(variable), size(variable))
+            for variable in self.unit.indices(directive, loop)
+            if variable is not None
+            and not at <= variable.statement_begin < self.tree.end(loop)
+            and (variable.outside or variable.static or variable in self.hooks.escaping)
+        ]
 
     def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
         """The calls of one clause."""
@@ -380,12 +451,16 @@ class Constructs:
 
     def in_region(self, at: int) -> bool:
         """Whether an offset lies in a region's statement."""
-        regions = [
+        return self.within(syntax.Region, at)
+
+    def within(self, kind: type[Directive], at: int) -> bool:
+        """Whether an offset lies in the statement behind a directive of a kind."""
+        nodes = [
             node
             for begin, _, directive, _ in self.source.directives
-            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+            if isinstance(directive, kind) and (node := self.unit.attached[begin]) is not None
         ]
-        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in regions)
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
 
     def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
         """The calls of remote accesses."""

@@ -96,7 +96,9 @@ class Arrays:
                 continue
             number = self.unit.data_id(variable)
             construct = self.unit.texted("array", directive, text)
-            if variable.parameter:
+            if variable.has("task"):
+                self.placed(variable, call("task_array", number, 0, f"(__INT64_TYPE__)({variable.first or 1})"), "")
+            elif variable.parameter:
                 self.parameter(variable, number)
             elif c_calls.is_template(variable):
                 sizes = [c_calls.int64(s.high) for s in directive.entities[0].sizes if s.high is not None]
@@ -134,9 +136,8 @@ class Arrays:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
                     sizes = c_calls.blocks(number, variable, attribute.axes)
-                    return f" {sizes} " + call(
-                        "distribute", construct, number, base(variable), *c_calls.kinds(attribute.axes)
-                    )
+                    task = self.unit.task(attribute.onto, variable.begin)
+                    return f" {sizes} " + c_calls.spread(construct, number, variable, attribute.axes, task)
         return ""
 
     def aligned(self, variable: Variable, number: int, construct: int) -> str:

@@ -204,6 +204,13 @@ def section(reference: Reference, variable: Variable) -> tuple[str, str, str]:
     return str(len(low)), longs(low), longs(high)
 
 
+def spread(construct: int, data: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None) -> str:
+    """The call that distributes an array, maybe onto one task's processors: (tasks, which)."""
+    if task is None:
+        return call("distribute", construct, data, base(variable), *kinds(axes))
+    return call("distribute_onto", construct, data, base(variable), *kinds(axes), *task)
+
+
 def kinds(axes: Sequence[Axis]) -> tuple[str, str]:
     """rank, kinds[] of a distribution."""
     return str(len(axes)), ints([KINDS[axis.kind] for axis in axes])

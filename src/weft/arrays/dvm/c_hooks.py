@@ -44,7 +44,7 @@ class Hooks:
 
     def constructs(self) -> list[Node]:
         """The statements that a construct is about."""
-        kinds = (syntax.Parallel, syntax.Region)
+        kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
         return [
             node
             for begin, _, directive, _ in self.source.directives
@@ -56,7 +56,7 @@ class Hooks:
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
             references: list[Reference] = []
-            if isinstance(directive, syntax.Parallel):
+            if isinstance(directive, syntax.Parallel | syntax.TaskRegion):
                 for clause in directive.clauses:
                     if isinstance(clause, syntax.Private):
                         references += clause.names

@@ -12,10 +12,9 @@ MACRO: Final = re.compile(r"\bDVM\s*\(")
 LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
 SILENT: Final = (
-    "PROCESSORS", "TASK", "TASK_REGION", "MAP", "ON", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP",
-    "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
+    "PROCESSORS", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP", "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
 )  # fmt: skip
-"""Directives that are read but not modelled: tasks, declarations of groups, measuring."""
+"""Directives that are read but not modelled: declarations of groups and processors, measuring."""
 USES: Final = ("SHADOW_START", "SHADOW_WAIT", "REDUCTION_START", "REDUCTION_WAIT", "PREFETCH", "RESET")
 """Directives that name a group."""
 
@@ -86,12 +85,11 @@ def today(old: str, place: Place) -> str | None:
     if name in SILENT or words.startswith("*"):
         return None
     if name == "DISTRIBUTE":
-        return f"array distribute{rest.lower()}" if rest else "array"
+        return f"array distribute{spread(rest)}" if rest else "array"
     if name == "ALIGN":
         return f"array align({with_small(rest)})" if rest else "array"
     if name == "REDISTRIBUTE":
-        array, _, format_ = re.split(r"\bONTO\b", rest)[0].strip().partition("[")
-        return None if array.startswith("(") else f"redistribute({array}[{format_.lower()})"
+        return None if rest.startswith("(") else f"redistribute({spread(rest)})"
     if name == "REALIGN":
         new = re.search(r"\bNEW\b", rest)
         array = re.sub(r"\bNEW\b", "", rest).strip()
@@ -100,6 +98,13 @@ def today(old: str, place: Place) -> str | None:
         mapped, *clauses = (part.strip() for part in rest.split(";"))
         mapped = re.sub(r"\bON\b", "on", mapped)
         return f"parallel({mapped}) " + " ".join(clause(one, place) for one in clauses if one)
+    if name == "TASK_REGION":
+        tasks, *clauses = (part.strip() for part in rest.split(";"))
+        return f"task_region {tasks} " + " ".join(clause(one, place) for one in clauses if one)
+    if name in ("TASK", "ON"):
+        return f"{name.lower()} {rest}"
+    if name == "MAP":
+        return "map " + re.sub(r"\bONTO\b", "onto", rest)
     if name == "REMOTE_ACCESS":
         return f"remote_access({ungrouped(rest)})"
     if name == "CREATE_SHADOW_GROUP":
@@ -110,6 +115,11 @@ def today(old: str, place: Place) -> str | None:
     if name in USES:
         return f"{name.lower()} {rest}"
     raise DirectiveError(place, f"`{name}` is no directive of C-DVM")
+
+
+def spread(old: str) -> str:
+    """`A[BLOCK][] ONTO T[1]` with its words in today's spelling."""
+    return re.sub(r"\b(BLOCK|GENBLOCK|WGTBLOCK|MULTBLOCK|ONTO)\b", lambda word: word[0].lower(), old)
 
 
 def with_small(text: str) -> str:

@@ -67,9 +67,11 @@ class Unit:
         if shared and variable.name in self.shared.names:
             variable.id = self.shared.names[variable.name]
             return variable.id
-        what: Literal["variable", "array", "template"] = "array" if variable.is_array else "variable"
+        what: Literal["variable", "array", "template", "tasks"] = "array" if variable.is_array else "variable"
         if c_calls.is_template(variable):
             what = "template"
+        elif variable.has("task"):
+            what = "tasks"
         place = self.source.place(variable.at)
         variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
         if shared:
@@ -114,6 +116,24 @@ class Unit:
         if given != rank and not (variable.named_type and given > rank):
             self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
         return variable
+
+    def task(self, reference: Reference | None, at: int) -> tuple[int, str] | None:
+        """(tasks, which) of a task that is named; None where it is none, but processors."""
+        variable = self.tree.resolve(reference.name, at) if reference is not None else None
+        if reference is None or variable is None or not variable.has("task"):
+            return None
+        index = (reference.subscripts or (None,))[0]
+        if not isinstance(index, syntax.Constant):
+            self.fail(reference.place, f"one task of `{reference.name}` is expected: {reference.name}[0]")
+        return self.data_id(variable), c_calls.int64(index.value)
+
+    def tasks(self, reference: Reference, at: int) -> int:
+        """The number of a task array; complains where a name is none."""
+        variable = self.tree.resolve(reference.name, at)
+        if variable is None or not variable.has("task"):
+            what = f"`{reference.name}` is no task array; put DVM(TASK) before its declaration"
+            self.fail(reference.place, what)
+        return self.data_id(variable)
 
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
         """The variables of a loop's `private`."""

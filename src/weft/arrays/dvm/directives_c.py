@@ -28,8 +28,8 @@ INTENTS: Final = get_args(syntax.Intent)
 def read(pieces: Iterable[tuple[Place, str]], old: bool = False) -> Directive:
     """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
 
-    `old`: groups (of shadow edges, reductions, remote accesses) are known, too; only the old form of C-DVM has them.
-    Raises DirectiveError for a directive that the language does not know or that is malformed.
+    `old`: groups (of shadow edges, reductions, remote accesses) and tasks are known, too; only the old form of C-DVM
+    has them. Raises DirectiveError for a directive that the language does not know or that is malformed.
     """
     return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive(old)
 
@@ -44,7 +44,7 @@ class _Reader(Reader):
         self.old = old
         cursor = self.cursor
         word = cursor.name("a directive")
-        reader = DIRECTIVES.get(word.text) or (GROUPS.get(word.text) if old else None)
+        reader = DIRECTIVES.get(word.text) or (OLD.get(word.text) if old else None)
         if reader is None:
             cursor.fail(f"`{word.text}` is no directive of C-DVMH; it knows {', '.join(sorted(DIRECTIVES))}", word)
         found = reader(self)
@@ -110,7 +110,8 @@ class _Reader(Reader):
         while self.cursor.accept("["):
             axes.append(self.axis())
             self.cursor.expect("]")
-        return syntax.Distribution(tuple(axes))
+        onto = self.reference() if self.old and self.cursor.accept("onto") else None
+        return syntax.Distribution(tuple(axes), onto)
 
     def axis(self) -> syntax.Axis:
         """Read how one dimension is dealt out."""
@@ -290,16 +291,22 @@ class _Reader(Reader):
             if cursor.accept("on"):
                 on = self.reference()
         cursor.expect(")")
+        clauses = self.clauses("parallel")
+        return syntax.Parallel(self.place, self.last_line, rank, indices, on, clauses)
+
+    def clauses(self, of: str) -> tuple[syntax.Clause, ...]:
+        """Read the clauses of a loop or a task region."""
+        cursor = self.cursor
         clauses: list[syntax.Clause] = []
         while self.separated():
             word = cursor.name("a clause")
-            reader = CLAUSES.get(word.text) or (GROUP_CLAUSES.get(word.text) if self.old else None)
+            reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
-                cursor.fail(f"`{word.text}` is no clause of parallel; known are {known}", word)
+                cursor.fail(f"`{word.text}` is no clause of {of}; known are {known}", word)
             cursor.expect("(")
             clauses.append(reader(self))
-        return syntax.Parallel(self.place, self.last_line, rank, indices, on, tuple(clauses))
+        return tuple(clauses)
 
     def private(self) -> syntax.Clause:
         """`private(a, b)`."""
@@ -524,6 +531,32 @@ class _Reader(Reader):
         self.cursor.expect(")")
         return syntax.ShadowUse(kind, group)
 
+    def tasks(self) -> Directive:
+        """`task` before the declaration of a task array."""
+        return syntax.Declare(self.place, self.last_line, (syntax.Trait("task"),), ())
+
+    def task_region(self) -> Directive:
+        """`task_region tasks reduction(sum(s))`."""
+        tasks = self.cursor.name("a task array").text
+        return syntax.TaskRegion(self.place, self.last_line, tasks, self.clauses("task_region"))
+
+    def on(self) -> Directive:
+        """`on tasks[1]`."""
+        return syntax.On(self.place, self.last_line, self.task())
+
+    def task(self) -> Reference:
+        """Read `tasks[1]`."""
+        found = self.reference()
+        if len(found.subscripts or ()) != 1 or not isinstance((found.subscripts or ("",))[0], Constant):
+            raise DirectiveError(found.place, f"one task of `{found.name}` is expected: {found.name}[0]")
+        return found
+
+    def map(self) -> Directive:
+        """`map tasks[1] onto processors[0:3]`."""
+        task = self.task()
+        self.cursor.expect("onto")
+        return syntax.Map(self.place, self.last_line, task, self.reference())
+
     def array_copy(self) -> Directive:
         """`array_copy(to = from)`."""
         self.cursor.expect("(")
@@ -556,7 +589,7 @@ DIRECTIVES: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "array_copy": _Reader.array_copy,
 }
 
-GROUPS: Final[dict[str, Callable[[_Reader], Directive]]] = {
+OLD: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "create_shadow_group": _Reader.shadow_group,
     "shadow_start": lambda reader: reader.use_group("shadow", "start"),
     "shadow_wait": lambda reader: reader.use_group("shadow", "wait"),
@@ -564,9 +597,13 @@ GROUPS: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "reduction_wait": lambda reader: reader.use_group("reduction", "wait"),
     "prefetch": lambda reader: reader.use_group("remote", "prefetch"),
     "reset": lambda reader: reader.use_group("remote", "reset"),
+    "task": _Reader.tasks,
+    "task_region": _Reader.task_region,
+    "on": _Reader.on,
+    "map": _Reader.map,
 }
 
-GROUP_CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {
+OLD_CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {
     "shadow_start": lambda reader: reader.shadow_use("start"),
     "shadow_wait": lambda reader: reader.shadow_use("wait"),
 }

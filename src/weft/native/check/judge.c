@@ -567,7 +567,9 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
     bool scalar = is_scalar(s->object);
     d.other = w;
-    if (other_task(w) || (weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun)) {
+    bool read_by_other = weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun;
+    /* A replicated variable that each task writes first is each task's own. */
+    if (read_by_other || (other_task(w) && s->mode != REPLICATED)) {
         if (!other_task(w))
             d.other = c->read;
         complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");

@@ -265,6 +265,10 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
+    if (weft_task.in_task) { /* the index of a loop over tasks is control in the loops of its tasks, too */
+        memcpy(here.indices, outer.indices, sizeof here.indices);
+        here.index_count = outer.index_count;
+    }
     here.started = false;
     halt();
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;

@@ -508,9 +508,10 @@ void weft_check_task_region_start(void)
 
 void weft_check_task_begin(int construct, int64_t task)
 {
-    (void)construct;
-    if (now.off || here.what != TASKS || weft_task.in_task)
+    if (now.off || here.what != TASKS)
         return;
+    if (weft_task.in_task)
+        weft_check_task_end(construct); /* `continue` left it */
     weft_task.begun = tick();
     weft_task.in_task = true, weft_task.task = task;
     here.started = true;
