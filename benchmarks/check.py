@@ -25,7 +25,7 @@ from weft.arrays import mark
 from weft.arrays.findings import read
 from weft.arrays.program import build
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)
 """Size and steps where instructions are counted: callgrind takes fifty times as long."""
 
