@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import births
 from .births import Task, birth, is_library
 from .unswept import unswept
-from .waits import Timers, as_plain, chain, ends_in_lock, lock_of, needs_variables, site, site_of, wait_of
+from .waits import Timers, as_plain, chain, frame_at, site, site_of, variables_of, wait_of
 
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
 """What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
@@ -82,9 +82,9 @@ class _Shapes:
         self._at: dict[int, int | None] = {}
         self._plain: dict[int, int] = {}
         self._awaits: dict[tuple[int, bool], int] = {}
-        self._asks: dict[int, bool] = {}
-        self._locked: dict[int, bool] = {}
-        self._alike: dict[tuple[int, int], dict[str, Any] | None] = {}
+        self._asks: dict[int, tuple[str, int] | None] = {}
+        self._locks: dict[int, Any] = {}
+        self._alike: dict[tuple[int, bool, int], dict[str, Any] | None] = {}
 
     def place(self, told: Place | None) -> int | None:
         """The number of a place."""
@@ -102,22 +102,34 @@ class _Shapes:
         """The outermost line."""
         return self.place(site_of(*self._spots[shape][0])) if self._spots[shape] else None
 
-    def asks(self, shape: int) -> bool:
-        """Whether the frames' variables have to be looked at."""
+    def asks(self, shape: int) -> tuple[str, int] | None:
+        """The frame whose variables have to be looked at, if any: its function, and which of the line it is."""
         if shape not in self._asks:
-            self._asks[shape] = needs_variables([code for code, _ in self._spots[shape]])
+            self._asks[shape] = variables_of([code for code, _ in self._spots[shape]])
         return self._asks[shape]
 
     def wait_of(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, Any] | None:
-        """As waits.wait_of: those who stand alike and wait for one lock do so alike, unless a timer ends the wait."""
-        if shape not in self._locked:
-            self._locked[shape] = ends_in_lock([code for code, _ in self._spots[shape]])
-        if not self._locked[shape] or timers().end(task):
+        """As waits.wait_of: those who stand alike and wait for one lock, or for a time, do so alike."""
+        name, depth = self.asks(shape) or ("", 0)
+        if name == "Lock.acquire":
+            what = id(self._lock(task, depth))
+        elif name == "wait_for" and frame_at(task, depth).f_locals.get("timeout") is not None:
+            what = 0
+        else:
             return wait_of(task, chain(task), timers)
-        key = shape, id(lock_of(task))
+        key = shape, timers().end(task), what
         if key not in self._alike:
             self._alike[key] = wait_of(task, chain(task), timers)
         return self._alike[key]
+
+    def _lock(self, task: Task, depth: int) -> Any:
+        """The lock that a task waits for: one look at a frame's variables finds it for all that wait for it."""
+        waiter = id(getattr(task, "_fut_waiter", None))
+        if waiter not in self._locks:
+            lock = frame_at(task, depth).f_locals.get("self")
+            self._locks.update((id(one), lock) for one in getattr(lock, "_waiters", None) or ())
+            self._locks[waiter] = lock
+        return self._locks[waiter]
 
     def plain(self, shape: int) -> int:
         """The wait for a future that no task stands behind."""
@@ -147,7 +159,8 @@ def columns(
         made = [shapes.place(site_of(*spots[0])) if spots else None for spots in rows.spots]
         states, places, waits, targets = [3] * len(rows.ids), list[int | None](), list[int | None](), dict[int, Any]()
         freed = _freed(rows, timers)
-        at, asks = ([look(shape) for shape in range(len(rows.spots))] for look in (shapes.at, shapes.asks))
+        at = [shapes.at(shape) for shape in range(len(rows.spots))]
+        asks = [shapes.asks(shape) is not None for shape in range(len(rows.spots))]
         for i, (how, shape) in enumerate(zip(rows.how, rows.shapes, strict=True)):
             places.append(at[shape])
             if how == READY:

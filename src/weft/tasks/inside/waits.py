@@ -137,25 +137,21 @@ def as_plain(codes: list[CodeType]) -> str:
     return next((_BY_FUNCTION[name] for name in _library_end(codes) if name in _BY_FUNCTION), "future")
 
 
-def needs_variables(codes: list[CodeType]) -> bool:
-    """Whether the wait is in the variables of one of these functions (see `_of_frames`)."""
-    return any(name in _WITH_VARIABLES for name in _library_end(codes))
+def variables_of(codes: list[CodeType]) -> tuple[str, int] | None:
+    """The function whose variables `_of_frames` looks at first, and which of a line of calls it is."""
+    for at, name in enumerate(_library_end(codes), 1):
+        if name in _WITH_VARIABLES:
+            return name, len(codes) - at
+    return None
 
 
-def ends_in_lock(codes: list[CodeType]) -> bool:
-    """Whether a line of calls ends in asyncio.Lock."""
-    return bool(codes) and codes[-1].co_qualname == "Lock.acquire" and codes[-1].co_filename.startswith(ASYNCIO)
-
-
-def lock_of(task: Task) -> Any:
-    """The lock that a task waits for, whose line of calls ends in one."""
+def frame_at(task: Task, depth: int) -> FrameType:
+    """One of `chain(task)`, the quick way where coroutines alone stand in it."""
     at: Any = task.get_coro()
-    frame = None
-    while type(at) is CoroutineType:
-        frame, at = at.cr_frame, at.cr_await
-    if frame is None or frame.f_code.co_qualname != "Lock.acquire":  # there is a generator in between
-        frame = chain(task)[-1]
-    return frame.f_locals.get("self")
+    for _ in range(depth):
+        at = at.cr_await if type(at) is CoroutineType else None
+    frame = at.cr_frame if type(at) is CoroutineType else None
+    return chain(task)[depth] if frame is None else frame
 
 
 _WITH_VARIABLES = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}
