@@ -11,7 +11,7 @@ from typing import Any
 from weft.debug.hands import Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.model import Site, Task, deadlocks, descends, tree
+from weft.tasks.model import Site, Task, as_dicts, deadlocks, descends, tree
 from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
@@ -79,7 +79,9 @@ class Debugger:
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
         shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
-        told = [row.as_dict() | {"depth": depth, "focus": row.id == self.focus} for depth, row in shown]
+        told = as_dicts(row for _, row in shown)
+        for (depth, row), one in zip(shown, told, strict=True):
+            one["depth"], one["focus"] = depth, row.id == self.focus
         return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
 
     def find(self, text: str) -> Task:

@@ -88,12 +88,25 @@ class Task(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
-        created = self.created.as_dict() if self.created else None
-        return {
-            "id": self.id, "name": self.name or None, "state": self.state, "parent": self.parent,
-            "created": created, "at": created if self.at is self.created else self.at.as_dict() if self.at else None,
-            "wait": self.wait.as_dict() if self.wait else None, "worker": self.worker,
-        }  # fmt: skip
+        return as_dicts([self])[0]
+
+
+def as_dicts(rows: Iterable[Task]) -> list[dict[str, Any]]:
+    """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
+    known: dict[int, dict[str, Any] | None] = {id(None): None}
+
+    def once(thing: Site | Wait | None) -> dict[str, Any] | None:
+        if thing is not None and id(thing) not in known:
+            known[id(thing)] = thing.as_dict()
+        return known[id(thing)]
+
+    return [
+        {
+            "id": id_, "name": name or None, "state": state, "parent": parent, "created": once(created),
+            "at": once(at), "wait": once(wait), "worker": worker,
+        }
+        for id_, parent, state, name, created, at, wait, worker, _ in rows
+    ]  # fmt: skip
 
 
 class Table:
