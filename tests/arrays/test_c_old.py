@@ -130,6 +130,31 @@ def test_a_group_that_is_not_declared_has_its_place(tmp_path: Path) -> None:
         run(PROGRAM.replace("DVM(PARALLEL [i][j] ON B", "DVM(SHADOW_START SG) DVM(PARALLEL [i][j] ON B"), tmp_path)
 
 
+def test_what_else_the_old_form_has_is_read_and_silent(tmp_path: Path) -> None:
+    text = (OLD / "rest.cdv").read_text()
+    assert not [finding.message for finding in findings_of(text, tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("SHADOW [2:2]", "SHADOW [1:1]", ("remote-access", 35)),  # the edges that are declared are too narrow
+        ("; INDIRECT_ACCESS B[from[i]]", "", ("remote-access", 38)),
+        ("DVM(COPY) FOR", "FOR", ("remote-access", 39)),
+        ("DVM(COPY_START &flag)", "", ("remote-access", 41)),
+        ("; ACROSS C[1:0][0:0]; PIPE 4", "", ("loop-dependence", 54)),
+        ("ALIGN [i] WITH T[i+1]; SHADOW", "ALIGN [i] WITH T[i]; SHADOW", ("halo-write", 31)),
+    ],
+)
+def test_without_one_of_them_the_program_is_wrong(
+    before: str, after: str, told: tuple[str, int], tmp_path: Path
+) -> None:
+    text = (OLD / "rest.cdv").read_text()
+    assert before in text
+    found = findings_of(text.replace(before, after, 1), tmp_path)
+    assert told in {(one.kind, one.sites[0].line) for one in found}, [one.message for one in found]
+
+
 @pytest.mark.parametrize(
     ("directive", "message"),
     [
@@ -180,6 +205,12 @@ def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
         ("DISTRIBUTE[GENBLOCK(Sizes)]", "array distribute[genblock(Sizes)]"),
         ("TASK_REGION MB; REDUCTION MAX(e)", "task_region MB reduction(max(e))"),
         ("MAP MB[1] ONTO P[0:(n?n-1:0)]", "map MB[1] onto P[0:(n?n-1:0)]"),
+        ("DISTRIBUTE [BLOCK]; TEMPLATE [N]", "template[N] distribute[block]"),
+        ("ALIGN [i] WITH T[i]; SHADOW [1:1]", "array align([i] with T[i]) shadow[1:1]"),
+        (
+            "PARALLEL [i] ON A[i]; INDIRECT_ACCESS G: B[C[i]][0], D[i]; PIPE n",
+            "parallel([i] on A[i]) remote_access(G: B[][], D[]) stage(n)",
+        ),
         ("PROCESSORS", None),
     ],
 )

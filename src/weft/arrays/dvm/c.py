@@ -93,6 +93,12 @@ class Constructs:
             number = self.unit.texted("host_section", directive, text)
             opening, closing = call("host_section_begin", number), call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
+        elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
+            node = self.behind(directive, statement, "COPY")
+            self.marks.around(self.tree.begin(node), self.tree.end(node), call("io_begin"), call("io_end"))
+        elif isinstance(directive, syntax.NewArray):
+            number = self.unit.texted("create_template", directive, text)
+            self.marks.before(begin, self.arrays.created(directive.items[0], begin, number))
         elif isinstance(directive, syntax.UseGroup):
             name = f"{directive.kind}_{directive.step}"
             self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))

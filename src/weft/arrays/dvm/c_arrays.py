@@ -101,12 +101,19 @@ class Arrays:
             elif variable.parameter:
                 self.parameter(variable, number)
             elif c_calls.is_template(variable):
-                sizes = [c_calls.int64(s.high) for s in directive.entities[0].sizes if s.high is not None]
-                made = call("template", number, len(sizes), longs([0] * len(sizes)), longs(sizes)) if sizes else ""
-                self.placed(variable, made + self.distributed(variable, number, construct), "")
+                if made := template(number, directive.entities[0]):
+                    self.placed(variable, made + self.distributed(variable, number, construct), "")
             elif not variable.pointer and not (variable.external and not all(variable.sizes)):
                 made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
                 self.placed(variable, made, self.aligned(variable, number, construct))
+
+    def created(self, entity: syntax.Entity, at: int, construct: int) -> str:
+        """The calls that make a template whose sizes its declaration leaves open."""
+        variable = self.tree.resolve(entity.name, at)
+        if variable is None or not c_calls.is_template(variable):
+            self.unit.fail(entity.place, f"`{entity.name}` is no template; put DVM(DISTRIBUTE …; TEMPLATE) before it")
+        number = self.unit.data_id(variable)
+        return template(number, entity) + self.distributed(variable, number, construct)
 
     def parameter(self, variable: Variable, number: int) -> None:
         """Name an array at the head of the function that it is passed to."""
@@ -213,3 +220,9 @@ class Arrays:
         text = self.arrayed(variable, number, first) + self.distributed(variable, number, construct)
         text += self.aligned(variable, number, construct)
         self.marks.around(self.tree.begin(statement), self.tree.end(statement), "", f" {text}")
+
+
+def template(number: int, entity: syntax.Entity) -> str:
+    """The call that names a template; empty where its sizes are left open."""
+    sizes = [c_calls.int64(one.high) for one in entity.sizes if one.high is not None]
+    return call("template", number, len(sizes), longs([0] * len(sizes)), longs(sizes)) if sizes else ""

@@ -12,9 +12,10 @@ MACRO: Final = re.compile(r"\bDVM\s*\(")
 LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
 SILENT: Final = (
-    "PROCESSORS", "REDUCTION_GROUP", "REMOTE_GROUP", "SHADOW_GROUP", "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
+    "PROCESSORS", "REDUCTION_GROUP", "REMOTE_GROUP", "INDIRECT_GROUP", "SHADOW_GROUP", "COPY_FLAG", "COPY_WAIT",
+    "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
 )  # fmt: skip
-"""Directives that are read but not modelled: declarations of groups and processors, measuring."""
+"""Directives that say nothing to the checks: declarations of groups and processors, measuring, the end of a copy."""
 USES: Final = ("SHADOW_START", "SHADOW_WAIT", "REDUCTION_START", "REDUCTION_WAIT", "PREFETCH", "RESET")
 """Directives that name a group."""
 
@@ -84,10 +85,8 @@ def today(old: str, place: Place) -> str | None:
     rest = words[keyword.end() :].strip() if keyword else ""
     if name in SILENT or words.startswith("*"):
         return None
-    if name == "DISTRIBUTE":
-        return f"array distribute{spread(rest)}" if rest else "array"
-    if name == "ALIGN":
-        return f"array align({with_small(rest)})" if rest else "array"
+    if name in ("DISTRIBUTE", "ALIGN"):
+        return declared(name, rest, place)
     if name == "REDISTRIBUTE":
         return None if rest.startswith("(") else f"redistribute({spread(rest)})"
     if name == "REALIGN":
@@ -105,8 +104,13 @@ def today(old: str, place: Place) -> str | None:
         return f"{name.lower()} {rest}"
     if name == "MAP":
         return "map " + re.sub(r"\bONTO\b", "onto", rest)
-    if name == "REMOTE_ACCESS":
-        return f"remote_access({ungrouped(rest)})"
+    if name in ("REMOTE_ACCESS", "INDIRECT_ACCESS"):
+        held = without_group(rest)
+        return f"remote_access({held if name == 'REMOTE_ACCESS' else whole(held)})"
+    if name in ("COPY", "COPY_START"):
+        return "copy"
+    if name == "CREATE_TEMPLATE":
+        return f"create_template {rest}"
     if name == "CREATE_SHADOW_GROUP":
         group, colon, held = rest.partition(":")
         if not colon:
@@ -141,6 +145,10 @@ def clause(old: str, place: Place) -> str:
         return f"shadow_renew({renewals(rest)})"
     if kind in ("REMOTE_ACCESS", "ACROSS", "SHADOW_START", "SHADOW_WAIT"):
         return f"{kind.lower()}({rest})"
+    if kind == "INDIRECT_ACCESS":
+        return f"remote_access({whole(rest)})"
+    if kind == "PIPE":
+        return f"stage({rest})"
     raise DirectiveError(place, f"`{name}` is no clause of PARALLEL")
 
 
@@ -150,6 +158,39 @@ def renewals(old: str) -> str:
     return ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner))
 
 
-def ungrouped(old: str) -> str:
+def without_group(old: str) -> str:
     """The elements of a remote access without the group: before a statement, they are fetched there."""
     return re.sub(r"^\s*\w+\s*:", "", old)
+
+
+def whole(old: str) -> str:
+    """Arrays with an index from another array, each as a whole: which elements it names, the program's data tell."""
+    found = []
+    for one in arguments(old):
+        depth = 0
+        kept = []
+        for character in one:
+            depth -= character == "]"
+            if not depth:
+                kept.append(character)
+            depth += character == "["
+        found.append("".join(kept))
+    return ",".join(found)
+
+
+def declared(name: str, rest: str, place: Place) -> str:
+    """The declaration of an array or a template, with its edges."""
+    first, *more = (part.strip() for part in rest.split(";"))
+    what, edges = "array", ""
+    for part in filter(None, more):
+        word, _, held = part.partition("[")
+        held = held and f"[{held}"
+        if word.strip() == "SHADOW":
+            edges = f" shadow{held}"
+        elif word.strip() == "TEMPLATE":
+            what = f"template{held}"
+        else:
+            raise DirectiveError(place, f"`{word.strip()}` is no part of {name}")
+    if not first:
+        return what + edges
+    return what + (f" distribute{spread(first)}" if name == "DISTRIBUTE" else f" align({with_small(first)})") + edges

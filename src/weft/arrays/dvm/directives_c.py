@@ -209,14 +209,17 @@ class _Reader(Reader):
 
     def template(self) -> Directive:
         """`template[n]… …`."""
-        sizes: list[Section] = []
-        place = self.cursor.word.place
-        while self.cursor.accept("["):
-            sizes.append(Section(None, self.cursor.expression()))
-            self.cursor.expect("]")
+        entity = syntax.Entity("", self.sizes(), self.cursor.word.place)
         attributes = self.attributes(("distribute", "dynamic"))
-        entity = syntax.Entity("", tuple(sizes), place)
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("template"), *attributes), (entity,))
+
+    def sizes(self) -> tuple[Section, ...]:
+        """Read `[n][m]…`."""
+        found: list[Section] = []
+        while self.cursor.accept("["):
+            found.append(Section(None, self.cursor.expression()))
+            self.cursor.expect("]")
+        return tuple(found)
 
     def inherit(self) -> Directive:
         """`inherit(a, b)`."""
@@ -531,6 +534,16 @@ class _Reader(Reader):
         self.cursor.expect(")")
         return syntax.ShadowUse(kind, group)
 
+    def copy(self) -> Directive:
+        """`copy` before a loop that the system does at once."""
+        return syntax.Note(self.place, self.last_line, "copy")
+
+    def create_template(self) -> Directive:
+        """`create_template t[n][m]`."""
+        word = self.cursor.name("a template")
+        entity = syntax.Entity(word.text, self.sizes(), word.place)
+        return syntax.NewArray(self.place, self.last_line, False, (entity,))
+
     def tasks(self) -> Directive:
         """`task` before the declaration of a task array."""
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("task"),), ())
@@ -597,6 +610,8 @@ OLD: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "reduction_wait": lambda reader: reader.use_group("reduction", "wait"),
     "prefetch": lambda reader: reader.use_group("remote", "prefetch"),
     "reset": lambda reader: reader.use_group("remote", "reset"),
+    "copy": _Reader.copy,
+    "create_template": _Reader.create_template,
     "task": _Reader.tasks,
     "task_region": _Reader.task_region,
     "on": _Reader.on,

@@ -613,7 +613,7 @@ void weft_check_loop_end(int construct)
                 o->got_at = o->actual_at = now.cur;
         }
     here.what = SEQUENTIAL;
-    here.on = NULL, here.aspect_count = 0;
+    here.on = NULL, here.aspect_count = 0, here.remote_count = 0; /* what a loop fetched is its own */
     halt();
     if (weft_task.in_task)
         here = outer, now.base = weft_task.base;

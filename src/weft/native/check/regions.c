@@ -226,7 +226,7 @@ void weft_check_sequential(int on)
     look();
 }
 
-static int inner_owned; /* statements within one of them, or of an array without distribution */
+static int inner_owned; /* statements within one of them, of an array without distribution, or that the system does */
 
 void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[])
 {
@@ -234,7 +234,7 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
         inner_owned += here.what == OWNED || inner_owned;
         return;
     }
-    struct object *o = object_of(data, base);
+    struct object *o = weft_io ? NULL : object_of(data, base);
     if (!o || !o->root) {
         inner_owned++;
         return;
@@ -538,7 +538,7 @@ void weft_check_task_region_end(int construct)
     construct_undefine();
     for (int i = 0; i < here.reduction_count; i++)
         mark(here.reductions[i].low, here.reductions[i].high, now.cur);
-    here.what = SEQUENTIAL, here.started = false;
+    here.what = SEQUENTIAL, here.started = false, here.remote_count = 0;
     weft_task = (struct task_state){0};
     tick();
     look();
