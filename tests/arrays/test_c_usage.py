@@ -35,6 +35,12 @@ def test_a_loop_on_an_array_without_distribution(tmp_path: Path) -> None:
     assert told.startswith("4:33: `a` in `on` has no distribution; put `#pragma dvm array")
 
 
+def test_a_name_of_a_header_that_was_not_found(tmp_path: Path) -> None:
+    told = complaint(loop("actual(b)", '#include "parts/b.h"\n' + ARRAY), tmp_path)
+    wanted = "`b` is not declared here; declare it before the directive (or with -I name the folder of parts/b.h, which"
+    assert told.startswith(f"6:24: {wanted}")
+
+
 def test_a_loop_on_an_array_whose_distribution_never_came(tmp_path: Path) -> None:
     told = complaint(loop("parallel([i] on a[i])", "#pragma dvm array\ndouble a[9];\n"), tmp_path)
     assert told.startswith("5:") and "distribute or align it first" in told

@@ -30,6 +30,8 @@ class Source:
     origins: list[tuple[str, int]]
     old: bool = False
     """Its directives are macros of C-DVM: arrays behind plain pointers and task arrays cannot be followed."""
+    missing: list[str] = field(default_factory=list)
+    """Headers in quotes that were not found: they may be the system's."""
     starts: list[int] = field(default_factory=list)
     directives: list[tuple[int, int, Directive, str]] = field(default_factory=list)
     """(begin, end, directive, its text): offsets in `text`."""
@@ -53,7 +55,7 @@ def read(path: Path, include: Sequence[Path] = ()) -> Source:
     lines.read(path, ())
     text = "".join(lines.texts)
     old = c_old.is_old(text)
-    source = Source(path, c_old.spread_loops(text) if old else text, lines.origins, old)
+    source = Source(path, c_old.spread_loops(text) if old else text, lines.origins, old, lines.missing)
     take_directives(source)
     if old:
         take_macros(source)
@@ -68,6 +70,7 @@ class _Lines:
         self.texts: list[str] = []
         self.origins: list[tuple[str, int]] = []
         self.once: set[Path] = set()
+        self.missing: list[str] = []
 
     def read(self, path: Path, within: tuple[Path, ...]) -> None:
         """Append a file's lines."""
@@ -78,6 +81,8 @@ class _Lines:
         for number, line in enumerate(text.split("\n") if not text.endswith("\n") else text[:-1].split("\n"), 1):
             found = INCLUDE.match(line)
             header = self.located(found.group(1), path) if found else None
+            if found and header is None:
+                self.missing.append(found.group(1))
             if header is not None and header not in within and header not in self.once:
                 self.read(header, (*within, path))
             elif within and ONCE.match(line):

@@ -87,7 +87,10 @@ class Unit:
         """The variable that a reference of a directive means."""
         found = self.tree.resolve(reference.name, at)
         if found is None:
-            self.fail(reference.place, f"`{reference.name}` is not declared here; declare it before the directive")
+            what = f"`{reference.name}` is not declared here; declare it before the directive"
+            if self.source.missing:
+                what += f" (or with -I name the folder of {self.source.missing[0]}, which was not found)"
+            self.fail(reference.place, what)
         return found
 
     def rank(self, variable: Variable) -> int:
