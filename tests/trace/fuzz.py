@@ -35,7 +35,7 @@ from weft.cli import dump
 from weft.errors import WeftError
 from weft.trace import layout
 from weft.trace.builder import ANY, Builder, standard_functions
-from weft.trace.layout import Def, State
+from weft.trace.layout import Def, EndingKind, State
 from weft.trace.varint import put_s, put_u, put_z
 
 MEMORY = 300 << 20
@@ -76,6 +76,12 @@ def sample(path: Path) -> None:
     r1.sendrecv(0, 0, thread=1, ticket=4)
     r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
     r1.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
+    r1.ends(
+        EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback ...", python=[("a.py", 4, "f")]
+    )
+    r1.ends(
+        EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 77), (1, 90)], thread=None
+    )
     r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(1) + put_u(1) + put_u(90))
     r1.define(Def.ENV, put_s("A=B"))
     r1.define(Def.ARGV, put_u(2) + put_s("prog") + put_s("x"))
@@ -341,6 +347,7 @@ def read_all(path: Path, view: int = 0) -> str:
         for comm in trace.communicators:
             len(comm.members)
         for rank in trace.ranks:
+            rank.endings  # noqa: B018 - reading is the test
             rank.enter_ns()
             rank.exit_ns()
             rank.comm_indices()

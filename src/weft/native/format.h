@@ -27,7 +27,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 1
+#define WEFT_FORMAT_MINOR 2
 #define WEFT_PAGE 4096u
 
 enum weft_stream_kind {
@@ -135,6 +135,7 @@ struct weft_event {
                           else bytes received as the status tells (saturated) */
     uint32_t object;   /* object id: request, window, file, message, or the object that the call created */
     uint64_t buffer;   /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits.
+                          MPI_Finalize: WEFT_LEAVING where the way out of the process called it, not the program.
                           A completion: 0 or WEFT_GUESSED. With BUFFER_CHANGED on a call that completes one-sided
                           operations: the origin buffer of one that changed */
 };
@@ -157,6 +158,7 @@ struct weft_event {
 #define WEFT_TAG_ANY (-1)
 #define WEFT_IN_PLACE UINT64_MAX
 #define WEFT_GUESSED 1u /* several sends had one handle: which of them this call completed is a guess */
+#define WEFT_LEAVING 1u /* since 1.2: exit(), atexit or the interpreter's end made the call */
 #define WEFT_TAIL_ALIGN 2u
 
 /* Object ids, one number space for each class of handle. Predefined objects have the ids listed in functions.json
@@ -233,7 +235,52 @@ enum weft_definition {
     WEFT_DEF_STORED = 20,  /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
                               u again): of the window's memory (its first 4096 bytes), what was another between the end
                               of the epoch's fence and the begin of the closing one; `again`: and another at its end */
+    WEFT_DEF_ENDING = 21,  /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
+                              u kind (enum weft_ending), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
+                              of the event clock, z code, z detail, u address, s name, s text, s traceback, s who,
+                              u n, n (s file, u line, s function): Python frames as the interpreter told them,
+                              u n, n (u code, u instruction): Python frames read from memory,
+                              u n, n (u module, u offset): native return addresses; of a signal, the first is the
+                              instruction itself plus 1, so that one less is in the place in every case.
+                              Frames stand innermost first; at most WEFT_ENDING_FRAMES each */
 };
+
+/* What a WEFT_DEF_ENDING tells. Who: the thread's or task's name where it is not the main thread.
+ *
+ *               code              detail    address  name                    text              traceback
+ *  EXCEPTION    0                 0         0        the type, qualified     str() of it       whole, causes and notes too
+ *  EXIT         the status        how       0        exit, _exit, ...        of a SystemExit   of the SystemExit
+ *  SIGNAL       the signal        si_code   faulting the signal's            assertion, abort's message, C++ type
+ *  ABORT        the error code    0         0        MPI_Abort
+ *  WHERE        0                 0         0
+ *  RETURNED     the signal        0         0        : a SIGNAL before it on this thread did not end the process
+ *  NOT_INITIALISED, FINALISED 0   0         0        the MPI function
+ *  WARNED       the signal        the sender's pid   0        the signal's
+ */
+enum weft_ending {
+    WEFT_ENDING_EXCEPTION = 1,       /* an exception that nobody caught: of the program, a thread or a task */
+    WEFT_ENDING_EXIT = 2,
+    WEFT_ENDING_SIGNAL = 3,          /* one of the thread that got it, then one of each other thread, of the same code */
+    WEFT_ENDING_ABORT = 4,
+    WEFT_ENDING_WHERE = 5,           /* no end: `weft run` asked where this thread is */
+    WEFT_ENDING_RETURNED = 6,
+    WEFT_ENDING_NOT_INITIALISED = 7, /* a call of MPI before it was initialised */
+    WEFT_ENDING_FINALISED = 8,       /* a call of MPI after it was finalised */
+    WEFT_ENDING_WARNED = 9,          /* a signal that asks the process to end, or a limit of time */
+};
+
+/* `detail` of an EXIT. */
+enum weft_exit {
+    WEFT_EXIT_UNKNOWN = 0,
+    WEFT_EXIT_EXIT = 1,    /* exit(), also the end of Fortran's STOP */
+    WEFT_EXIT_AT_ONCE = 2, /* _exit(), _Exit(), quick_exit(), os._exit: nothing was cleaned up */
+    WEFT_EXIT_RETURN = 3,  /* return from main */
+    WEFT_EXIT_PYTHON = 4,  /* SystemExit: sys.exit(), raise SystemExit */
+    WEFT_EXIT_FORTRAN = 5, /* STOP, ERROR STOP */
+    WEFT_EXIT_RUNTIME = 6, /* a Fortran runtime error */
+};
+
+#define WEFT_ENDING_FRAMES 128u
 
 #define WEFT_WORLD_UNKNOWN 0xffffu
 #define WEFT_MADE_UNKNOWN 0xffffffffu

@@ -6,10 +6,11 @@ from weft.trace.clock import Axis
 from weft.trace.communicators import Communicator
 from weft.trace.datatypes import Datatype, Signature
 from weft.trace.definitions import Definitions
+from weft.trace.endings import Ending
 from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import Function, FunctionTable, Parameter
-from weft.trace.layout import EVENT, Flag, Level, State
+from weft.trace.layout import EVENT, EndingKind, ExitKind, Flag, Level, State
 from weft.trace.rankfile import Header
 from weft.trace.run import Rank, Thread, Trace
 from weft.trace.sites import Site
@@ -18,7 +19,7 @@ from weft.trace.tasks import LogicalTask, TaskKind, Tasks
 from weft.trace.worlds import World
 
 __all__ = [
-    "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Event", "Flag", "Function", "FunctionTable", "Header",
-    "Level", "LogicalTask", "Parameter", "Rank", "RunError", "Signature", "Site", "State", "Status", "TaskKind",
-    "Tasks", "Thread", "Trace", "World",
+    "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Ending", "EndingKind", "Event", "ExitKind", "Flag",
+    "Function", "FunctionTable", "Header", "Level", "LogicalTask", "Parameter", "Rank", "RunError", "Signature", "Site",
+    "State", "Status", "TaskKind", "Tasks", "Thread", "Trace", "World",
 ]  # fmt: skip

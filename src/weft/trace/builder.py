@@ -36,6 +36,7 @@ from weft.trace.layout import (
     EVENT,
     ID_DYNAMIC,
     Def,
+    EndingKind,
     Events,
     Flag,
     Level,
@@ -173,6 +174,24 @@ class RankBuilder:
         self.worlds: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     # The record
+
+    def ends(
+        self, kind: EndingKind, *, code: int = 0, detail: int = 0, address: int = 0, name: str = "", text: str = "",
+        traceback: str = "", who: str = "", python: Sequence[tuple[str, int, str]] = (),
+        native: Sequence[tuple[int, int]] = (), thread: int | None = 0, at: int | None = None,
+    ) -> None:  # fmt: skip
+        """What the process tells of its end, at `at` ns (else behind what was called so far).
+
+        `python`: frames (file, line, function), innermost first; `native`: (module, offset) of defined modules.
+        """
+        ns, _ = self.builder.times(at, None)
+        self.last_ns = max(self.last_ns, ns)
+        slot, tid = (0, 99_000 + self.index) if thread is None else (thread + 1, self._tid(thread))
+        payload = [put_u(v) for v in (kind, slot, tid, EPOCH_NS + ns)]
+        payload += [put_z(code), put_z(detail), put_u(address), *map(put_s, (name, text, traceback, who))]
+        payload += [put_u(len(python)), *(put_s(f) + put_u(line) + put_s(g) for f, line, g in python), put_u(0)]
+        payload += [put_u(len(native)), *(put_u(module) + put_u(offset) for module, offset in native)]
+        self.define(Def.ENDING, b"".join(payload))
 
     def missing(self) -> None:
         """This rank leaves no record."""
@@ -807,9 +826,12 @@ class RankBuilder:
         """MPI_Init."""
         return self.call("MPI_Init", **kw)
 
-    def finalize(self, **kw: Any) -> int:
-        """MPI_Finalize."""
-        return self.call("MPI_Finalize", **kw)
+    def finalize(self, *, leaving: bool = False, **kw: Any) -> int:
+        """MPI_Finalize; `leaving`: called by the way out of the process, not by the program."""
+        index = self.call("MPI_Finalize", **kw)
+        rows = self._streams[kw.get("thread", 0)].rows
+        rows[-1] = (*rows[-1][:-1], layout.LEAVING if leaving else 0)
+        return index
 
     # Objects
 

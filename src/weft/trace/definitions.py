@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft.trace.layout import Def
+from weft.trace.layout import ENDING_FRAMES, Def, EndingKind
 from weft.trace.varint import Cursor, Damaged
 
 MAX_RECORDS: Final = 1_000_000
 """More definitions of one process are not read: each costs a dictionary entry."""
+MAX_ENDINGS: Final = 4096
+"""More endings of one process are not read: a thread leaves one or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,30 @@ class WorldDefinition:
     origin: str
 
 
+@dataclass(frozen=True, slots=True)
+class EndingDefinition:
+    """How the process ended, or where it was when asked: format.h says what each field means for each kind."""
+
+    kind: EndingKind
+    slot: int
+    """Slot of the thread, -1 for one that never called MPI."""
+    tid: int
+    ticks: int
+    code: int
+    detail: int
+    address: int
+    name: str
+    text: str
+    traceback: str
+    who: str
+    told: tuple[tuple[str, int, str], ...] = ()
+    """Python frames as the interpreter told them: (file, line, function), innermost first."""
+    read: tuple[tuple[int, int], ...] = ()
+    """Python frames read from memory: (code, instruction)."""
+    native: tuple[tuple[int, int], ...] = ()
+    """(module, offset) of the return addresses."""
+
+
 def _members(c: Cursor) -> Members:
     return tuple(Run(c.u(), c.u(), c.z(), c.u()) for _ in range(c.count(4)))
 
@@ -184,6 +210,28 @@ def _stored(c: Cursor) -> StoredDefinition:
     return StoredDefinition(c.u(), c.u(), tuple((c.u(), c.u(), bool(c.u())) for _ in range(c.count())))
 
 
+def _frames(c: Cursor, each: int) -> range:
+    n = c.count(each)
+    if n > ENDING_FRAMES:
+        raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
+    return range(n)
+
+
+def _ending(c: Cursor) -> EndingDefinition | None:
+    """None for a kind of a later version."""
+    kind = c.u()
+    if kind not in EndingKind.__members__.values():
+        return None
+    slot, tid, ticks, code, detail, address = c.u() - 1, c.u(), c.u(), c.z(), c.z(), c.u()
+    name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
+    told = tuple((c.s(), c.u(), c.s()) for _ in _frames(c, 3))
+    read = tuple((c.u(), c.u()) for _ in _frames(c, 2))
+    native = tuple((c.u(), c.u()) for _ in _frames(c, 2))
+    return EndingDefinition(
+        EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, told, read, native
+    )
+
+
 _DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
     Def.COMM: _comm,
     Def.GROUP: lambda c, i: _members(c),
@@ -216,6 +264,7 @@ class Definitions:
         self.notes: list[str] = []
         self.ended: str | None = None
         self.stored: list[StoredDefinition] = []
+        self.endings: list[EndingDefinition] = []
         self.python: str | None = None
         self._index()
 
@@ -278,8 +327,18 @@ class Definitions:
             self.ended = c.s()
         elif kind == Def.STORED:
             self.stored.append(_stored(c))
+        elif kind == Def.ENDING:
+            self._add_ending(c)
         elif kind == Def.PYTHON:
             self.python = c.s()
+
+    def _add_ending(self, c: Cursor) -> None:
+        if len(self.endings) >= MAX_ENDINGS:
+            self._say(f"only the first {MAX_ENDINGS} endings were read")
+            return
+        ending = _ending(c)
+        if ending is not None:
+            self.endings.append(ending)
 
     def get(self, kind: Def, id: int) -> Any | None:
         """The decoded definition, None where there is none."""

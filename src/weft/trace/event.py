@@ -151,6 +151,11 @@ class Event:
         return int(self._slot["buffer"])
 
     @property
+    def leaving(self) -> bool:
+        """Whether this is an MPI_Finalize that the way out of the process called (exit(), atexit, Python's end)."""
+        return self.buffer == layout.LEAVING and self.function.name == "MPI_Finalize"
+
+    @property
     def flag(self) -> bool:
         """The call's LOGICAL `flag`."""
         return bool(self.flags & Flag.TRUE)

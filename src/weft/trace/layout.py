@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 MAGIC: Final = b"WEFTRANK"
 FORMAT_MAJOR: Final = 1
-FORMAT_MINOR: Final = 1
+FORMAT_MINOR: Final = 2
 PAGE: Final = 4096
 HEADER_CHUNKS: Final = 156
 TAIL_ALIGN: Final = 2
 IN_PLACE: Final = 2**64 - 1
 GUESSED: Final = 1
+LEAVING: Final = 1
+ENDING_FRAMES: Final = 128
 COUNT_IN_TAIL: Final = 2**31 - 1
 ERROR_OTHER: Final = 255
 
@@ -120,6 +122,33 @@ class Def(IntEnum):
     PYTHON = 18
     ENDED = 19
     STORED = 20
+    ENDING = 21
+
+
+class EndingKind(IntEnum):
+    """What an ENDING definition tells."""
+
+    EXCEPTION = 1
+    EXIT = 2
+    SIGNAL = 3
+    ABORT = 4
+    WHERE = 5
+    RETURNED = 6
+    NOT_INITIALISED = 7
+    FINALISED = 8
+    WARNED = 9
+
+
+class ExitKind(IntEnum):
+    """How a process came to its exit status: `detail` of an ENDING of kind EXIT."""
+
+    UNKNOWN = 0
+    EXIT = 1
+    AT_ONCE = 2
+    RETURN = 3
+    PYTHON = 4
+    FORTRAN = 5
+    RUNTIME = 6
 
 
 class ObjectClass(IntEnum):

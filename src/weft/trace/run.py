@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import Site, Sites
 from weft.trace.tasks import TaskFile, Tasks, task_files
 from weft.trace.worlds import World, kin
+
+if TYPE_CHECKING:
+    from weft.trace.endings import Ending
 
 MAX_PROBLEMS: Final = 200
 
@@ -250,6 +253,13 @@ class Rank:
         """The call site of an id; one without a place for an unknown id."""
         return self.trace._sites.site(self, id)
 
+    @cached_property
+    def endings(self) -> list[Ending]:
+        """What the process told of its own end, in order of time; see weft.trace.endings."""
+        from weft.trace.endings import endings
+
+        return endings(self)
+
     def object_name(self, cls: str, id: int) -> str:
         """A name for people of any object: what the program called it, MPI's name, or class and number."""
         if cls == "COMM":
@@ -418,6 +428,11 @@ class Trace:
         """All communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
         return self._unified.all
 
+    @property
+    def sites(self) -> Sites:
+        """Places of the program by their ids in the records."""
+        return self._sites
+
     @cached_property
     def _sites(self) -> Sites:
         problems: list[str] = []
@@ -428,6 +443,8 @@ class Trace:
     def forget_sites(self) -> None:
         """Read RUN/sites.json again: it was just written."""
         self.__dict__.pop("_sites", None)
+        for rank in self.ranks:
+            rank.__dict__.pop("endings", None)
 
     @cached_property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:

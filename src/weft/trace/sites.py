@@ -138,6 +138,14 @@ class Sites:
             self._known[key] = self._resolve(rank, definition) if definition else UNKNOWN
         return self._known[key]
 
+    def native(self, rank: Placed, module: int, offset: int) -> list[Site]:
+        """The place of a return address, and those into which its function was inlined, innermost first."""
+        return self._frames(rank, module, offset)
+
+    def python(self, rank: Placed, code: int, instruction: int) -> Site:
+        """The place of an instruction of a code object of Python."""
+        return _python(rank, code, instruction, None, 0)
+
     def _resolve(self, rank: Placed, definition: SiteDefinition) -> Site:
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
@@ -236,6 +244,11 @@ def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
             own = [] if definition.code else [(definition.module, definition.offset)]
             for number, offset in (*own, *(() if definition.code else definition.callers)):
                 module: ModuleDefinition | None = rank.definitions.module(number)
+                if module is not None and module.path.startswith("/"):
+                    wanted[module.path, module.build_id].add(offset)
+        for ending in rank.definitions.endings:
+            for number, offset in ending.native:
+                module = rank.definitions.module(number)
                 if module is not None and module.path.startswith("/"):
                     wanted[module.path, module.build_id].add(offset)
     return wanted

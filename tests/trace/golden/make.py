@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from weft.trace.builder import ANY, Builder, standard_functions
-from weft.trace.layout import ACCESS, AccessKind
+from weft.trace.layout import ACCESS, AccessKind, EndingKind
 
-NAMES = "MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe".split()
+NAMES = """MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe
+MPI_Finalize""".split()
 
 
 def make(path: Path) -> None:
@@ -32,6 +33,11 @@ def make(path: Path) -> None:
     access["window"], access["end"], access["kind"], access["bytes"], access["result"] = 7, 5, AccessKind.FETCH, 8, 41
     r0.accesses(access)
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
+    r0.ends(
+        EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",
+        who="Thread-1", python=[("step.py", 11, "finish")], thread=1,
+    )  # fmt: skip
+    r0.finalize(leaving=True)
     b.write()
     (path / "run.json").write_text(json.dumps(json.loads((path / "run.json").read_text()), indent=1))
 

@@ -1,0 +1,87 @@
+"""How each process of a run ended: what its record tells of its own end, with the places of the program in it.
+
+A record tells of exceptions that nobody caught, exits, crashes, aborts, signals that arrived, calls of MPI outside of
+its life, and where a thread was when `weft run` asked. What a process cannot tell (it was killed) is not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.trace.layout import EndingKind, ExitKind
+from weft.trace.sites import Site
+
+if TYPE_CHECKING:
+    from weft.trace.definitions import EndingDefinition
+    from weft.trace.run import Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One thing that a process told of its end. Which fields mean what for a kind is said in native/format.h."""
+
+    kind: EndingKind
+    slot: int
+    """Slot of the thread that it is about, -1 for one that never called MPI."""
+    tid: int
+    time_ns: int
+    """On the common time axis, like the events' times."""
+    code: int
+    """The exit status, signal or error code."""
+    detail: int
+    """EXIT: an ExitKind. SIGNAL: si_code. WARNED: pid of the sender, 0 for the kernel."""
+    address: int
+    """SIGNAL: the faulting address."""
+    name: str
+    text: str
+    traceback: str
+    who: str
+    """Name of the thread or task, empty for the main thread."""
+    python: tuple[Site, ...] = ()
+    """The Python stack, innermost first; empty where there is none."""
+    native: tuple[Site, ...] = ()
+    """The native stack, innermost first, with the functions that were inlined."""
+
+    @property
+    def how(self) -> ExitKind:
+        """How an EXIT came to its status."""
+        known = self.kind is EndingKind.EXIT and self.detail in ExitKind.__members__.values()
+        return ExitKind(self.detail) if known else ExitKind.UNKNOWN
+
+    @property
+    def stack(self) -> tuple[Site, ...]:
+        """What a person of the program looks at first: the Python stack where there is one, else the native one."""
+        return self.python or self.native
+
+    @property
+    def site(self) -> Site | None:
+        """The innermost place of the stack whose line is known and that is not the interpreter's own; None for none."""
+        return next((site for site in self.stack if site.known and not _of_python(site)), None)
+
+
+def _of_python(site: Site) -> bool:
+    return (site.file or "").startswith("<frozen ") or "/mpi4py/" in (site.file or "")
+
+
+def endings(rank: Rank) -> list[Ending]:
+    """What a rank told of its end, in order of time; without crashes from which a handler of the program came back."""
+    told: list[EndingDefinition] = []
+    for one in rank.definitions.endings:
+        if one.kind is EndingKind.RETURNED:
+            told = [e for e in told if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
+        else:
+            told.append(one)
+    return [_resolved(rank, one) for one in sorted(told, key=lambda one: one.ticks)]
+
+
+def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
+    sites = rank.trace.sites
+    python = tuple(Site(file or None, line, function or None) for file, line, function in one.told)
+    if not python:
+        python = tuple(sites.python(rank, code, instruction) for code, instruction in one.read)
+    native = tuple(site for module, offset in one.native for site in sites.native(rank, module, offset))
+    return Ending(
+        one.kind, one.slot, one.tid, rank.axis.ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
+        one.traceback, one.who, python, native,
+    )  # fmt: skip
