@@ -87,7 +87,7 @@ def test_a_finalize_of_the_way_out_is_told_from_the_programs_own() -> None:
 
 def ending(kind: int, frames: int) -> bytes:
     head = b"".join(put_u(v) for v in (kind, 0, 1, 2)) + put_z(0) + put_z(0) + put_u(0) + 4 * put_s("")
-    return head + put_u(frames) + frames * (put_s("f") + put_u(1) + put_s("g")) + put_u(0) + put_u(0)
+    return head + put_u(frames) + frames * (put_s("f") + put_u(1) + put_s("g")) + put_u(0)
 
 
 def definition(payload: bytes) -> bytes:
@@ -96,7 +96,7 @@ def definition(payload: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", put_u(1), ending(1, ENDING_FRAMES + 1), ending(1, 3)[:-1], ending(1, 0)[:-3] + put_u(2**60)],
+    [b"", put_u(1), ending(1, ENDING_FRAMES + 1), ending(1, 3)[:-1], ending(1, 0)[:-2] + put_u(2**60)],
     ids=["empty", "cut", "too many frames", "cut in a frame", "endless"],
 )
 def test_a_damaged_ending_is_left_out_and_said(payload: bytes) -> None:

@@ -238,8 +238,7 @@ enum weft_definition {
     WEFT_DEF_ENDING = 21,  /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
                               u kind (enum weft_ending), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
                               of the event clock, z code, z detail, u address, s name, s text, s traceback, s who,
-                              u n, n (s file, u line, s function): Python frames as the interpreter told them,
-                              u n, n (u code, u instruction): Python frames read from memory,
+                              u n, n (s file, u line, s function): Python frames,
                               u n, n (u module, u offset): native return addresses; of a signal, the first is the
                               instruction itself plus 1, so that one less is in the place in every case.
                               Frames stand innermost first; at most WEFT_ENDING_FRAMES each */

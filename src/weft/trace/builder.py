@@ -189,7 +189,7 @@ class RankBuilder:
         slot, tid = (0, 99_000 + self.index) if thread is None else (thread + 1, self._tid(thread))
         payload = [put_u(v) for v in (kind, slot, tid, EPOCH_NS + ns)]
         payload += [put_z(code), put_z(detail), put_u(address), *map(put_s, (name, text, traceback, who))]
-        payload += [put_u(len(python)), *(put_s(f) + put_u(line) + put_s(g) for f, line, g in python), put_u(0)]
+        payload += [put_u(len(python)), *(put_s(f) + put_u(line) + put_s(g) for f, line, g in python)]
         payload += [put_u(len(native)), *(put_u(module) + put_u(offset) for module, offset in native)]
         self.define(Def.ENDING, b"".join(payload))
 

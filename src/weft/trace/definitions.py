@@ -168,10 +168,8 @@ class EndingDefinition:
     text: str
     traceback: str
     who: str
-    told: tuple[tuple[str, int, str], ...] = ()
-    """Python frames as the interpreter told them: (file, line, function), innermost first."""
-    read: tuple[tuple[int, int], ...] = ()
-    """Python frames read from memory: (code, instruction)."""
+    python: tuple[tuple[str, int, str], ...] = ()
+    """Python frames: (file, line, function), innermost first."""
     native: tuple[tuple[int, int], ...] = ()
     """(module, offset) of the return addresses."""
 
@@ -224,11 +222,10 @@ def _ending(c: Cursor) -> EndingDefinition | None:
         return None
     slot, tid, ticks, code, detail, address = c.u() - 1, c.u(), c.u(), c.z(), c.z(), c.u()
     name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
-    told = tuple((c.s(), c.u(), c.s()) for _ in _frames(c, 3))
-    read = tuple((c.u(), c.u()) for _ in _frames(c, 2))
+    python = tuple((c.s(), c.u(), c.s()) for _ in _frames(c, 3))
     native = tuple((c.u(), c.u()) for _ in _frames(c, 2))
     return EndingDefinition(
-        EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, told, read, native
+        EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, python, native
     )
 
 

@@ -77,9 +77,7 @@ def endings(rank: Rank) -> list[Ending]:
 
 def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
     sites = rank.trace.sites
-    python = tuple(Site(file or None, line, function or None) for file, line, function in one.told)
-    if not python:
-        python = tuple(sites.python(rank, code, instruction) for code, instruction in one.read)
+    python = tuple(Site(file or None, line, function or None) for file, line, function in one.python)
     native = tuple(site for module, offset in one.native for site in sites.native(rank, module, offset))
     return Ending(
         one.kind, one.slot, one.tid, rank.axis.ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,

@@ -142,10 +142,6 @@ class Sites:
         """The place of a return address, and those into which its function was inlined, innermost first."""
         return self._frames(rank, module, offset)
 
-    def python(self, rank: Placed, code: int, instruction: int) -> Site:
-        """The place of an instruction of a code object of Python."""
-        return _python(rank, code, instruction, None, 0)
-
     def _resolve(self, rank: Placed, definition: SiteDefinition) -> Site:
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
