@@ -22,15 +22,16 @@ ALLOWED: dict[str, set[str]] = {
     "deadlock": {"native", "trace", "match", "order", "races", "terms"},
     "usage": {"native", "trace", "match", "order", "terms", "deadlock"},
     "waits": {"native", "trace", "match", "order", "terms"},
-    "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
+    "endings": {"native", "trace", "match", "terms", "deadlock"},
+    "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits", "endings"},
     "picture": {"native", "trace", "match", "terms", "deadlock"},
     "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "arrays": {"native", "mpi", "terms", "trace", "report"},
-    "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
-    "launch": {"native", "mpi", "trace", "deadlock", "report"},
+    "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture", "endings"},
+    "launch": {"native", "mpi", "trace", "deadlock", "report", "endings"},
 }
 
 

@@ -16,6 +16,10 @@ CERTAINTIES: Final[tuple[Certainty, ...]] = ("certain", "possible", "undecided")
 """Surest first."""
 
 KINDS: Final[Mapping[str, Severity]] = {
+    "uncaught-exception": "error",
+    "crash": "error",
+    "abort": "error",
+    "early-exit": "error",
     "message-race": "warning",
     "deadlock": "error",
     "potential-deadlock": "warning",

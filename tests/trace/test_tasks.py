@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.cli.main import main
 from weft.report import examine
-from weft.report.ends import ends
+from weft.endings import lines as ends
 from weft.trace import TaskKind, layout
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def

@@ -141,6 +141,8 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
+    if job.interrupted:
+        return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
@@ -158,16 +160,19 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
     count = f"{ending.ranks} rank" + "s" * (ending.ranks != 1)
     lines = []
     if job.ended == "deadlock":
-        lines.append("the run was stopped: it is deadlocked, none of the ranks below can ever go on")
+        lines.append("the run was stopped: the ranks that wait below can never go on")
     elif job.ended == "killed":
         lines.append(
             f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That is no proof of a "
             "deadlock: a message may have been under way, or a rank slow outside MPI"
         )
+    elif ending.ended == "interrupted":
+        lines.append(f"the run was {interruption(job)}; the record is complete up to each rank's last call")
     elif ending.ended == "crashed" and not finish.hydra_race(job, ending.headers.values()):
         lines.append(f"the program crashed ({status_text(job)}); the record is complete up to each rank's last call")
     elif ending.ended == "killed":
         lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
+    lines += memory_kills(job)
     if finish.hydra_race(job, ending.headers.values()):
         lines.append(
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
@@ -176,6 +181,25 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
     if job.survivors:
         lines.append(f"{job.survivors} process(es) that outlived the launcher were ended")
     return [*lines, f"recorded {count} in {place}"]
+
+
+def interruption(job: Job) -> str:
+    """What ended the run from outside."""
+    name = str(job.run.facts.get("interrupted_by", "a signal"))
+    return {
+        "SIGINT": "interrupted by SIGINT (Ctrl-C)", "SIGTERM": "ended by SIGTERM, as a time limit or a batch system sends it",
+        "SIGHUP": "ended by SIGHUP, as a closed terminal sends it",
+    }.get(name, f"ended by {name}")  # fmt: skip
+
+
+def memory_kills(job: Job) -> list[str]:
+    """What the kernel tells of memory: whether it killed processes of this machine or container meanwhile."""
+    evidence = job.run.facts.get("evidence")
+    kills = evidence.get("memory_kills") if isinstance(evidence, dict) else None
+    if not isinstance(kills, int) or kills < 1:
+        return []
+    times = "once" if kills == 1 else f"{kills} times"
+    return [f"while it ran, the kernel killed for want of memory {times}: likely a rank that tells of no end below"]
 
 
 def status_text(job: Job) -> str:

@@ -462,6 +462,9 @@ def _last_calls(of: Rank) -> list[Event]:
 
 def _ended(of: Rank) -> bool:
     """Whether the process left MPI, or ended: it does nothing for the others any more."""
-    if of.missing or of.state not in ("finalized", "exited"):
+    if of.missing:
         return False
-    return not any(event.open for event in _last_calls(of))
+    last = _last_calls(of)
+    if any(event.leaving for event in last):
+        return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
+    return of.state in ("finalized", "exited") and not any(event.open for event in last)

@@ -254,7 +254,9 @@ class _Telling:
         subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
         if index in self.standstill.gone:
             state = self.standstill.trace.ranks[index].state
-            how = "finished" if state == "finalized" else "ended without MPI_Finalize" if state == "exited" else "ended"
+            last = self.standstill.trace.ranks[index]
+            left = len(last) > 0 and last.event(len(last) - 1).leaving
+            how = "finished" if state == "finalized" or left else "ended without MPI_Finalize" if state == "exited" else "ended"
             return f"{'it has' if count == 1 else 'they have'} {how}"
         if index in group.ranks:
             return f"{subject} itself there"

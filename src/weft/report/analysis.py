@@ -19,6 +19,7 @@ from weft.terms.calls import catalogue
 from weft.trace import Level, Trace
 
 ANALYSES: Final[Mapping[str, str]] = {
+    "how the ranks ended": "weft.endings:find",
     "deadlock": "weft.deadlock:find",
     "potential deadlock": "weft.deadlock.potential:find",
     "other matches": "weft.deadlock.alternatives:find",
@@ -107,7 +108,27 @@ def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground
             failures.append(result)
         else:
             findings += result
+    try:
+        findings = told_once(trace, findings)
+    except Exception as error:
+        failures.append(Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc()))
     return Report(tuple(worst_first(merged(findings))), tuple(failures))
+
+
+def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
+    """The findings without those that only follow from how a rank ended; these become evidence of that."""
+    from weft.endings import consequences
+
+    following = consequences(trace, findings)
+    kept = []
+    for finding in findings:
+        if following.of(finding):
+            continue
+        behind = following.behind(finding)
+        if behind:
+            finding = replace(finding, evidence={**finding.evidence, "consequences": behind})
+        kept.append(finding)
+    return kept
 
 
 def _side_by_side(ground: Ground, analyses: Mapping[str, str]) -> dict[str, list[Finding] | Failure]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from weft.endings import How
+from weft.endings import to_json as to_json_of_ends
 from weft.findings import CERTAINTIES, SEVERITIES, Finding
 from weft.report.analysis import Failure
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
+from weft.trace import Trace
 
 SCHEMA: Final = "weft-report/1"
 
@@ -45,7 +48,8 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
             "properties": {
                 "ranks": {"type": "integer", "minimum": 0},
                 "mpi": {"type": "object"},
-                "ended": {"enum": ["running", "finished", "crashed", "deadlock", "killed"]},
+                "ends": {"type": "array", "items": {"$ref": "#/$defs/end"}},
+                "ended": {"enum": ["running", "finished", "crashed", "deadlock", "killed", "interrupted"]},
             },
         },
         "findings": {"type": "array", "items": {"$ref": "#/$defs/finding"}},
@@ -74,6 +78,21 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
         },
     },
     "$defs": {
+        "end": {
+            "type": "object",
+            "required": ["ranks", "how", "message"],
+            "additionalProperties": False,
+            "properties": {
+                "ranks": _RANKS,
+                "how": {"enum": [how.value for how in How]},
+                "message": {"type": "string"},
+                "code": {"type": "integer"},
+                "name": {"type": "string"},
+                "file": {"type": "string"},
+                "line": {"type": "integer", "minimum": 0},
+                "function": {"type": "string"},
+            },
+        },
         "row": {
             "type": "object",
             "required": ["name", "calls", "ns", "waiting_ns"],
@@ -121,7 +140,7 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
 }
 """What every document of `to_json` fulfils. The number in its name rises when a reader of the old one would fail."""
 
-_ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed"))
+_ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed", "interrupted"))
 
 
 def to_json(
@@ -140,6 +159,7 @@ def to_json(
             "ranks": len(trace.ranks),
             "mpi": mpi if isinstance(mpi, dict) else {},
             "ended": ended if ended in _ENDED else "killed",
+            **({"ends": to_json_of_ends(trace)} if isinstance(trace, Trace) else {}),
         },
         "findings": [finding.to_json() for finding in findings],
         "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],

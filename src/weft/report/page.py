@@ -6,11 +6,12 @@ import json
 from html import escape
 from typing import Final
 
+from weft.endings import lines
 from weft.findings import Finding, Site
 from weft.report.analysis import Report
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import failure_line, heading, place, printable, replays, short
+from weft.report.text import consequences, failure_line, heading, place, printable, replays, short
 from weft.trace import Trace
 
 _STYLE: Final = """
@@ -43,6 +44,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
     parts = [f"{_HEAD}<title>{title}</title><style>{_STYLE}</style></head><body>", f"<h1>{title}</h1>"]
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
+    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in lines(trace)]
     parts += [_article(trace, finding) for finding in report.findings]
     parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
     if tables:
@@ -60,16 +62,23 @@ def _article(trace: Trace, finding: Finding) -> str:
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
-    evidence = ""
+    evidence = "".join(f'<p class="run">{escape(text)}</p>' for text in consequences(finding))
+    if trace_back := str(finding.evidence.get("traceback", "")):
+        evidence += f"<details open><summary>traceback</summary><pre>{escape(_safe(trace_back))}</pre></details>"
     if finding.evidence:
         text = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
-        evidence = f"<details><summary>evidence</summary><pre>{text}</pre></details>"
+        evidence += f"<details><summary>evidence</summary><pre>{text}</pre></details>"
     commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replays(trace, finding))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
         f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{commands}{evidence}</article>"
     )
+
+
+def _safe(text: str) -> str:
+    """A text of several lines, without what would act on a page or terminal."""
+    return "\n".join(printable(line) for line in text.splitlines())
 
 
 def _way(site: Site) -> str:

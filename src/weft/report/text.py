@@ -11,7 +11,7 @@ from typing import Final, TextIO
 
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
-from weft.report.ends import ends
+from weft.endings import lines as ends
 from weft.terms.words import plural, rank_set
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
@@ -22,6 +22,7 @@ _PARTS: Final = re.compile(
     r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
 )
 MAX_REPLAYS: Final = 3
+MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
@@ -43,19 +44,26 @@ def summary(trace: Trace, report: Report | None = None) -> str:
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     notes = len(report.findings) - len(loud) - len(calm)
-    lines = [line(finding) for finding in loud[:SUMMARY_LINES]]
+    ended = ends(trace)
+    lines = ended if interrupted(trace) else []
+    lines = lines + [line(finding) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append(f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}")
     lines += [failure_line(failure) for failure in report.failures]
     if not loud and not report.failures:
-        lines.append("no misuse of MPI found" if ends(trace) else "nothing found")
+        lines.append("no misuse of MPI found" if ended else "nothing found")
     lines += [line(finding) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append(f"and {plural(len(calm) - CALM_LINES, 'more note')}")
     if notes:
         lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
-    lines += ends(trace)
+    lines += [] if interrupted(trace) else ended
     return "\n".join(lines)
+
+
+def interrupted(trace: Trace) -> bool:
+    """Whether the run was ended from outside: then the first question is where each rank was."""
+    return trace.run.get("ended") in ("interrupted", "killed")
 
 
 def failure_line(failure: Failure) -> str:
@@ -71,6 +79,7 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     said = ", ".join(plural(n, s) for s, n in counts if n) or nothing
     ended = {
         "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
+        "interrupted": "interrupted",
         "running": "still running or cut off",
     }.get(str(trace.run.get("ended")), "")  # fmt: skip
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
@@ -130,17 +139,28 @@ def replays(trace: Trace, finding: Finding) -> list[str]:
     return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
 
 
+def consequences(finding: Finding) -> list[str]:
+    """What else was found that only follows from this."""
+    following = [str(text) for text in finding.evidence.get("consequences", ())]
+    more = [f"and {plural(len(following) - MAX_FOLLOWING, 'more')}"] if len(following) > MAX_FOLLOWING else []
+    return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
+
+
 def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
     """Lines of the report with their styles."""
     yield heading(trace, report.findings), "bold"
+    first = ends(trace) if interrupted(trace) else []
+    yield from ((text, "") for text in first)
     for finding in report.findings:
         yield "", ""
         yield line(finding), style(finding)
         for text in _site_lines(finding):
             yield " " * _INDENT + text, "dim"
+        for text in consequences(finding):
+            yield " " * _INDENT + text, "dim"
         for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
-    if lines := ends(trace):
+    if not first and (lines := ends(trace)):
         yield "", ""
         yield from ((text, "") for text in lines)
     if report.failures or trace.problems:

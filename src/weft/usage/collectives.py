@@ -30,6 +30,8 @@ _SAME_COUNT = frozenset(("bcast", "reduce", "allreduce", "scan", "exscan", "redu
 _ROOTED = frozenset(name.lower() for name in calls.FROM_ROOT | calls.TO_ROOT)
 _REDUCING = frozenset(name.lower() for name in calls.REDUCTIONS)
 _EXCHANGES = frozenset(("gather", "scatter", "allgather", "alltoall"))
+_ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
+"""What a member may leave out here: how it ended tells of a missing MPI_Finalize."""
 _BY_MEMBER = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv"))
 
 
@@ -230,7 +232,7 @@ def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
         there = {int(table.rank[p]) for p in places}
         missing = (set(comm.members) | set(comm.remote_members)) - there
         event = table.at(places[0])
-        if -1 in missing or not all(ended(trace.ranks[i]) for i in missing) or event.function.name == "MPI_Comm_free":
+        if -1 in missing or not all(ended(trace.ranks[i]) for i in missing) or event.function.name in _ALONE:
             continue
         yield finding(
             "collective-mismatch",

@@ -1,4 +1,4 @@
-"""Resources: objects that were made and never freed by a rank that ended, and ranks that ended without finalize."""
+"""Resources: objects that were made and never freed by a rank that ended."""
 
 from __future__ import annotations
 
@@ -67,13 +67,11 @@ CLASSES: Final = (
 
 
 def find(trace: Trace) -> list[Finding]:
-    """Leaks of each rank that came to its end, and missing MPI_Finalize."""
+    """Leaks of each rank that came to its end."""
     found: list[Finding] = []
     for rank in trace.ranks:
         if reached_finalize(rank):
             found += _leaks(rank)
-        else:
-            found += _unfinished(rank)
     return found
 
 
@@ -117,21 +115,3 @@ def _by_library(event: Event) -> bool:
     line = linecache.getline(event.site.file or "", event.site.line).lower()
     # Without the source nothing is claimed.
     return "dup" not in line and "clone" not in line
-
-
-def _unfinished(rank: Rank) -> Iterator[Finding]:
-    """A process that ended by itself, outside MPI, without MPI_Finalize (MPI-4.1, 11.2.2)."""
-    if rank.missing or rank.state != "exited" or not len(rank) or rank.event(len(rank) - 1).open:
-        return
-    table = masks(rank.trace.functions)
-    if not len(table.where(rank, words("Init Init_thread"))):
-        return
-    last = rank.event(len(rank) - 1)
-    yield finding(
-        "resource-leak",
-        f"rank {rank.index} ended without MPI_Finalize; its last call was {last.function.name}{where(last)}",
-        [last],
-        severity="error",
-        evidence={"class": "finalize"},
-        cause="finalize",
-    )

@@ -470,7 +470,9 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
         return;
     }
     case WEFT_OP_COLL: collective(ops, i, spec); return;
-    case WEFT_OP_FINALIZE: add_coll(ops, i, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, e->function, 0); return;
+    case WEFT_OP_FINALIZE:
+        if (e->buffer == WEFT_LEAVING) return; /* no call of the program */
+        add_coll(ops, i, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, e->function, 0); return;
     case WEFT_OP_COLL_OBJECT: collective_on_object(ops, i, spec); return;
     }
     if (!closed) return;

@@ -1,0 +1,8 @@
+"""How each rank of a run ended, what that was for the others, and the findings that it makes."""
+
+from weft.endings.consequences import consequences
+from weft.endings.ends import End, How, ends
+from weft.endings.findings import find
+from weft.endings.lines import lines, to_json
+
+__all__ = ["End", "How", "consequences", "ends", "find", "lines", "to_json"]

@@ -1,0 +1,110 @@
+"""Which findings of other analyses only follow from how a rank ended: they are told with that, not beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from weft.deadlock.blocked import Standstill
+from weft.deadlock.waitfor import NOW, stuck
+from weft.endings.findings import KINDS, moved
+from weft.findings import Finding
+from weft.trace import Trace
+
+CONSEQUENT: Final = frozenset(
+    (
+        "deadlock", "potential-deadlock", "collective-mismatch", "unmatched-send", "unmatched-receive", "request-leak",
+        "resource-leak", "epoch-misuse",
+    )
+)  # fmt: skip
+"""Kinds that a rank which ended too soon may bring about by not being there."""
+ARGUMENTS: Final = frozenset(("invalid-argument", "truncation", "type-mismatch", "request-misuse", "epoch-misuse"))
+"""Kinds that say why MPI ended a process, or returned the error that mpi4py raised."""
+MAX_TOLD: Final = 16
+
+
+class Consequences:
+    """The findings that only follow, each with the finding of an end that it follows from."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+        self._behind: defaultdict[int, list[str]] = defaultdict(list)
+
+    def put(self, following: Finding, cause: Finding) -> None:
+        """Note that one finding follows from another."""
+        self._of[id(following)] = id(cause)
+        told = self._behind[id(cause)]
+        if len(told) < MAX_TOLD and following.kind != "deadlock":
+            told.append(f"{following.message} [{following.kind}]")
+
+    def of(self, finding: Finding) -> bool:
+        """Whether the finding only follows from another."""
+        return id(finding) in self._of
+
+    def behind(self, finding: Finding) -> list[str]:
+        """What follows from the finding, in words; a deadlock is in its own words already."""
+        return self._behind.get(id(finding), [])
+
+
+def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
+    """What of the findings follows from the ends that others of them tell."""
+    found = list(findings)
+    causes = {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
+    result = Consequences()
+    if not causes:
+        return result
+    alone = _alone(trace, sorted(causes))
+    for one in found:
+        if one.kind in CONSEQUENT and (cause := _cause(trace, one, causes, alone)) is not None:
+            result.put(one, cause)
+    for one in found:
+        if one.kind in KINDS.values() and (why := _why(one, found)) is not None:
+            result.put(*why)
+    return result
+
+
+def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
+    """Ranks that could never go on even if those who ended had gone on."""
+    standstill = Standstill(trace, ended, buffering=moved(trace))
+    helped = {index: NOW if index in ended else need for index, need in standstill.needs.items()}
+    return stuck(helped) - standstill.gone
+
+
+def _cause(trace: Trace, one: Finding, causes: dict[int, Finding], alone: frozenset[int]) -> Finding | None:
+    if one.kind == "deadlock":
+        if alone.intersection(one.ranks):
+            return None
+        named = {rank for wait in one.evidence.get("waits", ()) for rank in wait.get("for", ())}
+        return next((causes[rank] for rank in sorted(named) if rank in causes), next(iter(causes.values())))
+    return next((causes[rank] for rank in sorted(_touched(trace, one)) if rank in causes), None)
+
+
+def _touched(trace: Trace, one: Finding) -> set[int]:
+    """The ranks that a finding is about, and those that its calls deal with."""
+    ranks = set(one.ranks) | set(one.evidence.get("absent", ()))
+    for rank, index in one.events[:64]:
+        event = trace.event(rank, index)
+        comm = event.comm
+        if comm is not None and event.peer >= 0:
+            ranks.add(comm.peer(rank, event.peer))
+    return ranks
+
+
+def _why(end: Finding, found: list[Finding]) -> tuple[Finding, Finding] | None:
+    """What follows from what where another finding tells the same error: (what follows, its cause).
+
+    mpi4py raises what MPI returns: the exception tells it all. Where MPI itself ended the process, the finding that
+    says what was wrong with the call tells more than its end.
+    """
+    how = end.evidence.get("how")
+    raised = how == "exception" and "mpi4py" in str(end.evidence.get("name", ""))
+    if not raised and how != "error":
+        return None
+    events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
+    for other in found:
+        if other.kind in ARGUMENTS and (
+            events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
+        ):
+            return (other, end) if raised else (end, other)
+    return None

@@ -1,0 +1,159 @@
+"""How each rank ended: one cause for each, out of what its record tells and what the run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from weft.terms.telling import finalized, open_calls
+from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
+from weft.trace.layout import Level
+from weft.trace.sites import Site
+
+_SIGINT: Final = 2
+
+
+class How(StrEnum):
+    """The ways in which a rank ends, those of its own doing first."""
+
+    EXCEPTION = "exception"
+    """A Python exception that nobody caught."""
+    CRASH = "crash"
+    """A signal that a fault of the program raised."""
+    ABORT = "abort"
+    """It called MPI_Abort."""
+    ERROR = "error"
+    """MPI ended it inside a call, as errors are fatal by default."""
+    EXIT = "exit"
+    """It exited before the program came to MPI_Finalize."""
+    SIGNAL = "signal"
+    """A signal from outside, such as SIGTERM."""
+    CUT_OFF = "cut off"
+    """It tells of no end: it was killed, or is still running."""
+    STOPPED = "stopped"
+    """Weft ended the job, or gave up recording."""
+    MISSING = "missing"
+    """It left no record, or a damaged one."""
+    FINISHED = "finished"
+    """It came to MPI_Finalize."""
+
+
+OWN: Final = (How.EXCEPTION, How.CRASH, How.ABORT, How.ERROR, How.EXIT)
+"""Ends that a rank brought about itself."""
+BROKEN: Final = frozenset((How.EXCEPTION, How.CRASH, How.ABORT))
+"""Ends that no right program has."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How one rank ended. `ending` is what its record tells of it, None where it tells nothing."""
+
+    rank: Rank
+    how: How
+    ending: Ending | None = None
+    threads: tuple[Ending, ...] = ()
+    """Exceptions that ended threads or tasks of it."""
+
+    @cached_property
+    def open_calls(self) -> list[Event]:
+        """Its calls of MPI that never returned, those on its way out left out."""
+        found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
+        return [event for event in found if not event.leaving]
+
+    @property
+    def site(self) -> Site | None:
+        """The line of the program at which it ended, where it is known."""
+        return place(self.ending) if self.ending else None
+
+    @property
+    def time_ns(self) -> int:
+        """When, on the run's axis; of one that tells no end of its own the largest number."""
+        return self.ending.time_ns if self.ending else 2**63 - 1
+
+
+def ends(trace: Trace) -> list[End]:
+    """The end of every rank, in order of rank. A run of level `order` tells only of those in which a process told."""
+    return [_end(rank) for rank in trace.ranks]
+
+
+def _end(rank: Rank) -> End:
+    if rank.missing:
+        return End(rank, How.MISSING)
+    told = rank.endings
+    threads = tuple(one for one in told if one.kind is EndingKind.EXCEPTION and one.who)
+    how, ending = _cause(rank, told)
+    return End(rank, how, ending, threads)
+
+
+def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
+    interrupted = _first(told, EndingKind.WARNED)
+    exception = next((e for e in told if e.kind is EndingKind.EXCEPTION and not e.who), None)
+    if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
+        return How.EXCEPTION, exception
+    if crash := _first(told, EndingKind.SIGNAL):
+        return How.CRASH, crash
+    if abort := _first(told, EndingKind.ABORT):
+        return How.ABORT, abort
+    left = _first(told, EndingKind.EXIT)
+    if rank.definitions.ended is not None:
+        return How.ERROR, left
+    if interrupted:
+        return How.SIGNAL, interrupted
+    if rank.state == "stopped" or rank.state == "damaged":
+        return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
+    if rank.state == "aborted":
+        return How.ABORT, None
+    return _way_out(rank, left)
+
+
+def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
+    """A rank that says nothing bad of its end: it finished, exited too soon, or was cut off."""
+    if finalized(rank, by_program=True):
+        return How.FINISHED, left
+    if left is not None:
+        if open_calls(rank) and place(left) is None and not finalized(rank):
+            return How.ERROR, left  # MPI called exit() inside a call
+        gentle = left.code == 0 and left.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
+        return (How.FINISHED, left) if gentle and finalized(rank) else (How.EXIT, left)
+    if finalized(rank):
+        return How.FINISHED, None
+    asked = _first(rank.endings, EndingKind.WHERE)
+    if rank.state == "exited":
+        return How.EXIT if not open_calls(rank) else How.ERROR, None
+    return How.CUT_OFF, asked
+
+
+def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
+    return next((one for one in told if one.kind is kind), None)
+
+
+def stopped_by_user(trace: Trace) -> bool:
+    """Whether somebody, or a limit of time, ended the run from outside."""
+    return trace.run.get("ended") in ("interrupted", "killed") and trace.level != Level.ORDER
+
+
+# Places
+
+
+def place(ending: Ending) -> Site | None:
+    """The innermost line that is the user's: not Python's library, nor what pip installed; else the innermost known."""
+    known = [site for site in ending.stack if site.known]
+    return next((site for site in known if not _library(site)), None) or ending.site
+
+
+def callers(ending: Ending) -> tuple[Site, ...]:
+    """The known lines that called `place`, innermost first."""
+    at = place(ending)
+    stack = [site for site in ending.stack if site.known]
+    behind = stack[stack.index(at) + 1 :] if at in stack else []
+    return tuple(site for site in behind if not _library(site))
+
+
+_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
+
+
+def _library(site: Site) -> bool:
+    return any(part in (site.file or "") for part in _LIBRARIES)

@@ -1,0 +1,169 @@
+"""The findings that ends of ranks make, and those of other analyses that are only their consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft.deadlock.blocked import Standstill
+from weft.deadlock.waitfor import NOW, stuck
+from weft.endings.ends import End, How, callers, ends, place
+from weft.endings.words import of_thread, words
+from weft.findings import Finding, Site
+from weft.terms import describe
+from weft.terms.telling import finalized
+from weft.terms.words import listed, rank_words
+from weft.trace import Ending, Event, Trace
+from weft.trace.layout import Level
+
+KINDS: Final[Mapping[How, str]] = {
+    How.EXCEPTION: "uncaught-exception", How.CRASH: "crash", How.ABORT: "abort", How.ERROR: "abort",
+    How.EXIT: "early-exit",
+}  # fmt: skip
+MAX_WAITS: Final = 4
+
+
+def find(trace: Trace) -> list[Finding]:
+    """One finding for all ranks that ended alike by their own doing, and who waits for them for ever."""
+    if trace.level == Level.ORDER:
+        return []
+    everyone = ends(trace)
+    scene = Scene(trace, everyone)
+    return [scene.tell(group) for group in _alike(scene.guilty)] + [_thread(end, one) for end in everyone for one in end.threads]
+
+
+class Scene:
+    """A run at its end: who ended by its own doing, and who can never go on because of that."""
+
+    def __init__(self, trace: Trace, everyone: list[End]) -> None:
+        self.trace = trace
+        own = [end for end in everyone if end.how in KINDS]
+        self.standstill = Standstill(trace, [end.rank.index for end in own], buffering=moved(trace))
+        self.waiting = self._waiting({end.rank.index for end in own})
+        self.guilty = [end for end in own if end.how is not How.EXIT or self._too_soon(end)]
+
+    def _waiting(self, gone: set[int]) -> frozenset[int]:
+        """Those who could go on if the ranks that are gone were there, and cannot as they are not."""
+        if not gone:
+            return frozenset()
+        helped = {index: NOW if index in gone else need for index, need in self.standstill.needs.items()}
+        return self.standstill.stuck - stuck(helped)
+
+    def _too_soon(self, end: End) -> bool:
+        """Whether an exit is a fault: others wait for it, or the process never came to MPI_Finalize."""
+        return not finalized(end.rank) or bool(self.waiting_for({end.rank.index}))
+
+    def waiting_for(self, gone: set[int]) -> frozenset[int]:
+        """Those of `waiting` who need one of these, or somebody who does."""
+        needs = self.standstill.needs
+        found: set[int] = set()
+        while more := {i for i in self.waiting - found if needs[i].all_ranks() & (gone | found)}:
+            found |= more
+        return frozenset(found)
+
+    def tell(self, group: list[End]) -> Finding:
+        """The finding for ranks that ended alike."""
+        first = group[0]
+        ranks = [end.rank.index for end in group]
+        message = f"{rank_words(ranks)} {words(first)}"
+        behind = self.waiting_for(set(ranks))
+        if behind:
+            message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them')}"
+        events = [event for i in sorted(behind) for event in self.standstill.open_calls.get(i, [])[:1]]
+        return Finding(
+            kind=KINDS[first.how],
+            severity="error",
+            certainty="certain",
+            message=message,
+            ranks=tuple(ranks),
+            sites=(*(s for end in group for s in sites(end)), *dict.fromkeys(describe.site(e) for e in events[:64])),
+            events=tuple(event.id for event in [*_last_events(group), *events]),
+            evidence=_evidence(first, [(i, self.standstill.open_calls[i][0]) for i in sorted(behind)]),
+            cause=f"{first.how} {message}",
+        )
+
+    def _waits(self, behind: frozenset[int], whom: str) -> str:
+        """`ranks 0 and 2 wait for it in barrier at exc.py:7`."""
+        groups: dict[str, list[int]] = {}
+        for index in sorted(behind):
+            event = self.standstill.open_calls[index][0]
+            groups.setdefault(describe.call(event) + describe.where(event), []).append(index)
+        parts = []
+        for call, ranks in list(groups.items())[:MAX_WAITS]:
+            verb = "waits" if len(ranks) == 1 else "wait"
+            parts.append(f"{rank_words(ranks)} {verb}{'' if parts else f' for {whom}'} in {call}")
+        if len(groups) > MAX_WAITS:
+            parts.append(f"{rank_words(i for ranks in list(groups.values())[MAX_WAITS:] for i in ranks)} elsewhere")
+        return listed(parts)
+
+
+def moved(trace: Trace) -> bool:
+    """Whether nobody saw the ranks stand: then a standard send that is open need not be waiting."""
+    return trace.run.get("ended") not in ("running", "deadlock", None)
+
+
+def _alike(guilty: list[End]) -> list[list[End]]:
+    """Ranks that ended in one way at one place, the earliest first."""
+    groups: dict[tuple[object, ...], list[End]] = {}
+    for end in guilty:
+        ending = end.ending
+        site = end.site
+        key = (
+            end.how, ending.name if ending else "", ending.code if ending else 0,
+            (site.file, site.line) if site else (), *(() if site or ending is None else (ending.text,)),
+        )  # fmt: skip
+        groups.setdefault(key, []).append(end)
+    return sorted(groups.values(), key=lambda group: min(end.time_ns for end in group))
+
+
+def sites(end: End) -> list[Site]:
+    """The place of an end, as findings hold places; without one the last call."""
+    if end.ending is None or (at := place(end.ending)) is None:
+        return [describe.site(event) for event in _last_events([end])]
+    behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
+    return [Site(end.rank.index, _call(end), at.file or "", at.line, at.function or "", behind)]
+
+
+def _call(end: End) -> str:
+    assert end.ending is not None
+    if end.how is How.ABORT:
+        return "MPI_Abort"
+    return end.ending.name or end.how.value
+
+
+def _last_events(group: list[End]) -> list[Event]:
+    return [end.rank.event(len(end.rank) - 1) for end in group[:64] if len(end.rank)]
+
+
+def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, Any]:
+    ending = end.ending
+    told: dict[str, Any] = {"how": end.how.value}
+    if ending is not None:
+        told |= {"name": ending.name, "text": ending.text, "code": ending.code, "at_ns": ending.time_ns}
+        if ending.traceback:
+            told["traceback"] = ending.traceback
+        stack = [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.stack]
+        told["stack"] = stack
+        if ending.python and ending.native:
+            told["native"] = [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.native]
+    if behind:
+        told["waiting"] = [{"rank": index, "call": describe.call(event)} for index, event in behind[:64]]
+    return told
+
+
+def _thread(end: End, one: Ending) -> Finding:
+    """An exception in a thread or a task of a rank, which the rank itself may outlive."""
+    at = place(one)
+    behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
+    rank = end.rank.index
+    return Finding(
+        kind="uncaught-exception",
+        severity="error",
+        certainty="certain",
+        message=f"{one.who} of rank {rank} {of_thread(one)}",
+        ranks=(rank,),
+        sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
+        events=tuple(event.id for event in _last_events([end])),
+        evidence=_evidence(End(end.rank, How.EXCEPTION, one), []),
+        cause=f"{one.name} {at.file if at else ''} {at.line if at else ''}",
+    )

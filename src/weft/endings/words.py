@@ -1,0 +1,178 @@
+"""The end of a rank in the words of a person."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from weft.endings.ends import End, How, callers, place
+from weft.terms import calls
+from weft.terms.describe import in_task, where
+from weft.terms.words import listed, printable
+from weft.trace import Ending, ExitKind
+from weft.trace.sites import Site
+
+MAX_TEXT: Final = 160
+
+_FAULTS: Final = {
+    (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "it may not be used so",
+    (signal.SIGBUS, 1): "it is not aligned", (signal.SIGBUS, 2): "nothing is behind it, as past a mapped file's end",
+    (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
+    (signal.SIGFPE, 3): "a division by zero", (signal.SIGFPE, 4): "an overflow", (signal.SIGFPE, 5): "an underflow",
+    (signal.SIGFPE, 7): "an invalid operation", (signal.SIGILL, 1): "an illegal instruction",
+}  # fmt: skip
+_ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
+
+
+def words(end: End) -> str:
+    """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
+    return printable(_WORDS[end.how](end))
+
+
+def of_thread(ending: Ending) -> str:
+    """The same of a thread or task: what is said behind `thread writer of rank 1`."""
+    return printable(f"ended by {_exception(ending)}{at(ending)}")
+
+
+def _exception(ending: Ending) -> str:
+    text = first_line(ending.text)
+    return f"{ending.name}: {text}" if text else ending.name
+
+
+def _by_exception(end: End) -> str:
+    assert end.ending is not None
+    return f"ended by {_exception(end.ending)}{at(end.ending)}"
+
+
+def _by_crash(end: End) -> str:
+    ending = end.ending
+    assert ending is not None
+    if ending.code == signal.SIGABRT:
+        why = f": {first_line(ending.text)}" if ending.text else ": it called abort()"
+        return f"crashed by {signal_name(ending.code)}{why}{at(ending)}"
+    why = _FAULTS.get((signal.Signals(ending.code), ending.detail)) if ending.code in set(signal.Signals) else None
+    touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
+    address = f" at address {ending.address:#x}" if touched else ""
+    return f"crashed by {signal_name(ending.code)}{address}{f' ({why})' if why else ''},{at(ending) or ' at an unknown line'}"
+
+
+def _by_abort(end: End) -> str:
+    if end.ending is None:
+        return "called MPI_Abort" + _last(end)
+    return f"called MPI_Abort(errorcode={end.ending.code}){at(end.ending)}"
+
+
+def _by_error(end: End) -> str:
+    inside = end.open_calls[:1]
+    said = first_line(error_text(end.rank.definitions.ended or ""))
+    call = f" inside {calls.spoken(inside[0].function.name)}{where(inside[0])}" if inside else ""
+    return f"was ended by MPI{call}" + (f": {said}" if said else "")
+
+
+def error_text(text: str) -> str:
+    """The reason in what MPI said: the last line of MPICH's error stack, or the middle one of Open MPI's."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    stack = [line.partition(": ")[2] for line in lines if "...: " in line or "): " in line]
+    return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
+
+
+def _by_exit(end: End) -> str:
+    ending = end.ending
+    if ending is None:
+        return f"ended without MPI_Finalize{_last(end)}"
+    finalized = ending.how is ExitKind.PYTHON
+    return f"{left_by(ending)}{at(ending)}" + ("" if finalized else ", without MPI_Finalize")
+
+
+def left_by(ending: Ending) -> str:
+    """`ended by sys.exit(3)`, `returned 1 from main`."""
+    code = ending.code
+    if ending.how is ExitKind.RETURN:
+        return f"returned {code} from main"
+    if ending.how is ExitKind.PYTHON:
+        said = first_line(ending.text)
+        return f"ended by sys.exit({said if said and not said.isdigit() else code})"
+    if ending.how is ExitKind.FORTRAN:
+        return f"ended by {ending.name or 'STOP'} {code}".rstrip()
+    if ending.how is ExitKind.RUNTIME:
+        return f"ended by a Fortran runtime error (status {code})" + (f": {first_line(ending.text)}" if ending.text else "")
+    return f"ended by {ending.name or 'exit'}({code})"
+
+
+def _by_signal(end: End) -> str:
+    assert end.ending is not None
+    return f"got {signal_name(end.ending.code)}" + _stood(end)
+
+
+def _cut_off(end: End) -> str:
+    known = end.rank.trace.run.get("ended")
+    if known == "running":
+        return "is" + _stood(end)[4:] if _stood(end).startswith(" was") else "is still running or was cut off" + _stood(end)
+    return ("was" if known in ("interrupted", "killed", "deadlock") else "was ended") + _stood(end)
+
+
+def _stood(end: End) -> str:
+    """Where it was: in its open calls, at the line where it was asked, or behind its last call."""
+    if end.open_calls:
+        inside = [calls.spoken(e.function.name) + where(e) + in_task(e) for e in end.open_calls]
+        return " in " + listed(inside)
+    if end.ending is not None and (site := place(end.ending)) is not None:
+        return f" outside MPI{_at(site)}{_called(end.ending)}"
+    return " outside MPI" + _last(end)
+
+
+def _last(end: End) -> str:
+    if not len(end.rank):
+        return ""
+    last = end.rank.event(len(end.rank) - 1)
+    return f", after {calls.spoken(last.function.name)}{where(last)}"
+
+
+_WORDS: Final = {
+    How.EXCEPTION: _by_exception,
+    How.CRASH: _by_crash,
+    How.ABORT: _by_abort,
+    How.ERROR: _by_error,
+    How.EXIT: _by_exit,
+    How.SIGNAL: _by_signal,
+    How.CUT_OFF: _cut_off,
+    How.STOPPED: lambda end: "went on unrecorded: Weft gave up recording" + _last(end),
+    How.MISSING: lambda end: "left no record" if end.rank.missing else "has a damaged record" + _last(end),
+    How.FINISHED: lambda end: "finished",
+}
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, not too long for a sentence."""
+    line = next((one.strip() for one in text.splitlines() if one.strip()), "")
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
+
+
+def at(ending: Ending) -> str:
+    """` at exc.py:4 in work (called at exc.py:6)`, nothing where no line is known."""
+    site = place(ending)
+    if site is None:
+        return ""
+    deeper = ending.site
+    inside = f", raised in {_short(deeper)}" if deeper is not None and deeper != site else ""
+    return f"{_at(site)}{inside}{_called(ending)}"
+
+
+def _at(site: Site) -> str:
+    function = site.function or ""
+    return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
+
+
+def _called(ending: Ending) -> str:
+    behind = callers(ending)[:1]
+    return f" (called at {_short(behind[0])})" if behind else ""
+
+
+def _short(site: Site) -> str:
+    return f"{Path(site.file or '?').name}:{site.line}"
