@@ -1,5 +1,6 @@
 """Ways for a rank to end: a program each, and what `weft run` has to say of it first. Tests and docs/endings.md use them."""
 
+# ruff: noqa: E501 - the programs stand as they are
 from __future__ import annotations
 
 from dataclasses import dataclass

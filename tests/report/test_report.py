@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as Sarif
 
 from weft.cli import main as cli
+from weft.endings import lines as ends
 from weft.findings import Finding, Site
 from weft.report import Failure, Report, analyse, examine, summary, to_json
 from weft.report.analysis import merged
 from weft.report.document import JSON_SCHEMA
-from weft.endings import lines as ends
 from weft.report.page import to_html
 from weft.report.sarif import to_sarif
 from weft.report.text import write

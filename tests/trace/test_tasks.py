@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.cli.main import main
-from weft.report import examine
 from weft.endings import lines as ends
+from weft.report import examine
 from weft.trace import TaskKind, layout
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def

@@ -187,7 +187,8 @@ def interruption(job: Job) -> str:
     """What ended the run from outside."""
     name = str(job.run.facts.get("interrupted_by", "a signal"))
     return {
-        "SIGINT": "interrupted by SIGINT (Ctrl-C)", "SIGTERM": "ended by SIGTERM, as a time limit or a batch system sends it",
+        "SIGINT": "interrupted by SIGINT (Ctrl-C)",
+        "SIGTERM": "ended by SIGTERM, as a time limit or a batch system sends it",
         "SIGHUP": "ended by SIGHUP, as a closed terminal sends it",
     }.get(name, f"ended by {name}")  # fmt: skip
 

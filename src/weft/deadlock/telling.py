@@ -256,7 +256,13 @@ class _Telling:
             state = self.standstill.trace.ranks[index].state
             last = self.standstill.trace.ranks[index]
             left = len(last) > 0 and last.event(len(last) - 1).leaving
-            how = "finished" if state == "finalized" or left else "ended without MPI_Finalize" if state == "exited" else "ended"
+            how = (
+                "finished"
+                if state == "finalized" or left
+                else "ended without MPI_Finalize"
+                if state == "exited"
+                else "ended"
+            )
             return f"{'it has' if count == 1 else 'they have'} {how}"
         if index in group.ranks:
             return f"{subject} itself there"

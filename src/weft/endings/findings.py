@@ -29,7 +29,9 @@ def find(trace: Trace) -> list[Finding]:
         return []
     everyone = ends(trace)
     scene = Scene(trace, everyone)
-    return [scene.tell(group) for group in _alike(scene.guilty)] + [_thread(end, one) for end in everyone for one in end.threads]
+    return [scene.tell(group) for group in _alike(scene.guilty)] + [
+        _thread(end, one) for end in everyone for one in end.threads
+    ]
 
 
 class Scene:
@@ -145,7 +147,9 @@ def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, Any]:
         stack = [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.stack]
         told["stack"] = stack
         if ending.python and ending.native:
-            told["native"] = [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.native]
+            told["native"] = [
+                {"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.native
+            ]
     if behind:
         told["waiting"] = [{"rank": index, "call": describe.call(event)} for index, event in behind[:64]]
     return told

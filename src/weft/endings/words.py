@@ -96,7 +96,9 @@ def left_by(ending: Ending) -> str:
     if ending.how is ExitKind.FORTRAN:
         return f"ended by {ending.name or 'STOP'} {code}".rstrip()
     if ending.how is ExitKind.RUNTIME:
-        return f"ended by a Fortran runtime error (status {code})" + (f": {first_line(ending.text)}" if ending.text else "")
+        return f"ended by a Fortran runtime error (status {code})" + (
+            f": {first_line(ending.text)}" if ending.text else ""
+        )
     return f"ended by {ending.name or 'exit'}({code})"
 
 
@@ -108,7 +110,11 @@ def _by_signal(end: End) -> str:
 def _cut_off(end: End) -> str:
     known = end.rank.trace.run.get("ended")
     if known == "running":
-        return "is" + _stood(end)[4:] if _stood(end).startswith(" was") else "is still running or was cut off" + _stood(end)
+        return (
+            "is" + _stood(end)[4:]
+            if _stood(end).startswith(" was")
+            else "is still running or was cut off" + _stood(end)
+        )
     return ("was" if known in ("interrupted", "killed", "deadlock") else "was ended") + _stood(end)
 
 

@@ -111,7 +111,9 @@ def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground
     try:
         findings = told_once(trace, findings)
     except Exception as error:
-        failures.append(Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc()))
+        failures.append(
+            Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc())
+        )
     return Report(tuple(worst_first(merged(findings))), tuple(failures))
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
+from weft.endings import lines as ends
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
-from weft.endings import lines as ends
 from weft.terms.words import plural, rank_set
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace

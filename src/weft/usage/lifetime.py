@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from weft.findings import Finding
+from weft.findings import Finding, Site
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
 from weft.terms.describe import where
 from weft.terms.telling import cause, finding
-from weft.trace import Rank, Trace
+from weft.trace import EndingKind, Rank, Trace
 from weft.trace.event import Event
 from weft.trace.layout import Flag
 
@@ -33,6 +34,8 @@ def find(trace: Trace) -> list[Finding]:
     """The calls of every rank after MPI_Finalize, and those against the level of thread support it was given."""
     found: list[Finding] = []
     for rank in trace.ranks:
+        if not rank.missing:
+            found += _outside(rank)
         if not rank.missing and len(rank):
             found += _after_the_end(rank)
             found += _from_threads(rank)
@@ -54,6 +57,28 @@ def _tell(event: Event, why: str) -> Finding:
         evidence={"parameter": "time"},
         cause=cause(event),
     )
+
+
+def _outside(rank: Rank) -> Iterator[Finding]:
+    """The first call before MPI was initialised, and one after its end that left no event."""
+    whens = {EndingKind.NOT_INITIALISED: "before MPI was initialised", EndingKind.FINALISED: "after MPI_Finalize"}
+    for kind, when in whens.items():
+        told = next((one for one in rank.endings if one.kind is kind), None)
+        if told is None or (kind is EndingKind.FINALISED and any(True for _ in _after_the_end(rank))):
+            continue
+        site = told.site
+        place = Site(rank.index, told.name, site.file or "", site.line, site.function or "") if site else None
+        at = f" at {Path(place.file).name}:{place.line}" if place and place.file else ""
+        yield Finding(
+            kind="invalid-argument",
+            severity="error",
+            certainty="certain",
+            message=f"rank {rank.index} calls {told.name}{at} {when}",
+            ranks=(rank.index,),
+            sites=(place,) if place else (),
+            evidence={"parameter": "time"},
+            cause=f"{told.name}{at} {when}",
+        )
 
 
 def _after_the_end(rank: Rank) -> Iterator[Finding]:

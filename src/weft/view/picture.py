@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.endings import lines as ends
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
-from weft.endings import lines as ends
 from weft.report.tables import tables
 from weft.report.tables import to_json as tables_json
 from weft.report.text import failure_line, heading, replays

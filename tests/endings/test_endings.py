@@ -1,0 +1,202 @@
+"""How ranks ended, on built traces: the cause is told once, and what follows from it is no finding of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.endings import How, ends, lines
+from weft.findings import Finding
+from weft.report import examine, summary, to_json
+from weft.trace import EndingKind, ExitKind, Trace
+from weft.trace.builder import Builder, RankBuilder
+from weft.trace.layout import State
+
+BARRIER = ("exc.py", 7, "<module>")
+
+
+def found(trace: Trace) -> list[Finding]:
+    report = examine(trace)
+    assert not report.failures, report.failures
+    return [one for one in report.findings if one.severity != "note"]
+
+
+def raises(rank: RankBuilder, name: str = "KeyError", text: str = "'missing'", who: str = "") -> None:
+    frames = [("exc.py", 4, "work"), ("exc.py", 6, "<module>")]
+    rank.ends(EndingKind.EXCEPTION, name=name, text=text, traceback="Traceback ...", python=frames, who=who)
+
+
+def waits(b: Builder, *ranks: int) -> None:
+    for index in ranks:
+        b.ranks[index].open.barrier(site=BARRIER)
+
+
+def test_an_exception_is_one_finding_that_names_who_waits() -> None:
+    b = Builder(ranks=3, ended="deadlock")
+    waits(b, 0, 2)
+    raises(b.ranks[1])
+    b.ranks[1].finalize(leaving=True, open=True)
+    [one] = found(b.open())
+    assert one.kind == "uncaught-exception"
+    assert one.message == (
+        "rank 1 ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6); "
+        "ranks 0 and 2 wait for it in barrier at exc.py:7"
+    )
+    assert one.evidence["traceback"] == "Traceback ..."
+    assert "deadlock" not in str(one.evidence["consequences"])
+    assert one.sites[0].line == 4 and one.sites[0].callers[0][1] == 6
+
+
+def test_the_interpreters_finalize_is_no_call_of_the_program() -> None:
+    b = Builder(ranks=2, ended="deadlock")
+    waits(b, 0)
+    b.ranks[1].finalize(leaving=True, open=True)
+    told = found(b.open())
+    assert "deadlock" in {one.kind for one in told}
+    assert not any("finalize" in one.message for one in told)
+
+
+def test_a_finalize_of_the_program_still_meets_collectives() -> None:
+    b = Builder(ranks=2, ended="deadlock")
+    waits(b, 0)
+    b.ranks[1].open.finalize(site=("exc.py", 9, "<module>"))
+    assert any("finalize" in one.message for one in found(b.open()))
+
+
+def test_ranks_that_end_alike_are_one_finding() -> None:
+    b = Builder(ranks=3, ended="crashed")
+    for rank in b.ranks:
+        rank.barrier()
+        raises(rank, "ValueError", f"no input on {rank.index}")
+        rank.finalize(leaving=True)
+    [one] = found(b.open())
+    assert one.message.startswith("ranks 0-2 ended by ValueError: no input on 0 at exc.py:4")
+    assert one.ranks == (0, 1, 2)
+
+
+def test_a_deadlock_that_has_nothing_to_do_with_an_exception_stays() -> None:
+    b = Builder(ranks=4, ended="deadlock")
+    r0, r1, r2, r3 = b.ranks
+    r0.open.recv(1, site=("a.py", 1, "f"))
+    r1.open.recv(0, site=("a.py", 2, "f"))
+    r2.open.recv(3, site=("a.py", 3, "f"))
+    raises(r3)
+    r3.finalize(leaving=True, open=True)
+    kinds = sorted(one.kind for one in found(b.open()))
+    assert kinds == ["deadlock", "uncaught-exception"]
+
+
+def test_an_exit_for_which_nobody_waits_after_finalize_is_no_finding() -> None:
+    b = Builder(ranks=2, ended="finished")
+    for rank in b.ranks:
+        rank.barrier()
+        rank.finalize()
+        rank.ends(EndingKind.EXIT, code=3, detail=ExitKind.EXIT, name="exit")
+    assert found(b.open()) == []
+
+
+def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
+    b = Builder(ranks=2, ended="crashed")
+    for rank in b.ranks:
+        rank.barrier()
+        rank.ends(EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+        rank.finalize(leaving=True)
+    trace = b.open()
+    assert found(trace) == []
+    assert lines(trace) == ["ranks 0 and 1 ended by sys.exit(1) at a.py:3"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_python_exit_that_others_wait_for_is_an_early_exit(code: int) -> None:
+    b = Builder(ranks=3, ended="deadlock")
+    waits(b, 0, 2)
+    b.ranks[1].ends(EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+    b.ranks[1].finalize(leaving=True, open=True)
+    [one] = found(b.open())
+    assert one.kind == "early-exit"
+    assert one.message.startswith(f"rank 1 ended by sys.exit({code}) at a.py:3; ranks 0 and 2 wait for it")
+
+
+def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
+    b = Builder(ranks=2, ended="finished")
+    b.ranks[0].init()
+    b.ranks[0].finalize()
+    b.ranks[1].init()
+    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.RETURN, name="return")
+    b.ranks[1].state = State.EXITED
+    [one] = found(b.open())
+    assert one.kind == "early-exit"
+    assert one.message == "rank 1 returned 0 from main, without MPI_Finalize"
+
+
+def test_a_crash_names_signal_address_and_line() -> None:
+    b = Builder(ranks=2, ended="crashed")
+    waits(b, 0)
+    b.ranks[1].barrier()
+    b.ranks[1].ends(
+        EndingKind.SIGNAL, code=11, detail=1, address=16, name="SIGSEGV", python=[("a.py", 3, "peek"), ("a.py", 9, "")]
+    )
+    b.ranks[1].state = State.RUNNING
+    [one] = found(b.open())
+    assert one.kind == "crash"
+    assert (
+        "rank 1 crashed by SIGSEGV at address 0x10 (nothing is there), at a.py:3 in peek (called at a.py:9)"
+        in one.message
+    )
+
+
+def test_a_handler_that_came_back_is_no_crash() -> None:
+    b = Builder(ranks=1, ended="finished")
+    b.ranks[0].ends(EndingKind.SIGNAL, code=11, name="SIGSEGV")
+    b.ranks[0].ends(EndingKind.RETURNED, code=11, name="SIGSEGV")
+    b.ranks[0].barrier()
+    b.ranks[0].finalize()
+    assert found(b.open()) == []
+
+
+def test_an_abort_names_its_code_and_the_exception_before_it_is_the_cause() -> None:
+    for first, kind in ((False, "abort"), (True, "uncaught-exception")):
+        b = Builder(ranks=2, ended="crashed")
+        waits(b, 0)
+        if first:
+            raises(b.ranks[1])
+        b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.py", 3, "main")])
+        b.ranks[1].state = State.ABORTED
+        one = found(b.open())[0]
+        assert one.kind == kind
+        assert first or "called MPI_Abort(errorcode=5) at a.py:3" in one.message
+
+
+def test_an_exception_in_a_thread_is_told_with_its_name() -> None:
+    b = Builder(ranks=1, ended="finished")
+    b.ranks[0].barrier()
+    raises(b.ranks[0], who="thread writer")
+    b.ranks[0].finalize(leaving=True)
+    [one] = found(b.open())
+    assert one.message.startswith("thread writer of rank 0 ended by KeyError: 'missing' at exc.py:4 in work")
+
+
+def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
+    b = Builder(ranks=2, ended="interrupted")
+    b.ranks[0].open.recv(1, site=("a.py", 5, "<module>"))
+    b.ranks[1].barrier()
+    b.ranks[1].ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")])
+    b.ranks[1].ends(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
+    b.ranks[1].state = State.RUNNING
+    trace = b.open()
+    assert [one.kind for one in found(trace)] == []
+    assert lines(trace) == [
+        "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)", "rank 0 was in recv at a.py:5",
+    ]  # fmt: skip
+    assert summary(trace).splitlines()[0].startswith("rank 1 got SIGINT")
+
+
+def test_scripts_get_the_ends_too() -> None:
+    b = Builder(ranks=3, ended="deadlock")
+    waits(b, 0, 2)
+    raises(b.ranks[1])
+    b.ranks[1].finalize(leaving=True, open=True)
+    trace = b.open()
+    document = to_json(trace, found(trace))
+    first = document["run"]["ends"][0]
+    assert (first["ranks"], first["how"], first["file"], first["line"]) == ([1], "exception", "exc.py", 4)
+    assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.EXCEPTION, How.CUT_OFF]
