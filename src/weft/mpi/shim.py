@@ -25,10 +25,11 @@ from weft.errors import WeftError
 from weft.mpi import generate, table
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c")  # fmt: skip
+            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c")  # fmt: skip
 _BY_HAND = (("o", ("order.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
-_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h")
+_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h")
+_INSIDE = "leaving.py"  # runs in Python programs
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
 int main(void) {
@@ -137,7 +138,7 @@ def _fortran_names(path: Path, symbols: set[str]) -> tuple[str, ...]:
 
 def _sources() -> dict[str, bytes]:
     native = files("weft").joinpath("native")
-    wanted = ["format.h", "record.h", "record.c", *(f"shim/{name}" for name in _SOURCES + _HEADERS)]
+    wanted = ["format.h", "record.h", "record.c", *(f"shim/{name}" for name in (*_SOURCES, *_HEADERS, _INSIDE))]
     return {name: native.joinpath(name).read_bytes() for name in wanted}
 
 
@@ -287,6 +288,7 @@ def _generated(library: Library) -> dict[str, bytes]:
         "shim/predefined.h": generate.predefined_h(),
         "shim/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
         "shim/stubs.S": generate.stubs_s(functions, fortran),
+        "shim/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"shim/{_INSIDE}"]),
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
     for part in range(_PARTS):

@@ -498,6 +498,6 @@ WEFT_ORDER_WRAPPER(MPI_Finalize)(void) {
 }
 
 WEFT_ORDER_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
-    weft_aborting();
+    weft_aborting(code);
     return REAL(MPI_Abort)(comm, code);
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shim.h"
+#include "endings.h"
 
 struct layout {
     int minor;
@@ -187,4 +187,99 @@ uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers
         users = !code->hidden;
     }
     return found;
+}
+
+/* ---- where a thread is, for what is told of the end: nothing is believed to be there ---- */
+
+/* The places of this thread's frames, innermost first; at most `n`. */
+uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
+    uintptr_t state = (uintptr_t)this_thread(), frame = 0, next;
+    uint32_t found = 0;
+    if (!state || !weft_peek(&frame, state + layout->thread_frame, sizeof frame)) return 0;
+    if (layout->cframe_frame >= 0 && frame && !weft_peek(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame)) return 0;
+    for (int depth = 0; frame && found < n && depth < 1024; depth++, frame = next) {
+        uintptr_t code, at, type;
+        if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) || !weft_peek(&code, frame + layout->frame_code, sizeof code)) break;
+        if (!weft_peek(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
+        if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes) continue;
+        uintptr_t first = code + layout->code_bytes;
+        places[found++] = (struct weft_python_place){code, at > first ? (uint32_t)(at - first) : 0};
+    }
+    return found;
+}
+
+/* As text_of, of a str that may not be there: its head and its text are copied first. */
+static size_t text_peeked(uintptr_t object, char *out, size_t size) {
+    struct { uintptr_t head[4]; uint32_t state; } head;
+    uint8_t copy[96 + 4 * 256];
+    size_t whole, n = 0;
+    if (!object || !weft_peek(&head, object, sizeof head)) return 0;
+    size_t start = head.state >> 6 & 1 ? layout->text_ascii : layout->text_wide, kind = head.state >> 2 & 7;
+    whole = kind * head.head[2];
+    if (whole > 4 * 256) whole = 4 * 256;
+    if (kind < 1 || kind > 4 || start + whole > sizeof copy || !weft_peek(copy, object, start + whole)) return 0;
+    ((uint64_t *)copy)[2] = whole / kind;
+    n = text_of((uintptr_t)copy, out, size);
+    return n;
+}
+
+struct table { uintptr_t at, end, window; uint8_t copy[256]; };
+
+static int table_byte(struct table *table) {
+    if (table->at >= table->end) return -1;
+    if (!table->window || table->at - table->window >= sizeof table->copy) {
+        size_t left = table->end - table->at;
+        if (!weft_peek(table->copy, table->at, left < sizeof table->copy ? left : sizeof table->copy)) return -1;
+        table->window = table->at;
+    }
+    return table->copy[table->at++ - table->window];
+}
+
+static int table_number(struct table *table) {
+    int value = 0, shift = 0, byte;
+    do {
+        if ((byte = table_byte(table)) < 0) return 0;
+        value |= (byte & 63) << shift;
+        shift += 6;
+    } while (byte & 64 && shift < 30);
+    return value;
+}
+
+/* The line of an instruction (CPython's Objects/locations.md; weft.trace.sites.line_of reads the same), 0: none. */
+static int line_of(uintptr_t code, uint32_t instruction) {
+    uintptr_t lines = 0;
+    size_t length = 0;
+    int line = 0;
+    uint32_t end = 0;
+    if (!weft_peek(&lines, code + layout->code_lines, sizeof lines) || !weft_peek(&length, lines + 16, sizeof length) ||
+        !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20) return 0;
+    struct table table = {.at = lines + 32, .end = lines + 32 + length};
+    for (int head; (head = table_byte(&table)) >= 0;) {
+        int kind = head >> 3 & 15;
+        if (kind == 13 || kind == 14) {
+            int delta = table_number(&table);
+            line += delta & 1 ? -(delta >> 1) : delta >> 1;
+            for (int i = 0; kind == 14 && i < 3; i++) table_number(&table);
+        } else if (kind >= 10 && kind < 13) {
+            line += kind - 10;
+            table.at += 2;
+        } else if (kind < 10) table.at++;
+        end += 2u * ((unsigned)(head & 7) + 1);
+        if (instruction < end) return kind == 15 || line < 0 ? 0 : line;
+    }
+    return 0;
+}
+
+/* One frame as (s file, u line, s function); false where there is none that anybody wrote. */
+bool weft_python_text(struct weft_text *text, const struct weft_python_place *place) {
+    char file[1024], name[512];
+    uintptr_t of_file = 0, of_name = 0;
+    if (!weft_peek(&of_file, place->code + layout->code_file, sizeof of_file) ||
+        !weft_peek(&of_name, place->code + layout->code_name, sizeof of_name)) return false;
+    size_t file_length = text_peeked(of_file, file, sizeof file), name_length = text_peeked(of_name, name, sizeof name);
+    if (!file_length || !strcmp(file, "<shim>")) return false;
+    weft_text_s(text, file, file_length);
+    weft_text_u(text, (uint64_t)line_of(place->code, place->instruction));
+    weft_text_s(text, name, name_length);
+    return !text->overflow;
 }

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim.h"
+#include "endings.h"
 #include "wrap.h"
 
 __thread struct weft_thread *weft_self;
@@ -27,9 +27,9 @@ struct weft_record *weft_the_record;
 
 static char run_path[PATH_MAX], record_path[PATH_MAX], replay_path[PATH_MAX], agent_path[PATH_MAX];
 static int level;
-static bool bound, gave_up;
+static bool bound, gave_up, sessions_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_key_t thread_end;
+static pthread_key_t thread_end, thread_crash;
 static struct weft_thread *free_threads;
 static uint32_t thread_count;
 static struct weft_stream definitions_stream;
@@ -115,6 +115,7 @@ static void note_other_library(const char *path) {
 }
 
 static void clean_environment(void);
+static void crash_ended(void *data);
 
 /* The program has loaded another MPI than the one whose names this library offers, so calls may already be bound to
  * names that its MPI does not have. The program has not begun with MPI yet: it starts again without the recorder. */
@@ -194,11 +195,21 @@ done:
 }
 
 /* ---- definitions ---- */
+static bool room_can_be_made(struct weft_stream *stream, size_t bytes) {
+    if (!weft_careful || (size_t)(stream->end - stream->next) >= bytes) return true;
+    if (!weft_lock_taken(&weft_the_record->lock)) return false;
+    pthread_mutex_unlock(&weft_the_record->lock);
+    return true;
+}
+
 void weft_define(int type, const void *payload, size_t length) {
     static pthread_mutex_t definitions = PTHREAD_MUTEX_INITIALIZER;
     struct weft_stream *stream = &definitions_stream;
-    if (weft_the_record->stopped) return;
-    pthread_mutex_lock(&definitions);
+    if (weft_the_record->stopped || !weft_lock_taken(&definitions)) return;
+    if (!room_can_be_made(stream, length + 16)) {
+        pthread_mutex_unlock(&definitions);
+        return;
+    }
     if (weft_stream_fits(stream, length + 16)) {
         uint8_t *p = stream->next;
         *p++ = (uint8_t)type;
@@ -302,6 +313,8 @@ static void *born(void *data) {
     struct birth birth = *(struct birth *)data;
     free(data);
     weft_made = birth.made;
+    weft_crash_thread();
+    pthread_setspecific(thread_crash, &thread_crash);
     return birth.body(birth.argument);
 }
 
@@ -318,6 +331,11 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
     int code = real(thread, attributes, born, birth);
     if (code) free(birth);
     return code;
+}
+
+static void crash_ended(void *data) {
+    (void)data;
+    weft_crash_thread_end();
 }
 
 static void thread_ended(void *data) {
@@ -435,6 +453,7 @@ static void clean_environment(void) {
 
 static void child_after_fork(void) {
     weft_recording = 0;
+    weft_endings_child();
     weft_objects_reset();
     weft_sites_reset();
     pthread_mutex_init(&lock, NULL);
@@ -460,6 +479,8 @@ WEFT_HIDDEN void weft_start(void);
 void weft_start(void) {
     pthread_mutex_lock(&lock);
     if (weft_the_record || gave_up || !run_path[0]) {
+        /* A call before the initialisation made the record, or MPI begins anew after its end (a session). */
+        if (weft_the_record && !weft_the_record->stopped && getpid() == weft_pid) weft_recording = 1;
         pthread_mutex_unlock(&lock);
         return;
     }
@@ -472,12 +493,14 @@ void weft_start(void) {
     struct weft_record *record = weft_the_record;
     if (record && !weft_stream_open(record, &definitions_stream, WEFT_STREAM_DEFINITIONS, 0)) record = NULL;
     gave_up = !record;
+    weft_pid = getpid();
     pthread_mutex_unlock(&lock);
     if (!record) return;
     snprintf(record->header->job, sizeof record->header->job, "%s", job);
     weft_clock_kind = record->header->clock;
     weft_objects_predefine();
     pthread_key_create(&thread_end, thread_ended);
+    pthread_key_create(&thread_crash, crash_ended);
     pthread_atfork(NULL, NULL, child_after_fork);
     define_surroundings();
     weft_python_look();
@@ -497,6 +520,7 @@ static void record_rename(void) {
 WEFT_HIDDEN void weft_started(bool world, int provided);
 void weft_started(bool world, int provided) {
     static bool described;
+    sessions_used |= !world;
     struct weft_header *header = weft_the_record->header;
     header->thread_level = provided == MPI_THREAD_MULTIPLE ? 3 : provided == MPI_THREAD_SERIALIZED ? 2 : provided == MPI_THREAD_FUNNELED ? 1 : 0;
     if (world) {
@@ -522,6 +546,9 @@ void weft_started(bool world, int provided) {
     define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
     clean_environment();
     clean_python_environment();
+    weft_endings_begin();
+    weft_crash_begin();
+    weft_leaving_begin();
     if (world && agent_path[0]) debug_attend(header->rank);
 }
 
@@ -570,17 +597,24 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
 
 /* ---- the end ---- */
 WEFT_HIDDEN void weft_finalized(void);
-void weft_finalized(void) { weft_the_record->header->state = WEFT_STATE_FINALIZED; }
+void weft_finalized(void) {
+    weft_the_record->header->state = WEFT_STATE_FINALIZED;
+    if (sessions_used) return; /* a session may live on */
+    weft_over = 1;
+    weft_recording = 0; /* a call from here on is made outside of MPI's life, or begins a new one */
+}
 
 WEFT_HIDDEN void weft_session_finalized(void);
 void weft_session_finalized(void) {
     int initialized = 0; /* the world model ends with its own MPI_Finalize */
-    if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized) weft_finalized();
+    if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized) weft_the_record->header->state = WEFT_STATE_FINALIZED;
 }
 
-WEFT_HIDDEN void weft_aborting(void);
-void weft_aborting(void) {
-    if (weft_the_record && weft_recording) weft_the_record->header->state = WEFT_STATE_ABORTED;
+WEFT_HIDDEN void weft_aborting(int code);
+void weft_aborting(int code) {
+    if (!weft_the_record || !weft_recording) return;
+    weft_the_record->header->state = WEFT_STATE_ABORTED;
+    weft_abort_told(code);
 }
 
 uint8_t weft_error_class(int code) {
@@ -605,8 +639,8 @@ __attribute__((constructor)) static void loaded(void) {
 }
 
 __attribute__((destructor)) static void unloaded(void) {
-    if (!weft_the_record || !weft_recording) return;
-    weft_recording = 0;
+    if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
+    weft_recording = weft_over = 0;
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
-#include "shim.h"
+#include "endings.h"
 
 struct module { uintptr_t base, start, end; uint32_t id; };
 
@@ -85,6 +85,18 @@ static struct module *module_of(uintptr_t address) {
     module->id = (uint32_t)++module_count;
     weft_define(WEFT_DEF_MODULE, payload, (size_t)(text.p - payload));
     return module;
+}
+
+/* The module of an address and the offset in it, where there is one. */
+bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
+    if (!weft_lock_taken(&lock)) return false;
+    const struct module *found = module_of(address);
+    if (found) {
+        *module = found->id;
+        *offset = address - found->base;
+    }
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
 }
 
 static void text_place(struct weft_text *text, uintptr_t address) {

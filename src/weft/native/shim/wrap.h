@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "endings.h"
 #include "shim.h"
 
 WEFT_HIDDEN void weft_start(void);
 WEFT_HIDDEN void weft_started(bool world, int provided);
 WEFT_HIDDEN void weft_finalized(void);
 WEFT_HIDDEN void weft_session_finalized(void);
-WEFT_HIDDEN void weft_aborting(void);
+WEFT_HIDDEN void weft_aborting(int code);
 
 static inline int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
 

@@ -1,0 +1,338 @@
+/* Signals that end a process, or warn it: what is told of them, and that they do what they would do without us.
+ *
+ * From MPI's initialisation on our handler stands before the program's, which believes that its own is installed: what
+ * it sets and reads back goes by a table (sigaction and signal are ours). When a signal comes, all is told; then the
+ * program's own disposition is really installed and the signal comes again: by itself as the instruction fails once
+ * more, or sent anew with what it carried. So handlers, core files and exit statuses are those of a run without us, and
+ * each signal is told once. A signal that the program ignores stays ignored, one that it handles is told and handled.
+ *
+ * `weft run` asks where a process is by a real-time signal of ours, and this process its own threads by the same. */
+#define _GNU_SOURCE
+#include "endings.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ASKED = 57, OWN_STACK = 1 << 17, THREADS = 64 }; /* weft/launch/ask.py knows the number of ASKED */
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static const int warnings[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
+enum { FAULTS = sizeof faults / sizeof *faults, WARNINGS = sizeof warnings / sizeof *warnings };
+
+static struct { struct sigaction program; bool ours, done; } table[65];
+static volatile bool armed;
+static volatile int turn; /* of the table */
+static int (*real_sigaction)(int, const struct sigaction *, struct sigaction *);
+static __thread sigjmp_buf *way_back; /* a fault while we look around leads here */
+static __thread void *own_stack;
+
+static bool among(int number, const int *set, int n) {
+    for (int i = 0; i < n; i++)
+        if (set[i] == number) return true;
+    return false;
+}
+
+static bool plain(const struct sigaction *action, void (*handler)(int)) {
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == handler;
+}
+
+static void find_real(void) {
+    if (!real_sigaction) real_sigaction = (__typeof__(real_sigaction))dlsym(RTLD_NEXT, "sigaction");
+}
+
+static void came(int number, siginfo_t *info, void *context);
+
+/* Puts our handler before the program's, with what the program asked for where it could notice. */
+static void install(int number) {
+    const struct sigaction *program = &table[number].program;
+    struct sigaction action = {.sa_flags = SA_SIGINFO};
+    if (plain(program, SIG_IGN)) {
+        real_sigaction(number, program, NULL);
+        return;
+    }
+    action.sa_sigaction = came;
+    if (plain(program, SIG_DFL)) {
+        sigemptyset(&action.sa_mask);
+        action.sa_flags |= SA_ONSTACK;
+    } else {
+        action.sa_mask = program->sa_mask;
+        action.sa_flags |= program->sa_flags & (SA_ONSTACK | SA_RESTART | SA_NODEFER);
+    }
+    if (among(number, faults, FAULTS)) action.sa_flags |= SA_ONSTACK | SA_NODEFER;
+    if (number == ASKED) action.sa_flags |= SA_ONSTACK | SA_RESTART;
+    real_sigaction(number, &action, NULL);
+}
+
+/* ---- the other threads ---- */
+static struct weft_stack shown; /* by the thread that was asked */
+static volatile pid_t asked_of;
+static volatile int shown_by, seen; /* 1: `shown` is whole; 1: it may go on */
+
+static void show_oneself(const void *context) {
+    if (asked_of != (pid_t)syscall(SYS_gettid)) return;
+    sigjmp_buf back;
+    way_back = &back;
+    if (!sigsetjmp(back, 1)) weft_stack_take(&shown, context);
+    way_back = NULL;
+    __atomic_store_n(&shown_by, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 200 && !__atomic_load_n(&seen, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+static bool ask(pid_t tid) {
+    siginfo_t info = {.si_signo = ASKED, .si_code = SI_QUEUE};
+    info.si_pid = weft_pid;
+    info.si_value.sival_ptr = &shown;
+    shown.natives = shown.pythons = 0;
+    shown_by = seen = 0;
+    asked_of = tid;
+    if (syscall(SYS_rt_tgsigqueueinfo, weft_pid, tid, ASKED, &info)) return false;
+    for (int i = 0; i < 200 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    return shown_by;
+}
+
+static void name_of_thread(pid_t tid, char *name, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, name, size - 1);
+    if (fd >= 0) close(fd);
+    name[n > 0 ? n - 1 : 0] = 0;
+}
+
+/* The same told of each other thread that answers. */
+static void tell_others(struct weft_told told) {
+    struct { uint64_t inode; int64_t next; uint16_t length; uint8_t type; char name[]; } *entry;
+    char buffer[2048], name[32];
+    int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), left = THREADS;
+    pid_t self = (pid_t)syscall(SYS_gettid);
+    told.text = told.traceback = NULL;
+    told.stack = &shown;
+    told.who = name;
+    for (long n; folder >= 0 && (n = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;)
+        for (long at = 0; at < n; at += entry->length) {
+            entry = (void *)(buffer + at);
+            pid_t tid = (pid_t)atoi(entry->name);
+            if (tid <= 0 || tid == self || left-- <= 0 || !ask(tid)) continue;
+            name[0] = 0;
+            if (tid != weft_pid) name_of_thread(tid, name, sizeof name);
+            /* Where there is no crash, threads of libraries are of no interest. */
+            if (told.kind == WEFT_ENDING_SIGNAL || shown.slot || shown.pythons) weft_tell(&told);
+            __atomic_store_n(&seen, 1, __ATOMIC_RELEASE);
+        }
+    asked_of = 0;
+    if (folder >= 0) close(folder);
+}
+
+/* ---- what is told ---- */
+static const char *name_of(int number) {
+    switch (number) {
+    case SIGSEGV: return "SIGSEGV";
+    case SIGBUS: return "SIGBUS";
+    case SIGFPE: return "SIGFPE";
+    case SIGILL: return "SIGILL";
+    case SIGABRT: return "SIGABRT";
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGQUIT: return "SIGQUIT";
+    case SIGXCPU: return "SIGXCPU";
+    default: return "";
+    }
+}
+
+/* What libc or the C++ library know of an abort: the assertion, glibc's own complaint, the type of the exception. */
+static const char **(*abort_message);
+static void *(*current_exception_type)(void);
+static char *(*demangle)(const char *, char *, size_t *, int *);
+
+static const char *why_aborted(void) {
+    if (current_exception_type) {
+        void **type = current_exception_type();
+        if (type) {
+            const char *mangled = type[1];
+            int status = 0;
+            char *plain_name = demangle ? demangle(mangled + (*mangled == '*'), NULL, NULL, &status) : NULL;
+            return plain_name ? plain_name : mangled;
+        }
+    }
+    struct { unsigned size; char text[]; } *message = abort_message ? (void *)*abort_message : NULL;
+    return message ? message->text : NULL;
+}
+
+/* Whether the signal's default, or a handler that is known to end the process, comes next. */
+static bool deadly(int number) {
+    const struct sigaction *program = &table[number].program;
+    Dl_info info;
+    if (plain(program, SIG_DFL)) return true;
+    if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
+    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libmpi") || strstr(info.dli_fname, "libgfortran") ||
+           strstr(info.dli_fname, "libpmix") || strstr(info.dli_fname, "libucs");
+}
+
+static void look(int number, const siginfo_t *info, const void *context) {
+    static struct weft_stack stack; /* large: handlers of one thread at a time come here */
+    bool fault = among(number, faults, FAULTS);
+    struct weft_told told = {.kind = fault ? WEFT_ENDING_SIGNAL : number == ASKED ? WEFT_ENDING_WHERE : WEFT_ENDING_WARNED,
+                             .code = number == ASKED ? 0 : number, .name = name_of(number), .stack = &stack};
+    if (fault) {
+        told.detail = info->si_code;
+        if (info->si_code > 0) told.address = (uint64_t)(uintptr_t)info->si_addr;
+        if (number == SIGABRT) told.text = why_aborted();
+    } else if (number != ASKED && info->si_code <= 0) told.detail = info->si_pid;
+    char name[32] = "";
+    if ((pid_t)syscall(SYS_gettid) != weft_pid) name_of_thread((pid_t)syscall(SYS_gettid), name, sizeof name);
+    told.who = name;
+    weft_stack_take(&stack, context);
+    weft_tell(&told);
+    if (!fault || deadly(number)) tell_others(told);
+}
+
+/* One look at a time; a fault in it ends it. */
+static void look_around(int number, const siginfo_t *info, const void *context) {
+    static volatile int looking;
+    for (int i = 0; __atomic_exchange_n(&looking, 1, __ATOMIC_ACQ_REL); i++) {
+        if (i == 500) return;
+        if (asked_of == (pid_t)syscall(SYS_gettid)) show_oneself(context);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    sigjmp_buf back;
+    int careful = weft_careful;
+    weft_careful = 1;
+    way_back = &back;
+    if (!sigsetjmp(back, 1)) look(number, info, context);
+    way_back = NULL;
+    weft_careful = careful;
+    __atomic_store_n(&looking, 0, __ATOMIC_RELEASE);
+}
+
+/* Now the program's own disposition, and the signal once more. */
+static void hand_over(int number, siginfo_t *info) {
+    table[number].done = true;
+    real_sigaction(number, &table[number].program, NULL);
+    if (among(number, faults, FAULTS) && info->si_code > 0) return; /* the instruction fails again */
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    sigprocmask(SIG_BLOCK, &one, NULL); /* until the handler is over */
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), number, info);
+}
+
+static void asked(siginfo_t *info, void *context) {
+    static volatile int times;
+    const struct sigaction *program = &table[ASKED].program;
+    if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &shown) show_oneself(context);
+    else if (!plain(program, SIG_DFL)) {
+        if (program->sa_flags & SA_SIGINFO) program->sa_sigaction(ASKED, info, context);
+        else if (program->sa_handler != SIG_IGN) program->sa_handler(ASKED);
+    } else if (weft_telling() && __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED) < 3) look_around(ASKED, info, context);
+}
+
+static void came(int number, siginfo_t *info, void *context) {
+    if (way_back && among(number, faults, FAULTS)) siglongjmp(*way_back, 1);
+    int error = errno, depth = weft_depth;
+    weft_depth = 1;
+    if (number == ASKED) asked(info, context);
+    else {
+        if (weft_telling()) look_around(number, info, context);
+        hand_over(number, info);
+    }
+    weft_depth = depth;
+    errno = error;
+}
+
+/* ---- what the program sets and reads back ---- */
+static bool ours(int number) { return armed && number > 0 && number < 65 && table[number].ours && !table[number].done; }
+
+static int exchange(int number, const struct sigaction *action, struct sigaction *before) {
+    sigset_t all, mask;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &mask);
+    while (__atomic_exchange_n(&turn, 1, __ATOMIC_ACQUIRE)) {}
+    struct sigaction was = table[number].program;
+    if (action) {
+        table[number].program = *action;
+        install(number);
+    }
+    __atomic_store_n(&turn, 0, __ATOMIC_RELEASE);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    if (before) *before = was;
+    return 0;
+}
+
+__attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action, struct sigaction *restrict before) {
+    find_real();
+    return ours(number) ? exchange(number, action, before) : real_sigaction(number, action, before);
+}
+
+static sighandler_t set_simply(const char *name, int number, sighandler_t handler, int flags, bool masked) {
+    sighandler_t (*real)(int, sighandler_t) = (__typeof__(real))dlsym(RTLD_NEXT, name);
+    if (!ours(number) || handler == SIG_ERR) return real(number, handler);
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
+    sigemptyset(&action.sa_mask);
+    if (masked) sigaddset(&action.sa_mask, number);
+    exchange(number, &action, &before);
+    return before.sa_handler;
+}
+
+__attribute__((visibility("default"))) sighandler_t signal(int number, sighandler_t handler) {
+    return set_simply("signal", number, handler, SA_RESTART, true);
+}
+__attribute__((visibility("default"))) sighandler_t __sysv_signal(int number, sighandler_t handler);
+sighandler_t __sysv_signal(int number, sighandler_t handler) {
+    return set_simply("__sysv_signal", number, handler, (int)(SA_RESETHAND | SA_NODEFER), false);
+}
+
+/* ---- birth ---- */
+/* A stack of our own for handlers of this thread, where it has none. */
+void weft_crash_thread(void) {
+    stack_t there;
+    if (sigaltstack(NULL, &there) || !(there.ss_flags & SS_DISABLE)) return;
+    void *space = mmap(NULL, OWN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return;
+    own_stack = space;
+    if (sigaltstack(&(stack_t){.ss_sp = space, .ss_size = OWN_STACK}, NULL)) weft_crash_thread_end();
+}
+
+void weft_crash_thread_end(void) {
+    stack_t there;
+    if (!own_stack) return;
+    if (!sigaltstack(NULL, &there) && there.ss_sp == own_stack) sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
+    munmap(own_stack, OWN_STACK);
+    own_stack = NULL;
+}
+
+static void take(int number) {
+    if (real_sigaction(number, NULL, &table[number].program)) return;
+    table[number].ours = true;
+    install(number);
+}
+
+void weft_crash_begin(void) {
+    if (armed) return;
+    find_real();
+    abort_message = (__typeof__(abort_message))dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE");
+    current_exception_type = (__typeof__(current_exception_type))dlsym(RTLD_DEFAULT, "__cxa_current_exception_type");
+    demangle = (__typeof__(demangle))dlsym(RTLD_DEFAULT, "__cxa_demangle");
+    weft_crash_thread();
+    for (int i = 0; i < FAULTS; i++) take(faults[i]);
+    for (int i = 0; i < WARNINGS; i++) take(warnings[i]);
+    take(ASKED);
+    armed = true;
+}
+
+/* A child has the program's dispositions and nothing else. */
+void weft_crash_child(void) {
+    if (!armed) return;
+    armed = false;
+    for (int number = 1; number < 65; number++)
+        if (table[number].ours && !table[number].done) real_sigaction(number, &table[number].program, NULL);
+}

@@ -1,0 +1,302 @@
+/* Telling of the end: exits, aborts, calls outside of MPI's life; stacks and how they come into the record. */
+#define _GNU_SOURCE
+#include "endings.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+__thread int weft_careful;
+pid_t weft_pid;
+volatile int weft_leaving, weft_over;
+
+static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+static uintptr_t (*unwound_ip)(struct _Unwind_Context *);
+static void *(*function_of)(void *);
+
+bool weft_telling(void) {
+    return weft_the_record && (weft_recording || weft_over) && !weft_the_record->stopped && getpid() == weft_pid;
+}
+
+bool weft_lock_taken(pthread_mutex_t *lock) {
+    if (!weft_careful) return !pthread_mutex_lock(lock);
+    for (int i = 0; i < 50; i++) {
+        if (!pthread_mutex_trylock(lock)) return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+bool weft_peek(void *to, uintptr_t from, size_t bytes) {
+    struct iovec here = {to, bytes}, there = {(void *)from, bytes};
+    return from && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+/* ---- stacks ---- */
+struct unwinding { struct weft_stack *stack; uintptr_t from; bool begun; };
+
+static bool of_the_recorder(uintptr_t address) {
+    Dl_info there, here;
+    return dladdr((void *)address, &there) && dladdr((void *)weft_tell, &here) && there.dli_fbase == here.dli_fbase;
+}
+
+/* The handler's own frames come first, then the interrupted one. */
+static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data) {
+    struct unwinding *u = data;
+    uintptr_t at = unwound_ip(context);
+    if (!u->begun) {
+        u->begun = at == u->from;
+        if (!u->begun || weft_careful) return _URC_NO_REASON; /* of a signal, the first is there already */
+    }
+    if (u->stack->natives == WEFT_ENDING_FRAMES || !at) return _URC_END_OF_STACK;
+    if (!u->stack->natives && of_the_recorder(at)) return _URC_NO_REASON;
+    u->stack->native[u->stack->natives++] = at;
+    return _URC_NO_REASON;
+}
+
+/* Where unwinding finds no way: the caller's return address on top of the stack (a call through a pointer to nowhere),
+ * and frame pointers as far as they lead upwards. */
+static void walk(struct weft_stack *stack, uintptr_t top, uintptr_t frame) {
+    uintptr_t pair[2];
+    uint32_t module;
+    uint64_t offset;
+    if (weft_peek(pair, top, sizeof *pair) && weft_place(pair[0], &module, &offset)) stack->native[stack->natives++] = pair[0];
+    while (frame >= top && stack->natives < WEFT_ENDING_FRAMES && weft_peek(pair, frame, sizeof pair) && pair[0] > frame) {
+        if (!weft_place(pair[1], &module, &offset)) return;
+        stack->native[stack->natives++] = pair[1];
+        frame = pair[0];
+    }
+}
+
+void weft_stack_take(struct weft_stack *stack, const void *context) {
+    stack->tid = (pid_t)syscall(SYS_gettid);
+    stack->slot = weft_self ? weft_self->slot + 1 : 0;
+    stack->natives = 0;
+    stack->pythons = weft_python ? weft_python_places(stack->python, WEFT_ENDING_FRAMES) : 0;
+    struct unwinding u = {.stack = stack, .from = (uintptr_t)__builtin_return_address(0)};
+    if (context) {
+        const ucontext_t *c = context;
+#if defined(__x86_64__)
+        uintptr_t at = (uintptr_t)c->uc_mcontext.gregs[REG_RIP], top = (uintptr_t)c->uc_mcontext.gregs[REG_RSP],
+                  frame = (uintptr_t)c->uc_mcontext.gregs[REG_RBP];
+#else
+        uintptr_t at = c->uc_mcontext.pc, top = c->uc_mcontext.sp, frame = c->uc_mcontext.regs[29];
+#endif
+        u.from = at;
+        stack->native[stack->natives++] = at + 1;
+        if (backtrace) backtrace(visit, &u);
+        if (stack->natives == 1) walk(stack, top, frame);
+        return;
+    }
+    if (backtrace) backtrace(visit, &u);
+}
+
+/* ---- into the record ---- */
+static void text_or_nothing(struct weft_text *text, const char *string, size_t most) {
+    weft_text_s(text, string ? string : "", string ? strnlen(string, most) : 0);
+}
+
+static void text_natives(struct weft_text *text, const struct weft_stack *stack) {
+    weft_text_u(text, stack ? stack->natives : 0);
+    for (uint32_t i = 0; stack && i < stack->natives; i++) {
+        uint32_t module = 0;
+        uint64_t offset = 0;
+        if (!weft_place(stack->native[i] - 1, &module, &offset)) offset = 0;
+        weft_text_u(text, module);
+        weft_text_u(text, module ? offset + 1 : 0);
+    }
+}
+
+static void text_pythons(struct weft_text *text, const struct weft_told *told) {
+    if (told->python) {
+        if ((size_t)(text->end - text->p) < told->python_bytes) text->overflow = true;
+        else text->p = mempcpy(text->p, told->python, told->python_bytes);
+        return;
+    }
+    struct weft_text frames = {.p = text->p + 10, .end = text->end};
+    uint8_t *start = frames.p;
+    uint32_t n = 0;
+    for (uint32_t i = 0; told->stack && i < told->stack->pythons; i++) n += weft_python_text(&frames, &told->stack->python[i]);
+    text->overflow |= frames.overflow;
+    text->p = weft_put_u(text->p, n);
+    memmove(text->p, start, (size_t)(frames.p - start));
+    text->p += frames.p - start;
+}
+
+enum { MOST_TEXT = 1 << 16, MOST_TRACEBACK = 1 << 20, SPACE = 1 << 18 };
+
+void weft_tell(const struct weft_told *told) {
+    size_t size = SPACE + 3 * MOST_TEXT + (told->traceback ? strnlen(told->traceback, MOST_TRACEBACK) : 0) + told->python_bytes;
+    uint8_t *space = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) return;
+    struct weft_text text = {.p = space, .end = space + size};
+    const struct weft_stack *stack = told->stack;
+    weft_text_u(&text, (uint64_t)told->kind);
+    weft_text_u(&text, stack ? stack->slot : weft_self ? weft_self->slot + 1 : 0);
+    weft_text_u(&text, (uint64_t)(stack ? stack->tid : (pid_t)syscall(SYS_gettid)));
+    weft_text_u(&text, weft_ticks(weft_clock_kind));
+    weft_text_z(&text, told->code);
+    weft_text_z(&text, told->detail);
+    weft_text_u(&text, told->address);
+    text_or_nothing(&text, told->name, MOST_TEXT);
+    text_or_nothing(&text, told->text, MOST_TEXT);
+    text_or_nothing(&text, told->traceback, MOST_TRACEBACK);
+    text_or_nothing(&text, told->who, MOST_TEXT);
+    text_pythons(&text, told);
+    text_natives(&text, stack);
+    if (!text.overflow) weft_define(WEFT_DEF_ENDING, space, (size_t)(text.p - space));
+    munmap(space, size);
+}
+
+/* ---- the way out ---- */
+static bool told_exit;
+
+/* The function of libgfortran that ends the program, by the frames behind exit(). */
+static int fortran_end(const struct weft_stack *stack, const char **name) {
+    for (uint32_t i = 0; i < stack->natives && i < 6; i++) {
+        Dl_info info;
+        if (!dladdr((void *)(stack->native[i] - 1), &info) || !info.dli_sname) continue;
+        bool error = !strncmp(info.dli_sname, "_gfortran_error_stop", 20);
+        if (error || !strncmp(info.dli_sname, "_gfortran_stop_", 15)) {
+            *name = error ? "ERROR STOP" : "STOP";
+            return WEFT_EXIT_FORTRAN;
+        }
+        if (!strncmp(info.dli_sname, "_gfortran_runtime_error", 23) || !strncmp(info.dli_sname, "_gfortran_os_error", 18) ||
+            !strncmp(info.dli_sname, "_gfortran_generate_error", 24)) {
+            *name = "Fortran runtime error";
+            return WEFT_EXIT_RUNTIME;
+        }
+    }
+    return WEFT_EXIT_EXIT;
+}
+
+/* An exit that says nothing is not told: with status 0 after MPI_Finalize. Nor one that MPI makes inside a call. */
+static WEFT_COLD void exiting(int status, int how, const char *name) {
+    if (!weft_telling() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED)) return;
+    if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
+    struct weft_stack stack;
+    struct weft_told told = {.kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};
+    weft_depth = 1;
+    if (how == WEFT_EXIT_AT_ONCE) weft_leaving_look();
+    weft_stack_take(&stack, NULL);
+    if (how == WEFT_EXIT_EXIT) told.detail = fortran_end(&stack, &told.name);
+    if (how == WEFT_EXIT_RETURN) stack.natives = stack.pythons = 0; /* libc's own */
+    if (how == WEFT_EXIT_AT_ONCE || !weft_leaving_exit(status, &told)) weft_tell(&told);
+    weft_depth = 0;
+}
+
+/* The process is about to end with this status, though things come before that may not end. */
+void weft_exit_soon(int status) { exiting(status, WEFT_EXIT_PYTHON, "sys.exit"); }
+
+__attribute__((visibility("default"), noreturn)) void exit(int status);
+void exit(int status) {
+    void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, "exit");
+    if (weft_the_record && getpid() == weft_pid) {
+        exiting(status, WEFT_EXIT_EXIT, "exit");
+        if (!weft_depth) weft_leaving = 1;
+    }
+    real(status);
+}
+
+#define AT_ONCE(name)                                                                                                      \
+    __attribute__((visibility("default"), noreturn)) void name(int status);                                               \
+    void name(int status) {                                                                                                \
+        void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, #name);                          \
+        if (weft_the_record) exiting(status, WEFT_EXIT_AT_ONCE, #name);                                                   \
+        real(status);                                                                                                      \
+    }
+AT_ONCE(_exit)
+AT_ONCE(_Exit)
+AT_ONCE(quick_exit)
+
+static void returned(int status, void *unused) {
+    (void)unused;
+    if (!weft_the_record || getpid() != weft_pid) return;
+    exiting(status, WEFT_EXIT_RETURN, "main");
+    weft_leaving = 1;
+}
+
+/* Whether exit() is among the callers: then a handler of the process's end makes the call. */
+struct search { uintptr_t exit; bool found; };
+static _Unwind_Reason_Code find_exit(struct _Unwind_Context *context, void *data) {
+    struct search *search = data;
+    uintptr_t at = unwound_ip(context);
+    if (at && (uintptr_t)function_of((void *)(at - 1)) == search->exit) search->found = true;
+    return search->found ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+void weft_finalising(struct weft_event *event) {
+    struct search search = {.exit = (uintptr_t)dlsym(RTLD_NEXT, "exit")};
+    if (!weft_leaving && backtrace && search.exit) backtrace(find_exit, &search);
+    if (weft_leaving || search.found) event->buffer = WEFT_LEAVING;
+}
+
+void weft_abort_told(int code) {
+    if (!weft_telling()) return;
+    struct weft_stack stack;
+    weft_leaving_look();
+    weft_stack_take(&stack, NULL);
+    weft_tell(&(struct weft_told){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
+}
+
+/* ---- calls outside of MPI's life ---- */
+static bool allowed(const char *name) {
+    static const char *const names[] = {"Initialized", "Finalized", "Get_version", "Get_library_version", "Abi_get_", "Init",
+                                        "Session_", "Info_", "Errhandler_", "T_", "Error_", "Add_error_", "Remove_error_",
+                                        "Wtime", "Wtick", "Aint_", "Status_", "Get_address", "Pcontrol", "Query_thread"};
+    name += 4;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(name, names[i], strlen(names[i]))) return true;
+    size_t n = strlen(name);
+    return n > 4 && (!strcmp(name + n - 4, "_f2c") || !strcmp(name + n - 4, "_c2f"));
+}
+
+WEFT_HIDDEN void weft_start(void);
+
+bool weft_outside(int k) {
+    static bool said_before, said_behind;
+    if (weft_depth || weft_recording || (weft_the_record && !weft_over) || allowed(weft_names[k])) return false;
+    bool before = !weft_the_record;
+    if (before) {
+        int one = 0;
+        if (__atomic_exchange_n(&said_before, true, __ATOMIC_ACQ_REL)) return false;
+        if ((REAL(MPI_Initialized)(&one) == MPI_SUCCESS && one) || (REAL(MPI_Finalized)(&one) == MPI_SUCCESS && one)) return false;
+        weft_start();
+        if (!weft_the_record || !weft_recording) return false;
+    }
+    if (getpid() != weft_pid || (!before && __atomic_exchange_n(&said_behind, true, __ATOMIC_ACQ_REL))) return false;
+    weft_endings_begin();
+    struct weft_stack stack;
+    weft_depth = 1;
+    weft_stack_take(&stack, NULL);
+    weft_tell(&(struct weft_told){.kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
+    weft_depth = 0;
+    weft_recording = !before; /* the tables of objects ask MPI, which is not there yet */
+    return !before;
+}
+
+/* ---- birth ---- */
+void weft_endings_begin(void) {
+    static bool begun;
+    if (begun || !weft_the_record) return;
+    begun = true;
+    void *library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (library) {
+        unwound_ip = (__typeof__(unwound_ip))dlsym(library, "_Unwind_GetIP");
+        function_of = (__typeof__(function_of))dlsym(library, "_Unwind_FindEnclosingFunction");
+        if (unwound_ip && function_of) backtrace = (__typeof__(backtrace))dlsym(library, "_Unwind_Backtrace");
+    }
+    on_exit(returned, NULL);
+}
+
+void weft_endings_child(void) {
+    weft_over = weft_leaving = 0;
+    weft_crash_child();
+}

@@ -1,0 +1,71 @@
+/* How the process ends: what endings.c, crash.c and leaving.c share. Nothing here is on a call's way.
+ *
+ * Much of it runs in handlers of signals, maybe while this or another thread holds a lock or is inside malloc. There
+ * (`weft_careful`) nothing is allocated, memory that may not be there is read through the kernel, and a lock is only
+ * tried for a while: rather no telling than a process that does not end.
+ */
+#ifndef WEFT_ENDINGS_H
+#define WEFT_ENDINGS_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "shim.h"
+
+struct weft_python_place { uintptr_t code; uint32_t instruction; };
+
+/* Where a thread is: addresses only. Native ones as in format.h: of a signal's frame the instruction plus 1. */
+struct weft_stack {
+    pid_t tid;
+    uint32_t slot; /* thread slot + 1, 0: none */
+    uint32_t natives, pythons;
+    uintptr_t native[WEFT_ENDING_FRAMES];
+    struct weft_python_place python[WEFT_ENDING_FRAMES];
+};
+
+struct weft_told {
+    int kind; /* enum weft_ending */
+    int64_t code, detail;
+    uint64_t address;
+    const char *name, *text, *traceback, *who; /* NULL: empty */
+    const struct weft_stack *stack;             /* NULL: none */
+    const void *python;                         /* Python frames, encoded, in place of the stack's; NULL: none */
+    size_t python_bytes;
+};
+
+extern WEFT_HIDDEN __thread int weft_careful;
+extern WEFT_HIDDEN pid_t weft_pid; /* of the recorded process; its children have others */
+extern WEFT_HIDDEN volatile int weft_leaving, weft_over;
+
+/* Whether this process has a record that can be added to. */
+WEFT_HIDDEN bool weft_telling(void);
+WEFT_HIDDEN void weft_tell(const struct weft_told *told);
+/* Where this thread is now. `context`: of the signal whose handler this is, else NULL and the caller's caller comes first. */
+WEFT_HIDDEN void weft_stack_take(struct weft_stack *stack, const void *context);
+/* Locks within 50 ms where we are careful, or however long else. */
+WEFT_HIDDEN bool weft_lock_taken(pthread_mutex_t *lock);
+/* Reads memory that may not be there. */
+WEFT_HIDDEN bool weft_peek(void *to, uintptr_t from, size_t bytes);
+
+WEFT_COLD void weft_endings_begin(void); /* at the end of MPI's initialisation */
+WEFT_COLD void weft_endings_child(void); /* in a child after fork() */
+WEFT_COLD void weft_crash_begin(void);
+WEFT_COLD void weft_crash_child(void);
+WEFT_COLD void weft_crash_thread(void); /* a thread begins: an own stack for its handlers */
+WEFT_COLD void weft_crash_thread_end(void);
+WEFT_COLD void weft_leaving_begin(void);
+/* A Python exception that is on its way to ending the process, told now; where SystemExit was raised, if that is why. */
+WEFT_COLD void weft_leaving_look(void);
+WEFT_COLD bool weft_leaving_exit(int status, struct weft_told *told);
+WEFT_COLD void weft_exit_soon(int status);
+WEFT_COLD void weft_finalising(struct weft_event *event);
+/* A call of MPI that is not recorded, maybe as it is made outside of MPI's life. True: it is to be recorded. */
+WEFT_COLD bool weft_outside(int k);
+WEFT_COLD void weft_abort_told(int code);
+
+/* sites.c, python.c */
+WEFT_HIDDEN bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset);
+WEFT_HIDDEN uint32_t weft_python_places(struct weft_python_place *places, uint32_t n);
+WEFT_HIDDEN bool weft_python_text(struct weft_text *text, const struct weft_python_place *place);
+
+#endif

@@ -1,0 +1,271 @@
+/* How a Python program leaves: exceptions that nobody caught, where SystemExit was raised, MPI_Finalize on the way out.
+ *
+ * Nothing that the program can see is replaced: a function of atexit comes before the interpreter's own end, and three
+ * C functions behind Python's names (sys.exit, the default hook of threads, SystemExit's initialisation) are called
+ * through ours. The interpreter is used through its public functions, found when it is there. */
+#define _GNU_SOURCE
+#include "endings.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "leaving_py.h" /* generated: leaving.py as weft_leaving_py */
+
+typedef struct object Object;
+typedef Object *(*Function)(Object *, Object *);
+typedef Object *(*Fast)(Object *, Object *const *, ssize_t);
+struct method { const char *name; Function function; int flags; const char *text; };
+enum { NO_ARGUMENTS = 4, ONE = 8, VARIABLE = 1, FAST = 0x80, FILE_INPUT = 257, FIRST_FIELD = 16, TYPE_NAME = 24, TYPE_INIT = 296 };
+
+/* What is used of CPython. */
+static struct {
+    int (*Py_IsInitialized)(void);
+    const char *(*Py_GetVersion)(void);
+    int (*PyGILState_Ensure)(void);
+    void (*PyGILState_Release)(int);
+    int (*PyGILState_Check)(void);
+    Object *(*PyImport_ImportModule)(const char *);
+    Object *(*PyObject_GetAttrString)(Object *, const char *);
+    Object *(*PyObject_CallFunctionObjArgs)(Object *, ...);
+    Object *(*PyCFunction_NewEx)(struct method *, Object *, Object *);
+    Object *(*PySys_GetObject)(const char *);
+    Object *(*PyDict_New)(void);
+    Object *(*PyDict_GetItemString)(Object *, const char *);
+    int (*PyDict_SetItemString)(Object *, const char *, Object *);
+    Object *(*PyEval_GetBuiltins)(void);
+    Object *(*PyRun_StringFlags)(const char *, int, Object *, Object *, void *);
+    Object *(*PyTuple_GetItem)(Object *, ssize_t);
+    ssize_t (*PyTuple_Size)(Object *);
+    char *(*PyBytes_AsString)(Object *);
+    ssize_t (*PyBytes_Size)(Object *);
+    long (*PyLong_AsLong)(Object *);
+    const char *(*PyUnicode_AsUTF8)(Object *);
+    void (*PyErr_Fetch)(Object **, Object **, Object **);
+    void (*PyErr_Restore)(Object *, Object *, Object *);
+    void (*PyErr_Clear)(void);
+    int (*PyType_IsSubtype)(Object *, Object *);
+    int (*PySys_AddAuditHook)(int (*)(const char *, Object *, void *), void *);
+    void (*Py_DecRef)(Object *);
+    void (*Py_IncRef)(Object *);
+    Object *none, *function_type, *long_type, *unicode_type, **system_exit;
+} py;
+
+static bool there; /* all of it was found */
+static bool told_exception;
+
+static bool find_python(void) {
+#define FIND(name) if (!(py.name = (__typeof__(py.name))dlsym(RTLD_DEFAULT, #name))) return false
+    FIND(Py_IsInitialized); FIND(Py_GetVersion); FIND(PyGILState_Ensure); FIND(PyGILState_Release); FIND(PyGILState_Check);
+    FIND(PyImport_ImportModule); FIND(PyObject_GetAttrString); FIND(PyObject_CallFunctionObjArgs); FIND(PyCFunction_NewEx);
+    FIND(PySys_GetObject); FIND(PyDict_New); FIND(PyDict_GetItemString); FIND(PyDict_SetItemString); FIND(PyEval_GetBuiltins);
+    FIND(PyRun_StringFlags); FIND(PyTuple_GetItem); FIND(PyTuple_Size); FIND(PyBytes_AsString); FIND(PyBytes_Size); FIND(PyLong_AsLong);
+    FIND(PyUnicode_AsUTF8); FIND(PyErr_Fetch); FIND(PyErr_Restore); FIND(PyErr_Clear); FIND(PyType_IsSubtype);
+    FIND(PySys_AddAuditHook); FIND(Py_DecRef); FIND(Py_IncRef);
+#undef FIND
+    py.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
+    py.function_type = dlsym(RTLD_DEFAULT, "PyCFunction_Type");
+    py.long_type = dlsym(RTLD_DEFAULT, "PyLong_Type");
+    py.unicode_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
+    py.system_exit = dlsym(RTLD_DEFAULT, "PyExc_SystemExit");
+    return py.none && py.function_type && py.long_type && py.unicode_type && py.system_exit;
+}
+
+static Object *type_of(Object *object) { return ((Object **)object)[1]; }
+static Object *nothing(void) {
+    py.Py_IncRef(py.none);
+    return py.none;
+}
+
+/* ---- leaving.py ---- */
+static Object *tell(Object *self, Object *arguments) {
+    (void)self;
+    const char *words[4];
+    Object *frames = py.PyTuple_GetItem(arguments, 4);
+    for (int i = 0; i < 4; i++)
+        if (!frames || !(words[i] = py.PyBytes_AsString(py.PyTuple_GetItem(arguments, i)))) return NULL;
+    struct weft_told told = {.kind = WEFT_ENDING_EXCEPTION, .name = words[0], .text = words[1], .traceback = words[2], .who = words[3],
+                             .python = py.PyBytes_AsString(frames), .python_bytes = (size_t)py.PyBytes_Size(frames)};
+    if (weft_telling()) weft_tell(&told);
+    if (!*words[3]) told_exception = true;
+    return nothing();
+}
+
+static Object *globals(void) {
+    static struct method method = {"tell", tell, VARIABLE, NULL};
+    static Object *kept;
+    if (kept) return kept;
+    Object *made = py.PyDict_New(), *function = py.PyCFunction_NewEx(&method, NULL, NULL);
+    if (!made || !function || py.PyDict_SetItemString(made, "__builtins__", py.PyEval_GetBuiltins()) ||
+        py.PyDict_SetItemString(made, "tell", function)) return NULL;
+    Object *done = py.PyRun_StringFlags(weft_leaving_py, FILE_INPUT, made, made, NULL);
+    if (!done) return NULL;
+    py.Py_DecRef(done);
+    return kept = made;
+}
+
+/* Calls a function of leaving.py; an exception that is under way stays, one of ours goes. With the GIL. */
+static void call(const char *name, Object *argument) {
+    Object *under_way[3];
+    int depth = weft_depth;
+    weft_depth = 1;
+    py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
+    Object *all = globals(), *function = all ? py.PyDict_GetItemString(all, name) : NULL;
+    Object *done = function ? py.PyObject_CallFunctionObjArgs(function, argument, NULL) : NULL;
+    if (done) py.Py_DecRef(done);
+    else py.PyErr_Clear();
+    py.PyErr_Restore(under_way[0], under_way[1], under_way[2]);
+    weft_depth = depth;
+}
+
+void weft_leaving_look(void) {
+    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1) call("uncaught", NULL);
+}
+
+/* ---- SystemExit ---- */
+static struct { bool raised; int status; char text[1024]; uint8_t *frames; size_t bytes; const uint8_t *event; } last;
+
+static int status_of(Object *value, char *text, size_t size) {
+    text[0] = 0;
+    if (!value || value == py.none) return 0;
+    if (py.PyType_IsSubtype(type_of(value), py.long_type)) {
+        long number = py.PyLong_AsLong(value);
+        py.PyErr_Clear();
+        return (int)number & 0xff;
+    }
+    const char *words = type_of(value) == py.unicode_type ? py.PyUnicode_AsUTF8(value) : NULL;
+    if (!words) py.PyErr_Clear();
+    snprintf(text, size, "%s", words ? words : "");
+    return 1;
+}
+
+/* Of the main thread: in others it ends nothing but them. */
+static WEFT_COLD void remember(Object *value) {
+    enum { SPACE = 1 << 15, MOST = 24 };
+    if (!weft_telling() || gettid() != weft_pid) return;
+    struct weft_python_place places[MOST];
+    uint8_t *space = malloc(SPACE);
+    if (!space) return;
+    struct weft_text text = {.p = space + 1, .end = space + SPACE};
+    uint32_t n = weft_python ? weft_python_places(places, MOST) : 0, whole = 0;
+    for (uint32_t i = 0; i < n && !text.overflow; i++) whole += weft_python_text(&text, &places[i]);
+    space[0] = (uint8_t)whole;
+    free(last.frames);
+    last.frames = space;
+    last.bytes = text.overflow ? 0 : (size_t)(text.p - space);
+    last.status = status_of(value, last.text, sizeof last.text);
+    last.event = weft_self ? weft_self->events.next : NULL;
+    last.raised = true;
+}
+
+bool weft_leaving_exit(int status, struct weft_told *told) {
+    if (told_exception && status == 1) return true; /* said already */
+    if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
+    struct weft_told exited = {.kind = WEFT_ENDING_EXIT, .code = status, .detail = WEFT_EXIT_PYTHON, .name = "sys.exit", .text = last.text,
+                               .python = last.frames, .python_bytes = last.bytes};
+    (void)told;
+    weft_tell(&exited);
+    return true;
+}
+
+static Fast real_exit;
+static Function real_excepthook;
+static int (*real_init)(Object *, Object *, Object *);
+
+static Object *exit_told(Object *module, Object *const *arguments, ssize_t n) {
+    remember(n == 1 ? arguments[0] : NULL);
+    return real_exit(module, arguments, n);
+}
+
+static int init_told(Object *self, Object *arguments, Object *words) {
+    ssize_t n = arguments ? py.PyTuple_Size(arguments) : 0;
+    remember(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
+    return real_init(self, arguments, words);
+}
+
+static Object *excepthook_told(Object *module, Object *hooked) {
+    if (weft_telling()) call("thread", hooked);
+    return real_excepthook(module, hooked);
+}
+
+/* The C function behind a builtin of Python, to be called through another; NULL where it is not what we know. */
+static struct method *behind(Object *builtin, const char *name, int flags) {
+    if (!builtin || type_of(builtin) != py.function_type) return NULL;
+    struct method *method = *(struct method **)((char *)builtin + FIRST_FIELD);
+    return !strcmp(method->name, name) && method->flags == flags ? method : NULL;
+}
+
+static void hook(void) {
+    struct method *exit_method = behind(py.PySys_GetObject("exit"), "exit", FAST);
+    if (exit_method) {
+        real_exit = (Fast)exit_method->function;
+        exit_method->function = (Function)exit_told;
+    }
+    Object *threads = py.PyImport_ImportModule("_thread");
+    Object *hooked = threads ? py.PyObject_GetAttrString(threads, "_excepthook") : NULL;
+    struct method *method = behind(hooked, "_excepthook", ONE);
+    if (method) {
+        real_excepthook = method->function;
+        method->function = excepthook_told;
+    }
+    Dl_info interpreter, init;
+    char *type = (char *)*py.system_exit;
+    void **place = (void **)(type + TYPE_INIT);
+    if (!strcmp(*(const char **)(type + TYPE_NAME), "SystemExit") && dladdr((void *)py.Py_GetVersion, &interpreter) &&
+        dladdr(*place, &init) && init.dli_fbase == interpreter.dli_fbase) {
+        real_init = (__typeof__(real_init))*place;
+        *place = (void *)init_told;
+    }
+}
+
+/* ---- the way out ---- */
+/* The program's atexit functions of later birth have run. What SystemExit raised is why, if nothing of MPI came since. */
+static Object *on_the_way_out(Object *self, Object *unused) {
+    (void)self, (void)unused;
+    if (!weft_the_record || getpid() != weft_pid) return nothing();
+    weft_leaving_look();
+    weft_leaving = 1;
+    bool last_of_all = last.raised && weft_self && last.event == weft_self->events.next;
+    if (weft_telling() && !told_exception && last_of_all) weft_exit_soon(last.status);
+    return nothing();
+}
+
+/* asyncio may be loaded later: its loops make a socket, which the interpreter tells of. */
+static int audited(const char *event, Object *arguments, void *data) {
+    static bool done;
+    (void)arguments, (void)data;
+    if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_telling()) return 0;
+    Object *modules = py.PySys_GetObject("modules");
+    if (!modules || !py.PyDict_GetItemString(modules, "asyncio.log")) return 0;
+    done = true;
+    call("tasks", NULL);
+    return 0;
+}
+
+static void register_function(void) {
+    static struct method method = {"weft", on_the_way_out, NO_ARGUMENTS, NULL};
+    Object *module = py.PyImport_ImportModule("atexit");
+    Object *add = module ? py.PyObject_GetAttrString(module, "register") : NULL;
+    Object *function = add ? py.PyCFunction_NewEx(&method, NULL, NULL) : NULL;
+    Object *done = function ? py.PyObject_CallFunctionObjArgs(add, function, NULL) : NULL;
+    if (done) py.Py_DecRef(done);
+}
+
+void weft_leaving_begin(void) {
+    if (there || !find_python() || !py.Py_IsInitialized()) return;
+    int state = py.PyGILState_Ensure(), depth = weft_depth;
+    weft_depth = 1;
+    Object *under_way[3];
+    py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
+    there = true;
+    register_function();
+    if (!strncmp(py.Py_GetVersion(), "3.", 2) && !strstr(py.Py_GetVersion(), "free-threading")) hook();
+    Object *modules = py.PySys_GetObject("modules");
+    if (modules && py.PyDict_GetItemString(modules, "asyncio.log")) call("tasks", NULL);
+    else py.PySys_AddAuditHook(audited, NULL);
+    py.PyErr_Clear();
+    py.PyErr_Restore(under_way[0], under_way[1], under_way[2]);
+    weft_depth = depth;
+    py.PyGILState_Release(state);
+}

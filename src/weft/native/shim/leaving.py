@@ -1,0 +1,108 @@
+"""Run by the recorder inside a Python program, for what only the interpreter knows: exceptions that nobody caught.
+
+Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here; what
+goes wrong in it stays in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+tell: Callable[[bytes, bytes, bytes, bytes, bytes], None]
+FRAMES = 128
+TRACEBACK = 1 << 20
+_told: set[int] = set()
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _bytes(text: str, most: int) -> bytes:
+    return text.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")[:most]
+
+
+def _string(text: str, most: int) -> bytes:
+    data = _bytes(text, most)
+    return _number(len(data)) + data
+
+
+def _frames(traceback: TracebackType | None) -> bytes:
+    frames = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        frames.append(_string(code.co_filename, 4096) + _number(traceback.tb_lineno or 0) + _string(name, 1024))
+        traceback = traceback.tb_next
+    inner = frames[::-1][:FRAMES]
+    return _number(len(inner)) + b"".join(inner)
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001 - the program's own __str__ may do anything
+        return ""
+
+
+def _tell(error: BaseException, traceback: TracebackType | None, who: str) -> None:
+    if id(error) in _told:
+        return
+    _told.add(id(error))
+    from traceback import format_exception
+
+    whole = "".join(format_exception(type(error), error, traceback))
+    tell(
+        _bytes(_name(type(error)), 1024), _bytes(_text(error), 1 << 15), _bytes(whole, TRACEBACK), _bytes(who, 256),
+        _frames(traceback),
+    )  # fmt: skip
+
+
+def uncaught() -> None:
+    """Tell of the exception that the interpreter has printed as it ends the program.
+
+    Others put theirs into sys.last_value, too (consoles, pytest); only an exception that left the thread's first frame
+    was caught by nobody.
+    """
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    traceback = getattr(sys, "last_traceback", None)
+    if isinstance(error, BaseException) and (traceback is None or traceback.tb_frame.f_back is None):
+        _tell(error, traceback, "")
+
+
+def thread(hooked: Any) -> None:
+    """Tell of an exception that ended a thread."""
+    if hooked.exc_value is not None and not isinstance(hooked.exc_value, SystemExit):
+        _tell(hooked.exc_value, hooked.exc_traceback, getattr(hooked.thread, "name", "") or "a thread")
+
+
+class _Tasks:
+    """A filter of asyncio's log that lets all pass: it is told there when nobody asked for a task's exception."""
+
+    def filter(self, record: Any) -> bool:
+        try:
+            if record.exc_info and isinstance(record.exc_info[1], BaseException):
+                name = record.getMessage().partition(" name='")[2].partition("'")[0]
+                _tell(record.exc_info[1], record.exc_info[2], name or "a task")
+        except Exception:  # noqa: BLE001, S110 - nothing of this may reach the program
+            pass
+        return True
+
+
+def tasks() -> None:
+    """Listen to asyncio's log."""
+    log = sys.modules.get("asyncio.log")
+    if log is not None:
+        log.logger.addFilter(_Tasks())
