@@ -169,7 +169,7 @@ def test_an_abort_names_its_code_and_the_exception_before_it_is_the_cause() -> N
 def test_an_exception_in_a_thread_is_told_with_its_name() -> None:
     b = Builder(ranks=1, ended="finished")
     b.ranks[0].barrier()
-    raises(b.ranks[0], who="thread writer")
+    raises(b.ranks[0], who="writer")
     b.ranks[0].finalize(leaving=True)
     [one] = found(b.open())
     assert one.message.startswith("thread writer of rank 0 ended by KeyError: 'missing' at exc.py:4 in work")

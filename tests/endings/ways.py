@@ -96,7 +96,7 @@ PYTHON = [
     Way(
         "exception_every", "a Python exception on every rank",
         "comm.barrier()\nraise ValueError('no input')  # END\n",
-        r"ranks 0 to 2 ended by ValueError: no input at {end}",
+        r"ranks 0-2 ended by ValueError: no input at {end}",
         frozenset({"uncaught-exception"}), None,
     ),
     Way(
@@ -121,7 +121,7 @@ PYTHON = [
     Way(
         "exception_mpi", "an error that mpi4py raises",
         "if rank == 1:\n    comm.send(None, dest=99)  # END\ncomm.barrier()  # WAIT\n",
-        r"rank 1 ended by mpi4py\.MPI\.Exception: MPI_ERR_RANK.* at {end}",
+        r"rank 1 ended by mpi4py\.MPI\.Exception: .*99.* at {end}",
         frozenset({"uncaught-exception"}), DEADLOCK,
     ),
     Way(
@@ -161,7 +161,7 @@ PYTHON = [
     Way(
         "segv_python", "a crash inside a Python rank",
         "import ctypes\ndef peek():\n    ctypes.string_at(8)  # END\nif rank == 1:\n    peek()  # CALL\ncomm.barrier()  # WAIT\n",
-        r"rank 1 crashed: SIGSEGV at address 0x8 .*at {end} in peek",
+        r"rank 1 crashed by SIGSEGV at address 0x8 .*at {end} in peek",
         frozenset({"crash"}), None,
     ),
     Way(
@@ -195,34 +195,34 @@ C = [
         "error_c", "an MPI error that ends the job, another rank through", INIT +
         "    if (rank == 1) MPI_Recv(NULL, 4, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // END\n"
         "    if (rank == 0) { int four[4] = {0}; MPI_Send(four, 4, MPI_INT, 1, 0, MPI_COMM_WORLD); }\n    MPI_Finalize();\n",
-        r"rank 1 .*at {end}", frozenset({"invalid-argument"}), None, "c", ranks=2,
+        r"rank 1 .*at {end}", frozenset({"abort"}), None, "c", ranks=2,
     ),
     Way(
         "segv_c", "SIGSEGV in C", INIT +
         "    if (rank == 1) *(volatile int *)16 = one; // END\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n",
-        r"rank 1 crashed: SIGSEGV at address 0x10 .*at {end} in main", frozenset({"crash"}), None, "c",
+        r"rank 1 crashed by SIGSEGV at address 0x10 .*at {end}", frozenset({"crash"}), None, "c",
     ),
     Way(
         "fpe_c", "SIGFPE in C", INIT +
         "    if (rank == 1) one /= zero; // END\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n    return one;\n",
-        r"rank 1 crashed: SIGFPE .*at {end} in main", frozenset({"crash"}), None, "c",
+        r"rank 1 crashed by SIGFPE .*at {end}", frozenset({"crash"}), None, "c",
     ),
     Way(
         "bus_c", "SIGBUS in C", INIT +
         "    if (rank == 1) {\n        FILE *f = tmpfile();\n"
         "        char *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(f), 0);\n        one = *(volatile char *)p; // END\n    }\n"
         "    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n    return one;\n",
-        r"rank 1 crashed: SIGBUS .*at {end} in main", frozenset({"crash"}), None, "c",
+        r"rank 1 crashed by SIGBUS .*at {end}", frozenset({"crash"}), None, "c",
     ),
     Way(
         "abort_libc", "abort() in C", INIT +
         "    if (rank == 1) abort(); // END\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n",
-        r"rank 1 crashed: SIGABRT .*at {end} in main", frozenset({"crash"}), None, "c",
+        r"rank 1 crashed by SIGABRT .*at {end}", frozenset({"crash"}), None, "c",
     ),
     Way(
         "assert_c", "an assertion in C", INIT +
         "    assert(rank != 1); // END\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n",
-        r"rank 1 crashed: assertion `rank != 1' failed at {end} in main", frozenset({"crash"}), None, "c",
+        r"rank 1 crashed by SIGABRT: assertion `rank != 1' failed at {end}", frozenset({"crash"}), None, "c",
     ),
     Way(
         "exit_c", "exit() in C before MPI_Finalize", INIT +
@@ -237,12 +237,12 @@ C = [
     Way(
         "killed_c", "a rank that is killed from outside", INIT +
         "    if (rank == 1) kill(getpid(), SIGKILL);\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n",
-        r"rank 1 was killed", frozenset(), None, "c",
+        r"rank 1 was ended outside MPI", frozenset(), None, "c",
     ),
     Way(
         "before_c", "an MPI call before MPI_Init",
         "    MPI_Comm_rank(MPI_COMM_WORLD, &rank); // END\n" + INIT + "    MPI_Finalize();\n",
-        r"ranks? 0(, 1 and 2| to 2| and 1)? calls? MPI_Comm_rank at {end} before MPI was initialised",
+        r"rank 0 calls MPI_Comm_rank at {end} before MPI was initialised",
         frozenset({"invalid-argument"}), None, "c", ranks=2,
     ),
     Way(

@@ -141,7 +141,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    if job.interrupted:
+    if getattr(job, 'interrupted', 0):
         return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -102,7 +103,7 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
         return How.ERROR, left
     if interrupted:
         return How.SIGNAL, interrupted
-    if rank.state == "stopped" or rank.state == "damaged":
+    if rank.state in ("stopped", "damaged"):
         return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
     if rank.state == "aborted":
         return How.ABORT, None
@@ -113,6 +114,9 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     """A rank that says nothing bad of its end: it finished, exited too soon, or was cut off."""
     if finalized(rank, by_program=True):
         return How.FINISHED, left
+    early = _first(rank.endings, EndingKind.NOT_INITIALISED)
+    if early is not None and rank.state == "starting":
+        return How.ERROR, early
     if left is not None:
         if open_calls(rank) and place(left) is None and not finalized(rank):
             return How.ERROR, left  # MPI called exit() inside a call
@@ -141,7 +145,7 @@ def stopped_by_user(trace: Trace) -> bool:
 def place(ending: Ending) -> Site | None:
     """The innermost line that is the user's: not Python's library, nor what pip installed; else the innermost known."""
     known = [site for site in ending.stack if site.known]
-    return next((site for site in known if not _library(site)), None) or ending.site
+    return next((site for site in known if not library_code(site)), None) or ending.site
 
 
 def callers(ending: Ending) -> tuple[Site, ...]:
@@ -149,11 +153,19 @@ def callers(ending: Ending) -> tuple[Site, ...]:
     at = place(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
-    return tuple(site for site in behind if not _library(site))
+    return tuple(site for site in behind if not library_code(site))
 
 
+_RUNTIMES: Final = re.compile(
+    r"(lib(c|m|pthread|gfortran|stdc\+\+|gcc_s|quadmath|mpi\w*|ucs|ucp|python3.*)|ld-linux.*)[.-]"
+)
+"""Libraries of the system and of MPI, whose lines say nothing of the program."""
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
-def _library(site: Site) -> bool:
-    return any(part in (site.file or "") for part in _LIBRARIES)
+def library_code(site: Site) -> bool:
+    """Whether a place is in Python itself or in what pip installed."""
+    file = site.file or ""
+    compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
+    runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])
+    return compiled or bool(runtime) or any(part in file for part in _LIBRARIES)

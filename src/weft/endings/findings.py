@@ -67,7 +67,7 @@ class Scene:
         """The finding for ranks that ended alike."""
         first = group[0]
         ranks = [end.rank.index for end in group]
-        message = f"{rank_words(ranks)} {words(first)}"
+        message = f"{rank_words(ranks)} {words(first, len(ranks))}"
         behind = self.waiting_for(set(ranks))
         if behind:
             message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them')}"
@@ -90,7 +90,7 @@ class Scene:
         for index in sorted(behind):
             event = self.standstill.open_calls[index][0]
             groups.setdefault(describe.call(event) + describe.where(event), []).append(index)
-        parts = []
+        parts: list[str] = []
         for call, ranks in list(groups.items())[:MAX_WAITS]:
             verb = "waits" if len(ranks) == 1 else "wait"
             parts.append(f"{rank_words(ranks)} {verb}{'' if parts else f' for {whom}'} in {call}")
@@ -164,7 +164,7 @@ def _thread(end: End, one: Ending) -> Finding:
         kind="uncaught-exception",
         severity="error",
         certainty="certain",
-        message=f"{one.who} of rank {rank} {of_thread(one)}",
+        message=f"{'' if one.who.startswith('task ') else 'thread '}{one.who} of rank {rank} {of_thread(one)}",
         ranks=(rank,),
         sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
         events=tuple(event.id for event in _last_events([end])),

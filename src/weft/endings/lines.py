@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
-from weft.endings.ends import End, How, ends
+from weft.endings.ends import OWN, End, How, ends
 from weft.endings.words import words
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Level, Trace
@@ -14,29 +15,43 @@ MAX_LINES: Final = 8
 _ORDER: Final = list(How)
 
 
-def lines(trace: Trace) -> list[str]:
-    """A line for all ranks that ended alike, those first that ended by their own doing; none for a run that finished."""
+def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
+    """A line for all ranks that ended alike, first those of their own doing; none for a run that finished.
+
+    `told` names ranks whose end a finding tells: they are left out where they would be in the first lines.
+    """
     if trace.level == Level.ORDER:
         return []
-    found = [end for end in ends(trace)]
+    found = ends(trace)
     bad = trace.run.get("ended") in ("crashed", "killed", "interrupted") or any(
         end.how not in (How.FINISHED, How.STOPPED, How.CUT_OFF) for end in found
     )
     if not bad or trace.run.get("ended") in ("running", "deadlock"):
         return []
-    groups = _groups(found)
-    told = [printable(f"{rank_words(end.rank.index for end in group)} {said}") for said, group in groups[:MAX_LINES]]
+    groups = [one for one in _groups(found) if not all(end.rank.index in told for end in one[1])]
+    said = [printable(f"{rank_words(end.rank.index for end in group)} {text}") for text, group in groups[:MAX_LINES]]
     if len(groups) > MAX_LINES:
         left = sum(len(group) for _, group in groups[MAX_LINES:])
-        told.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
-    return told
+        said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
+    return said + _killed(trace, found)
+
+
+def _killed(trace: Trace, found: list[End]) -> list[str]:
+    """What is known where the job fell by SIGKILL and no rank tells why."""
+    own = any(end.how in OWN for end in found)
+    if own or trace.run.get("ended") != "crashed" or trace.run.get("exit_code") not in (9, 137):
+        return []
+    return [
+        "no rank tells why: one of them was killed from outside by SIGKILL (by the kernel for want of memory, a batch "
+        "system, or a person), and the launcher ended the others"
+    ]
 
 
 def _groups(found: list[End]) -> list[tuple[str, list[End]]]:
     groups: dict[str, list[End]] = {}
     for end in sorted(found, key=lambda end: (_ORDER.index(end.how), bool(end.open_calls), end.rank.index)):
         groups.setdefault(words(end), []).append(end)
-    return list(groups.items())
+    return [(words(group[0], len(group)), group) for group in groups.values()]
 
 
 def to_json(trace: Trace) -> list[dict[str, Any]]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.endings.ends import End, How, callers, place
-from weft.terms import calls
-from weft.terms.describe import in_task, where
+from weft.endings.ends import End, How, callers, library_code, place
+from weft.terms.describe import call, in_task, where
 from weft.terms.words import listed, printable
-from weft.trace import Ending, ExitKind
+from weft.trace import Ending, EndingKind, ExitKind
 from weft.trace.sites import Site
 
 MAX_TEXT: Final = 160
+_STACK: Final = re.compile(r"\w+\(\d+\)\.*: (.+)")
+"""A line of MPICH's error stack."""
+_ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
 
-_FAULTS: Final = {
+_FAULTS: Final[dict[tuple[int, int], str]] = {
     (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "it may not be used so",
     (signal.SIGBUS, 1): "it is not aligned", (signal.SIGBUS, 2): "nothing is behind it, as past a mapped file's end",
     (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
@@ -25,9 +29,16 @@ _FAULTS: Final = {
 _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
-def words(end: End) -> str:
-    """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
-    return printable(_WORDS[end.how](end))
+def words(end: End, ranks: int = 1) -> str:
+    """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
+
+    `ranks`: how many it is said of.
+    """
+    said = _WORDS[end.how](end)
+    for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
+        if ranks > 1 and said.startswith(one):
+            said = many + said.removeprefix(one)
+    return printable(said)
 
 
 def of_thread(ending: Ending) -> str:
@@ -36,7 +47,7 @@ def of_thread(ending: Ending) -> str:
 
 
 def _exception(ending: Ending) -> str:
-    text = first_line(ending.text)
+    text = first_line(error_text(ending.text) if "error stack" in ending.text else ending.text)
     return f"{ending.name}: {text}" if text else ending.name
 
 
@@ -49,12 +60,14 @@ def _by_crash(end: End) -> str:
     ending = end.ending
     assert ending is not None
     if ending.code == signal.SIGABRT:
-        why = f": {first_line(ending.text)}" if ending.text else ": it called abort()"
-        return f"crashed by {signal_name(ending.code)}{why}{at(ending)}"
-    why = _FAULTS.get((signal.Signals(ending.code), ending.detail)) if ending.code in set(signal.Signals) else None
+        failed = _ASSERTION.search(ending.text)
+        said = f"assertion `{failed[1]}' failed" if failed else first_line(ending.text) or "it called abort()"
+        return f"crashed by {signal_name(ending.code)}: {said}{at(ending)}"
+    why = _FAULTS.get((ending.code, ending.detail), "")
     touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
     address = f" at address {ending.address:#x}" if touched else ""
-    return f"crashed by {signal_name(ending.code)}{address}{f' ({why})' if why else ''},{at(ending) or ' at an unknown line'}"
+    fault = f"{address} ({why})" if why else address
+    return f"crashed by {signal_name(ending.code)}{fault},{at(ending) or ' at an unknown line'}"
 
 
 def _by_abort(end: End) -> str:
@@ -64,16 +77,18 @@ def _by_abort(end: End) -> str:
 
 
 def _by_error(end: End) -> str:
+    if end.ending is not None and end.ending.kind is EndingKind.NOT_INITIALISED:
+        return f"was ended by MPI inside {end.ending.name}{at(end.ending)}, called before MPI was initialised"
     inside = end.open_calls[:1]
     said = first_line(error_text(end.rank.definitions.ended or ""))
-    call = f" inside {calls.spoken(inside[0].function.name)}{where(inside[0])}" if inside else ""
-    return f"was ended by MPI{call}" + (f": {said}" if said else "")
+    at_call = f" inside {call(inside[0])}{where(inside[0])}" if inside else ""
+    return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
 def error_text(text: str) -> str:
     """The reason in what MPI said: the last line of MPICH's error stack, or the middle one of Open MPI's."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    stack = [line.partition(": ")[2] for line in lines if "...: " in line or "): " in line]
+    stack = [found[1] for line in lines if (found := _STACK.match(line))]
     return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
 
 
@@ -121,7 +136,7 @@ def _cut_off(end: End) -> str:
 def _stood(end: End) -> str:
     """Where it was: in its open calls, at the line where it was asked, or behind its last call."""
     if end.open_calls:
-        inside = [calls.spoken(e.function.name) + where(e) + in_task(e) for e in end.open_calls]
+        inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
         return " in " + listed(inside)
     if end.ending is not None and (site := place(end.ending)) is not None:
         return f" outside MPI{_at(site)}{_called(end.ending)}"
@@ -132,10 +147,10 @@ def _last(end: End) -> str:
     if not len(end.rank):
         return ""
     last = end.rank.event(len(end.rank) - 1)
-    return f", after {calls.spoken(last.function.name)}{where(last)}"
+    return f", after {call(last)}{where(last)}"
 
 
-_WORDS: Final = {
+_WORDS: Final[Mapping[How, Callable[[End], str]]] = {
     How.EXCEPTION: _by_exception,
     How.CRASH: _by_crash,
     How.ABORT: _by_abort,
@@ -166,8 +181,15 @@ def at(ending: Ending) -> str:
     if site is None:
         return ""
     deeper = ending.site
-    inside = f", raised in {_short(deeper)}" if deeper is not None and deeper != site else ""
+    inside = (
+        f", raised in {_short(deeper)}" if deeper is not None and deeper != site and _deeper(ending, deeper) else ""
+    )
     return f"{_at(site)}{inside}{_called(ending)}"
+
+
+def _deeper(ending: Ending, place_: Site) -> bool:
+    """Whether the line lies in a library that has a name to tell."""
+    return library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
 
 
 def _at(site: Site) -> str:

@@ -122,15 +122,11 @@ def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
     from weft.endings import consequences
 
     following = consequences(trace, findings)
-    kept = []
-    for finding in findings:
-        if following.of(finding):
-            continue
-        behind = following.behind(finding)
-        if behind:
-            finding = replace(finding, evidence={**finding.evidence, "consequences": behind})
-        kept.append(finding)
-    return kept
+    kept = [finding for finding in findings if not following.of(finding)]
+    return [
+        replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(one)) else one
+        for one in kept
+    ]
 
 
 def _side_by_side(ground: Ground, analyses: Mapping[str, str]) -> dict[str, list[Finding] | Failure]:

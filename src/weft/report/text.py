@@ -57,8 +57,13 @@ def summary(trace: Trace, report: Report | None = None) -> str:
         lines.append(f"and {plural(len(calm) - CALM_LINES, 'more note')}")
     if notes:
         lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
-    lines += [] if interrupted(trace) else ended
+    lines += [] if interrupted(trace) else ends(trace, told(report.findings))
     return "\n".join(lines)
+
+
+def told(findings: Iterable[Finding]) -> set[int]:
+    """The ranks whose end a finding tells."""
+    return {rank for one in findings if "how" in one.evidence for rank in one.ranks}
 
 
 def interrupted(trace: Trace) -> bool:
@@ -160,7 +165,7 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
             yield " " * _INDENT + text, "dim"
         for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
-    if not first and (lines := ends(trace)):
+    if not first and (lines := ends(trace, told(report.findings))):
         yield "", ""
         yield from ((text, "") for text in lines)
     if report.failures or trace.problems:

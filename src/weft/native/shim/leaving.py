@@ -47,13 +47,15 @@ def _frames(traceback: TracebackType | None) -> bytes:
 
 
 def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # noqa: BLE001 - the program's own __str__ may do anything
+    except BaseException:
         return ""
 
 
@@ -96,7 +98,7 @@ class _Tasks:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]
                 _tell(record.exc_info[1], record.exc_info[2], name or "a task")
-        except Exception:  # noqa: BLE001, S110 - nothing of this may reach the program
+        except Exception:
             pass
         return True
 

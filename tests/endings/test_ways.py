@@ -1,0 +1,54 @@
+"""Each way of ending on real ranks: what `weft run` says first, its status, and that it tells no other error."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from running import BANNERS, Outcome, run
+from ways import Way, ways
+
+from tests_support import Installed
+
+OPEN_MPI = frozenset(
+    ("exception_one", "exception_mpi", "sys_exit", "abort_python", "segv_c", "exit_c", "after_c", "interrupt_python")
+)  # fmt: skip
+"""Run with Open MPI for every change; the others by `make test-endings`."""
+
+
+def holds(way: Way, outcome: Outcome) -> None:
+    assert re.search(way.said(), outcome.first), (way.said(), outcome.printed)
+    assert outcome.kinds == way.kinds, outcome.printed
+    if way.statuses is not None:
+        assert outcome.status in way.statuses, outcome.printed
+        assert not any(banner in outcome.printed for banner in BANNERS), outcome.printed
+
+
+@pytest.mark.parametrize("way", [w for w in ways() if w.language != "fortran"], ids=lambda way: way.name)
+def test_mpich(way: Way, mpich: Installed, tmp_path: Path) -> None:
+    holds(way, run(way, mpich, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(w, id=w.name, marks=() if w.name in OPEN_MPI else pytest.mark.matrix)
+        for w in ways()
+        if w.language != "fortran"
+    ],
+)
+def test_open_mpi(way: Way, openmpi: Installed, tmp_path: Path) -> None:
+    holds(way, run(way, openmpi, tmp_path))
+
+
+@pytest.mark.parametrize("way", [w for w in ways() if w.language == "fortran"], ids=lambda way: way.name)
+def test_fortran(way: Way, debian_mpich: Installed, tmp_path: Path) -> None:
+    if shutil.which(debian_mpich.mpicc.replace("mpicc", "mpif90")) is None:
+        pytest.skip("there is no Fortran compiler for this MPI")
+    holds(way, run(way, debian_mpich, tmp_path))
