@@ -56,29 +56,50 @@ class Ending:
 
     @property
     def site(self) -> Site | None:
-        """The innermost place of the stack whose line is known and that is not the interpreter's own; None for none."""
-        return next((site for site in self.stack if site.known and not _of_python(site)), None)
+        """The innermost place with a line that is the program's: not the interpreter's or a system library's; or None."""
+        known = [site for site in self.stack if site.known and not _of_python(site)]
+        return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
 
 
 def _of_python(site: Site) -> bool:
     return (site.file or "").startswith("<frozen ") or "/mpi4py/" in (site.file or "")
 
 
+def _of_the_system(site: Site) -> bool:
+    return (site.module or "").startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
+
+
 def endings(rank: Rank) -> list[Ending]:
-    """What a rank told of its end, in order of time; without crashes from which a handler of the program came back."""
+    """What a rank told of its end, in order of time; without crashes that the program got over."""
     told: list[EndingDefinition] = []
     for one in rank.definitions.endings:
         if one.kind is EndingKind.RETURNED:
             told = [e for e in told if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
         else:
             told.append(one)
-    return [_resolved(rank, one) for one in sorted(told, key=lambda one: one.ticks)]
+    over = {(e.kind, e.code) for e in told if e.kind is EndingKind.SIGNAL and _went_on(rank, e)}
+    left = [e for e in told if (e.kind, e.code) not in over]
+    return [_resolved(rank, one) for one in sorted(left, key=lambda one: one.ticks)]
+
+
+def _went_on(rank: Rank, crash: EndingDefinition) -> bool:
+    """Whether the thread called MPI after its crash (other than MPI_Abort, which a handler may): it got over it."""
+    if crash.slot < 0:
+        return False
+    later = (t.events["function"][t.events["enter"] > crash.ticks] for t in rank.threads if t.slot == crash.slot)
+    names = {rank.trace.functions[int(function)].name for functions in later for function in set(functions.tolist())}
+    return bool(names - {"MPI_Abort"})
 
 
 def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
     sites = rank.trace.sites
     python = tuple(Site(file or None, line, function or None) for file, line, function in one.python)
-    native = tuple(site for module, offset in one.native for site in sites.native(rank, module, offset))
+    native = tuple(
+        site
+        for module, offset in one.native
+        for site in sites.native(rank, module, offset)
+        if not (site.module or "").endswith("/libweft-shim.so")
+    )
     return Ending(
         one.kind, one.slot, one.tid, rank.axis.ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
         one.traceback, one.who, python, native,

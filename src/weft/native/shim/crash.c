@@ -214,6 +214,17 @@ static void look_around(int number, const siginfo_t *info, const void *context) 
     __atomic_store_n(&looking, 0, __ATOMIC_RELEASE);
 }
 
+static volatile int fault_told;
+static volatile uintptr_t behind_handlers; /* where handlers return to */
+
+void weft_crash_over(const struct weft_stack *stack) {
+    if (!fault_told) return;
+    for (uint32_t i = 0; i < stack->natives; i++)
+        if (stack->native[i] == behind_handlers) return;
+    weft_tell(&(struct weft_told){.kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = name_of(fault_told)});
+    fault_told = 0;
+}
+
 /* Now the program's own disposition, and the signal once more. */
 static void hand_over(int number, siginfo_t *info) {
     table[number].done = true;
@@ -242,7 +253,11 @@ static void came(int number, siginfo_t *info, void *context) {
     weft_depth = 1;
     if (number == ASKED) asked(info, context);
     else {
-        if (weft_telling()) look_around(number, info, context);
+        if (among(number, faults, FAULTS)) {
+            fault_told = number;
+            behind_handlers = (uintptr_t)__builtin_return_address(0);
+        }
+        if (weft_telling() && !weft_ended_by_mpi) look_around(number, info, context);
         hand_over(number, info);
     }
     weft_depth = depth;

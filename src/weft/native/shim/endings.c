@@ -40,7 +40,7 @@ bool weft_peek(void *to, uintptr_t from, size_t bytes) {
 }
 
 /* ---- stacks ---- */
-struct unwinding { struct weft_stack *stack; uintptr_t from; bool begun; };
+struct unwinding { struct weft_stack *stack; uintptr_t from; bool begun, interrupted; };
 
 static bool of_the_recorder(uintptr_t address) {
     Dl_info there, here;
@@ -53,7 +53,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data) {
     uintptr_t at = unwound_ip(context);
     if (!u->begun) {
         u->begun = at == u->from;
-        if (!u->begun || weft_careful) return _URC_NO_REASON; /* of a signal, the first is there already */
+        if (!u->begun || u->interrupted) return _URC_NO_REASON; /* of a signal, the first is there already */
     }
     if (u->stack->natives == WEFT_ENDING_FRAMES || !at) return _URC_END_OF_STACK;
     if (!u->stack->natives && of_the_recorder(at)) return _URC_NO_REASON;
@@ -80,7 +80,7 @@ void weft_stack_take(struct weft_stack *stack, const void *context) {
     stack->slot = weft_self ? weft_self->slot + 1 : 0;
     stack->natives = 0;
     stack->pythons = weft_python ? weft_python_places(stack->python, WEFT_ENDING_FRAMES) : 0;
-    struct unwinding u = {.stack = stack, .from = (uintptr_t)__builtin_return_address(0)};
+    struct unwinding u = {.stack = stack, .from = (uintptr_t)__builtin_return_address(0), .interrupted = context != NULL};
     if (context) {
         const ucontext_t *c = context;
 #if defined(__x86_64__)
@@ -186,6 +186,7 @@ static WEFT_COLD void exiting(int status, int how, const char *name) {
     weft_depth = 1;
     if (how == WEFT_EXIT_AT_ONCE) weft_leaving_look();
     weft_stack_take(&stack, NULL);
+    weft_crash_over(&stack);
     if (how == WEFT_EXIT_EXIT) told.detail = fortran_end(&stack, &told.name);
     if (how == WEFT_EXIT_RETURN) stack.natives = stack.pythons = 0; /* libc's own */
     if (how == WEFT_EXIT_AT_ONCE || !weft_leaving_exit(status, &told)) weft_tell(&told);

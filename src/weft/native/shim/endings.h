@@ -51,6 +51,9 @@ WEFT_COLD void weft_endings_begin(void); /* at the end of MPI's initialisation *
 WEFT_COLD void weft_endings_child(void); /* in a child after fork() */
 WEFT_COLD void weft_crash_begin(void);
 WEFT_COLD void weft_crash_child(void);
+/* The process ends with this stack: not in a handler of an earlier fault, then the program got over that one. */
+WEFT_COLD void weft_crash_over(const struct weft_stack *stack);
+extern WEFT_HIDDEN volatile int weft_ended_by_mpi;
 WEFT_COLD void weft_crash_thread(void); /* a thread begins: an own stack for its handlers */
 WEFT_COLD void weft_crash_thread_end(void);
 WEFT_COLD void weft_leaving_begin(void);

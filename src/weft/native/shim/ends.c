@@ -6,9 +6,11 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "shim.h"
+#include "endings.h"
 
 enum { WORDS = 2048 };
+
+volatile int weft_ended_by_mpi;
 
 static WEFT_COLD void ended(const char *words) {
     if (!weft_the_record || !weft_recording || !weft_depth || weft_the_record->header->state != WEFT_STATE_RUNNING) return;
@@ -17,6 +19,7 @@ static WEFT_COLD void ended(const char *words) {
     weft_text_s(&text, words, strnlen(words, WORDS));
     weft_define(WEFT_DEF_ENDED, payload, (size_t)(text.p - payload));
     weft_the_record->header->state = WEFT_STATE_EXITED;
+    weft_ended_by_mpi = 1;
 }
 
 #ifdef OPEN_MPI
