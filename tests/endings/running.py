@@ -56,7 +56,8 @@ def run(way: Way, mpi: Installed, folder: Path) -> Outcome:
                *mpi.mpiexec, "-n", str(way.ranks), *program]  # fmt: skip
     environment = {**os.environ, **mpi.environment, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:

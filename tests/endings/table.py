@@ -1,3 +1,4 @@
+# ruff: noqa: E402, E501 - imports from beside it; a page is wrapped by its own rule
 """Writes the table of docs/endings.md: python tests/endings/table.py > docs/endings.md (a few minutes)."""
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ C = [
     Way(
         "killed_c", "a rank that is killed from outside", INIT +
         "    if (rank == 1) kill(getpid(), SIGKILL);\n    MPI_Barrier(MPI_COMM_WORLD); // WAIT\n    MPI_Finalize();\n",
-        r"rank 1 was ended outside MPI", frozenset(), None, "c",
+        r"rank 1 ended outside MPI", frozenset(), None, "c",
     ),
     Way(
         "before_c", "an MPI call before MPI_Init",

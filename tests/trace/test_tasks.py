@@ -174,6 +174,6 @@ def test_calls_that_never_returned_are_told_with_their_tasks() -> None:
     b = hung(("left", 30), ("right", 31))
     b.ended = "killed"
     assert ends(b.open()) == [
-        "rank 0 ended in recv at solve.py:9 in task 5 (left), made at solve.py:30",
-        "rank 1 ended in recv at solve.py:9 in task 5 (right), made at solve.py:31",
+        "rank 0 was in recv(source=1, tag=3) at solve.py:9 in task 5 (left), made at solve.py:30",
+        "rank 1 was in recv(source=0, tag=3) at solve.py:9 in task 5 (right), made at solve.py:31",
     ]

@@ -143,9 +143,12 @@ def stopped_by_user(trace: Trace) -> bool:
 
 
 def place(ending: Ending) -> Site | None:
-    """The innermost line that is the user's: not Python's library, nor what pip installed; else the innermost known."""
-    known = [site for site in ending.stack if site.known]
-    return next((site for site in known if not library_code(site)), None) or ending.site
+    """The innermost line that is the user's: not Python's library, nor what pip installed.
+
+    Where no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
+    """
+    users = [site for site in ending.stack if (site.known or site.module) and not library_code(site)]
+    return next((site for site in users if site.known), None) or next(iter(users), None) or ending.site
 
 
 def callers(ending: Ending) -> tuple[Site, ...]:

@@ -123,14 +123,8 @@ def _by_signal(end: End) -> str:
 
 
 def _cut_off(end: End) -> str:
-    known = end.rank.trace.run.get("ended")
-    if known == "running":
-        return (
-            "is" + _stood(end)[4:]
-            if _stood(end).startswith(" was")
-            else "is still running or was cut off" + _stood(end)
-        )
-    return ("was" if known in ("interrupted", "killed", "deadlock") else "was ended") + _stood(end)
+    verb = {"running": "is", "interrupted": "was", "killed": "was", "deadlock": "was"}
+    return verb.get(str(end.rank.trace.run.get("ended")), "ended") + _stood(end)
 
 
 def _stood(end: End) -> str:
@@ -203,4 +197,6 @@ def _called(ending: Ending) -> str:
 
 
 def _short(site: Site) -> str:
+    if site.file is None and site.module:
+        return f"{Path(site.module).name}+{site.offset:#x}"
     return f"{Path(site.file or '?').name}:{site.line}"
