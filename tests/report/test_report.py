@@ -121,7 +121,7 @@ def test_of_a_crashed_run_it_is_said_where_each_rank_ended() -> None:
     said = [
         "rank 1 ended outside MPI, after send(dest=3, tag=1) at fall.c:5",
         "ranks 0 and 2 ended in barrier at fall.c:9",
-        "rank 3 ended in recv(source=2, tag=0) at fall.c:7",
+        "rank 3 ended in recv(source=1, tag=2) at fall.c:7",
     ]
     assert ends(trace) == said
     lines = summary(trace).splitlines()
