@@ -233,6 +233,8 @@ enum weft_definition {
     WEFT_DEF_STORED = 20,  /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
                               u again): of the window's memory (its first 4096 bytes), what was another between the end
                               of the epoch's fence and the begin of the closing one; `again`: and another at its end */
+    WEFT_DEF_CORES = 22,   /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
+                              a core its control group may use (cpu.max), 0 for no limit */
 };
 
 #define WEFT_WORLD_UNKNOWN 0xffffu

@@ -150,6 +150,14 @@ class WorldDefinition:
     origin: str
 
 
+@dataclass(frozen=True, slots=True)
+class CoresDefinition:
+    """The cores that the process could run on, as `0-2,8`, and its control group's limit in thousandths, 0 for none."""
+
+    cores: str
+    thousandths: int
+
+
 def _members(c: Cursor) -> Members:
     return tuple(Run(c.u(), c.u(), c.z(), c.u()) for _ in range(c.count(4)))
 
@@ -217,6 +225,7 @@ class Definitions:
         self.ended: str | None = None
         self.stored: list[StoredDefinition] = []
         self.python: str | None = None
+        self.cores: CoresDefinition | None = None
         self._index()
 
     def _index(self) -> None:
@@ -280,6 +289,8 @@ class Definitions:
             self.stored.append(_stored(c))
         elif kind == Def.PYTHON:
             self.python = c.s()
+        elif kind == Def.CORES:
+            self.cores = CoresDefinition(c.s(), c.u())
 
     def get(self, kind: Def, id: int) -> Any | None:
         """The decoded definition, None where there is none."""

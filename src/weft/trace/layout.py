@@ -120,6 +120,7 @@ class Def(IntEnum):
     PYTHON = 18
     ENDED = 19
     STORED = 20
+    CORES = 22
 
 
 class ObjectClass(IntEnum):
