@@ -17,7 +17,7 @@ from weft.waits.causes import LATE, Cause, apart, blocks, late
 from weft.waits.clockwork import Clockwork
 from weft.waits.epochs import late_epochs
 from weft.waits.native import Found, Ints
-from weft.waits.protocol import datatype_sizes, hosts, limits
+from weft.waits.protocol import NEVER, datatype_sizes, hosts, limits
 
 _KEY: Final = "weft.waits"
 
@@ -51,6 +51,8 @@ class Waiting:
     def __init__(self, trace: Trace, match: Match) -> None:
         self.trace, self.match = trace, match
         self.clock = Clockwork(trace)
+        self.limits = (NEVER, NEVER)
+        """Bytes from which on standard sends waited for their receive, on one host and between two; set by `rows`."""
         self._around = native.Surroundings(blocks(trace.functions), hosts(trace))
 
     @cached_property
