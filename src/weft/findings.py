@@ -39,6 +39,7 @@ KINDS: Final[Mapping[str, Severity]] = {
     "late-sender": "note",
     "late-receiver": "note",
     "wait-at-collective": "note",
+    "wait-at-epoch": "note",
     "imbalance": "note",
     "loop-dependence": "error",
     "uninitialised-read": "error",

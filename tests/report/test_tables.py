@@ -16,7 +16,8 @@ from weft.report.document import JSON_SCHEMA
 from weft.report.tables import matrix_lines, tables, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
-from weft.waits import blocks
+from weft.view.waiting import culprits
+from weft.waits import blocks, find
 
 MS = 1_000_000
 
@@ -84,11 +85,30 @@ def test_a_matrix_of_more_ranks_than_fit_is_merged_into_blocks() -> None:
     assert not any("a row and column" in line for line in matrix_lines(made, 400))
 
 
-def test_the_text_has_the_worst_first() -> None:
+def test_the_text_has_the_worst_first_and_every_share_is_of_the_base_that_it_names() -> None:
     trace = late_sender().open()
     lines = list(times_lines(tables(trace, match(trace))))
-    assert lines[1].split() == ["function", "calls", "time", "of", "all", "waiting"]
-    assert lines[2].split() == ["MPI_Recv", "1", "90", "ms", "94.7%", "80", "ms"]
+    assert lines[1] == "shares are of all ranks' time: 2 ranks x 90 ms = 180 ms"
+    causes = [line.split() for line in lines[3 : lines.index("", 1)]]
+    assert causes == [
+        ["late", "sender", "80", "ms", "44.4%"], ["transfer", "and", "library", "15", "ms", "8.3%"],
+        ["in", "MPI", "95", "ms", "52.8%"],
+    ]  # fmt: skip
+    at = next(i for i, line in enumerate(lines) if line.startswith("function"))
+    assert lines[at].split() == ["function", "calls", "time", "of", "all", "waiting"]
+    assert lines[at + 1].split() == ["MPI_Recv", "1", "90", "ms", "50.0%", "80", "ms"]
+
+
+def test_every_form_of_the_report_tells_the_same_numbers() -> None:
+    trace = late_sender().open()
+    made = tables(trace, match(trace))
+    document = to_json(trace, [], (), made)["waiting"]
+    assert document["base"]["ns"] == 180 * MS and document["in_mpi_ns"] == 95 * MS and document["late_ns"] == 80 * MS
+    [finding] = [f for f in find(trace, match(trace)) if f.kind == "late-sender"]
+    assert finding.evidence["ns"] == document["late_ns"] == sum(row["ns"] for row in culprits(trace, match(trace)))
+    assert finding.evidence["base_ns"] == document["base"]["ns"]
+    assert document["base"]["text"] in to_html(made).replace("&#x27;", "'")
+    assert [row.waiting for row in made.times["rank"]] == [80 * MS, 0]
 
 
 def test_the_page_draws_the_matrix_itself() -> None:

@@ -32,7 +32,7 @@ def test_a_late_sender_costs_its_receiver_the_time_until_it_sends() -> None:
     assert (finding.kind, finding.severity) == ("late-sender", "note")
     assert finding.evidence["ns"] == 90 * MS
     assert finding.message == (
-        "rank 1 waits 90 ms (24% of all time) in recv at a.c:7 for messages that rank 0 sent late at a.c:3"
+        "rank 1 waits 90 ms (24% of all ranks' time) in recv at a.c:7 for messages that rank 0 sent late at a.c:3"
     )
 
 

@@ -15,6 +15,7 @@ from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
 from weft.terms import calls
+from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
 
@@ -414,16 +415,6 @@ class Standstill:
                 for member in group:
                     counts[member] = counts.get(member, 0) + 1
         return counts
-
-
-def group_members(of: Rank, group: int) -> tuple[int, ...]:
-    """The indices in trace.ranks of a group's members, those of other worlds left out."""
-    from weft.trace.layout import Def
-
-    runs = of.definitions.get(Def.GROUP, group) or ()
-    world = of.trace.worlds[of.world].ranks
-    places = [run.first + i * run.stride for run in runs if run.world == 0 for i in range(run.count)]
-    return tuple(world[place] for place in places if 0 <= place < len(world) and world[place] >= 0)
 
 
 def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) -> Blocked:

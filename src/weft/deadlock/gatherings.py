@@ -11,6 +11,7 @@ import numpy as np
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
 from weft.terms.columns import Ints
+from weft.terms.windows import window_of
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import Def, raw_rank
 
@@ -77,9 +78,7 @@ class Gatherings:
 
     def window(self, rank: Rank, local: int) -> tuple[int, int] | None:
         """A window as all its ranks know it: (communicator index, ordinal on it)."""
-        definition = rank.definitions.window(local)
-        comm = rank.comm(definition.comm) if definition else None
-        return (comm.index, definition.ordinal) if comm and definition else None
+        return window_of(rank, local)
 
     def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
         """The rank's own ids of its windows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Match:
     probes: Posts
     collectives: Collectives
     instances: Instances
+    made: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
+    """What analyses made of it and keep for whoever asks next, by room."""
 
     def unmatched_sends(self) -> U32:
         """Rows of sends that no receive of the record took."""

@@ -25,7 +25,7 @@ from weft.errors import WeftError
 from weft.mpi import generate, table
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c")  # fmt: skip
+            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c")  # fmt: skip
 _BY_HAND = (("o", ("order.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h")

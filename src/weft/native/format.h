@@ -242,6 +242,8 @@ enum weft_definition {
                               u n, n (u module, u offset): native return addresses; of a signal, the first is the
                               instruction itself plus 1, so that one less is in the place in every case.
                               Frames stand innermost first; at most WEFT_ENDING_FRAMES each */
+    WEFT_DEF_CORES = 22,   /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
+                              a core its control group may use (cpu.max), 0 for no limit */
 };
 
 /* What a WEFT_DEF_ENDING tells. Who: the thread's or task's name where it is not the main thread.

@@ -62,6 +62,24 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
             },
         },
         "problems": {"type": "array", "items": _TEXT},
+        "waiting": {
+            "type": "object",
+            "required": ["base", "in_mpi_ns", "late_ns", "crowded", "open_calls", "causes", "by_rank"],
+            "properties": {
+                "base": {"type": "object", "required": ["ns", "span_ns", "ranks", "threads", "text"]},
+                **{key: {"type": "integer", "minimum": 0} for key in ("in_mpi_ns", "late_ns", "open_calls")},
+                "crowded": _TEXT,
+                "causes": {"type": "array", "items": {"$ref": "#/$defs/cause"}},
+                "by_rank": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["rank", "in_mpi_ns", "wall_ns", "causes"],
+                        "properties": {"causes": {"type": "object", "additionalProperties": {"type": "integer"}}},
+                    },
+                },
+            },
+        },
         "times": {
             "type": "object",
             "required": ["function", "rank", "site"],
@@ -91,6 +109,18 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
                 "file": {"type": "string"},
                 "line": {"type": "integer", "minimum": 0},
                 "function": {"type": "string"},
+            },
+        },
+        "cause": {
+            "type": "object",
+            "required": ["cause", "name", "late", "ns", "share"],
+            "additionalProperties": False,
+            "properties": {
+                "cause": {"type": "string", "pattern": "^[a-z]+(-[a-z]+)*$"},
+                "name": _TEXT,
+                "late": {"type": "boolean"},
+                "ns": {"type": "integer", "minimum": 0},
+                "share": {"type": "number", "minimum": 0},
             },
         },
         "row": {

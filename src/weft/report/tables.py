@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from weft.report.text import printable
 from weft.terms.words import plural
 from weft.trace import Level, Trace
-from weft.waits import KEYS, Key, Row, blocks, matrix, times
-from weft.waits.costs import seconds
+from weft.waits import KEYS, Key, Ledger, Row, blocks, ledger, matrix, times
+from weft.waits.ledger import empty, seconds
 
 MAX_ROWS: Final = 1000
 """Rows of a table of times in JSON."""
@@ -30,23 +30,24 @@ _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
 
 @dataclass(frozen=True)
 class Tables:
-    """The times by each key, and messages and bytes from rank (row) to rank (column)."""
+    """The time by cause, the times by each key, and messages and bytes from rank (row) to rank (column)."""
 
     times: Mapping[Key, Sequence[Row]]
     messages: NDArray[np.int64]
     bytes: NDArray[np.int64]
+    ledger: Ledger
 
 
 def tables(trace: Trace, match: Any) -> Tables:
     """The tables of a matched run; empty ones of a run of level `order`, which holds no calls."""
     if trace.level == Level.ORDER:
-        empty = np.zeros((0, 0), np.int64)
-        return Tables({key: [] for key in KEYS}, empty, empty)
-    return Tables(times(trace, match), *matrix(trace, match))
+        nothing = np.zeros((0, 0), np.int64)
+        return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
+    return Tables(times(trace, match), *matrix(trace, match), ledger(trace, match))
 
 
 def to_json(of: Tables) -> dict[str, Any]:
-    """The keys `times` and `matrix` of a report."""
+    """The keys `waiting`, `times` and `matrix` of a report."""
     messages, each = blocks(of.messages, MAX_BLOCKS)
     rows = {
         key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]
@@ -54,21 +55,26 @@ def to_json(of: Tables) -> dict[str, Any]:
     }
     sizes, _ = blocks(of.bytes, MAX_BLOCKS)
     return {
+        "waiting": of.ledger.to_json(MAX_ROWS),
         "times": rows,
         "matrix": {"ranks_per_block": each, "messages": messages.tolist(), "bytes": sizes.tolist()},
     }
 
 
 def times_lines(of: Tables) -> Iterator[str]:
-    """The tables of times as text, worst first."""
+    """The tables of times as text, worst first. All shares are of one base, which the first line names."""
+    yield ""
+    yield from of.ledger.lines()
+    yield ""
+    yield from of.ledger.rank_lines(TEXT_ROWS)
+    share = of.ledger.base.share
     for key, rows in of.times.items():
         yield ""
-        total = sum(row.ns for row in rows) or 1
         width = max([len(_HEADS[key]), *(len(printable(row.name)) for row in rows[:TEXT_ROWS])])
         yield f"{_HEADS[key]:<{width}}  {'calls':>12}  {'time':>9}  {'of all':>6}  {'waiting':>9}"
         for row in rows[:TEXT_ROWS]:
             yield (
-                f"{printable(row.name):<{width}}  {row.calls:>12,}  {seconds(row.ns):>9}  {row.ns / total:>6.1%}"
+                f"{printable(row.name):<{width}}  {row.calls:>12,}  {seconds(row.ns):>9}  {share(row.ns):>6.1%}"
                 f"  {seconds(row.waiting) if row.waiting else '-':>9}"
             )
         if len(rows) > TEXT_ROWS:
@@ -105,19 +111,45 @@ def _short(value: int) -> str:
 
 def to_html(of: Tables) -> str:
     """The tables, and the matrix as a picture: the darker, the more bytes."""
-    parts = ["<h2>Where the time went</h2>"]
+    parts = ["<h2>Where the time went</h2>", _causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
             f'<tr><td class="place">{escape(printable(r.name))}</td><td>{r.calls:,}</td><td>{seconds(r.ns)}</td>'
-            f"<td>{seconds(r.waiting) if r.waiting else '-'}</td></tr>"
+            f"<td>{of.ledger.base.share(r.ns):.1%}</td><td>{seconds(r.waiting) if r.waiting else '-'}</td></tr>"
             for r in rows[:MAX_ROWS]
         )
-        head = f"<tr><th>{_HEADS[key]}</th><th>calls</th><th>time</th><th>waiting</th></tr>"
+        head = f"<tr><th>{_HEADS[key]}</th><th>calls</th><th>time</th><th>of all</th><th>waiting</th></tr>"
         parts.append(f"<details{' open' if key == 'function' else ''}><summary>by {_HEADS[key]}</summary>")
         parts.append(f'<table class="times">{head}{lines}</table></details>')
     parts.append("<h2>Who sent to whom</h2>")
     parts.append(_picture(of))
     return "\n".join(parts)
+
+
+def _causes(ledger: Ledger) -> str:
+    """Time in MPI by cause, of all ranks and of each."""
+    causes, share = ledger.present(), ledger.base.share
+    total = "".join(
+        f'<tr><td class="place">{cause.label}</td><td>{seconds(ledger.total(cause))}</td>'
+        f"<td>{share(ledger.total(cause)):.1%}</td></tr>"
+        for cause in causes
+    )
+    total += (
+        f'<tr><td class="place">in MPI</td><td>{seconds(ledger.in_mpi)}</td><td>{share(ledger.in_mpi):.1%}</td></tr>'
+    )
+    heads = "".join(f"<th>{cause.label}</th>" for cause in causes)
+    lines = "".join(
+        f'<tr><td class="place">rank {rank}</td><td>{seconds(row.sum())}</td>'
+        + "".join(f"<td>{seconds(row[cause]) if row[cause] else '-'}</td>" for cause in causes) + "</tr>"
+        for rank, row in enumerate(ledger.by_rank[:MAX_ROWS])
+    )  # fmt: skip
+    return (
+        "".join(f"<p>{escape(note[0].upper() + note[1:])}.</p>" for note in ledger.notes())
+        + "<details open><summary>by cause</summary>"
+        f'<table class="times"><tr><th>cause</th><th>time</th><th>of all</th></tr>{total}</table></details>'
+        "<details><summary>by cause and rank</summary>"
+        f'<table class="times"><tr><th>rank</th><th>in MPI</th>{heads}</tr>{lines}</table></details>'
+    )
 
 
 def _picture(of: Tables) -> str:

@@ -174,6 +174,14 @@ class EndingDefinition:
     """(module, offset) of the return addresses."""
 
 
+@dataclass(frozen=True, slots=True)
+class CoresDefinition:
+    """The cores that the process could run on, as `0-2,8`, and its control group's limit in thousandths, 0 for none."""
+
+    cores: str
+    thousandths: int
+
+
 def _members(c: Cursor) -> Members:
     return tuple(Run(c.u(), c.u(), c.z(), c.u()) for _ in range(c.count(4)))
 
@@ -263,6 +271,7 @@ class Definitions:
         self.stored: list[StoredDefinition] = []
         self.endings: list[EndingDefinition] = []
         self.python: str | None = None
+        self.cores: CoresDefinition | None = None
         self._index()
 
     def _index(self) -> None:
@@ -328,6 +337,8 @@ class Definitions:
             self._add_ending(c)
         elif kind == Def.PYTHON:
             self.python = c.s()
+        elif kind == Def.CORES:
+            self.cores = CoresDefinition(c.s(), c.u())
 
     def _add_ending(self, c: Cursor) -> None:
         if len(self.endings) >= MAX_ENDINGS:

@@ -123,6 +123,7 @@ class Def(IntEnum):
     ENDED = 19
     STORED = 20
     ENDING = 21
+    CORES = 22
 
 
 class EndingKind(IntEnum):

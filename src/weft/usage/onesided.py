@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.blocked import group_members
 from weft.deadlock.gatherings import Gatherings
 from weft.findings import Finding
 from weft.order import Order
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.sizes import solid
 from weft.terms.telling import cause, finding, said, some_of_sites
+from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
 from weft.usage.epochs import START, Epochs, Window, epochs

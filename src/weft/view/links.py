@@ -17,7 +17,8 @@ from weft.trace import Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
-from weft.waits.costs import Clockwork, late_sends
+from weft.waits.causes import Cause
+from weft.waits.states import waiting
 
 MAX_MESSAGES: Final = 500
 """Where a window has more messages, only the worst ones are drawn ..."""
@@ -75,9 +76,9 @@ class Links:
     @cached_property
     def _late(self) -> tuple[Ints, Ints, Ints]:
         """The receives that waited for their message, as (places, ns, places of the sends), and sorted by place."""
-        waiter, cost, culprit = late_sends(Clockwork(self.trace), self.match)
-        by = np.argsort(waiter, kind="stable")
-        return waiter[by], cost[by], culprit[by]
+        rows = waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER)
+        by = np.argsort(rows.waiter, kind="stable")
+        return rows.waiter[by], rows.ns[by], rows.culprit[by]
 
     @cached_property
     def _first(self) -> Ints:

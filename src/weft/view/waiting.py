@@ -9,34 +9,34 @@ import numpy as np
 from weft.match import Match
 from weft.terms.words import rank_set
 from weft.trace import Trace
-from weft.waits.costs import Clockwork, late_members, late_receives, late_sends
+from weft.waits.causes import LATE
+from weft.waits.states import waiting
 
 MAX_ROWS: Final = 1000
 
-_SORTS: Final = (
-    ("late-sender", late_sends),
-    ("late-receiver", late_receives),
-    ("wait-at-collective", late_members),
-)
-
 
 def culprits(trace: Trace, match: Match) -> list[dict[str, Any]]:
-    """By rank that was late and sort of waiting: what it cost the others, the dearest first, and the worst wait."""
-    clock = Clockwork(trace)
+    """By rank that was late and cause of waiting: what it cost the others, the dearest first, and the worst wait.
+
+    Each wait of the ledger (weft.waits) is in one row, so the rows add up to what all ranks waited for somebody late.
+    """
+    waits = waiting(trace, match)
+    clock = waits.clock
     found: list[dict[str, Any]] = []
-    for kind, waits in _SORTS:
-        waiter, cost, culprit = waits(clock, match)
+    for kind in LATE:
+        rows = waits.rows.of(kind)
+        waiter, cost, culprit = rows.waiter, rows.ns, rows.culprit
         if not len(cost):
             continue
-        late = np.searchsorted(clock.first, culprit, side="right") - 1
+        late = clock.ranks_of(culprit)
         total = np.bincount(late, weights=cost, minlength=len(trace.ranks))
         times = np.bincount(late, minlength=len(trace.ranks))
         for rank in np.flatnonzero(total).tolist():
             mine = np.flatnonzero(late == rank)
             worst = int(mine[np.argmax(cost[mine])])
-            who = np.unique(np.searchsorted(clock.first, waiter[mine], side="right") - 1)
+            who = np.unique(clock.ranks_of(waiter[mine]))
             found.append({
-                "rank": rank, "kind": kind, "ns": int(total[rank]), "waits": int(times[rank]),
+                "rank": rank, "kind": kind.slug, "name": kind.label, "ns": int(total[rank]), "waits": int(times[rank]),
                 "waiting": rank_set(who.tolist()), "worst_ns": int(cost[worst]),
                 "event": list(clock.event(int(waiter[worst])).id),
                 "late_event": list(clock.event(int(culprit[worst])).id),

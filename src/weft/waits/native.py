@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.match import Posts
 from weft.match.native import address
 from weft.native.kernel import library
 from weft.trace import Rank
 from weft.trace.clock import MOST_NS
 
 Ints = NDArray[np.int64]
-Waits = tuple[Ints, Ints, Ints]
-"""Places of the waiting calls, what each cost in ns, places of the calls that were late."""
+
+NO_ROW = 0xFFFFFFFF
 
 _P = ctypes.c_void_p
 _U64 = ctypes.c_uint64
+_I64 = ctypes.c_int64
 
 
 class Clocks(ctypes.Structure):
@@ -31,18 +33,30 @@ class Span(ctypes.Structure):
     """struct weft_span."""
 
     _fields_ = (
-        ("first_enter", ctypes.c_int64), ("last_exit", ctypes.c_int64), ("least_enter", ctypes.c_int64),
-        ("most", ctypes.c_int64), ("inside", ctypes.c_int64), ("open", _U64),
+        ("first_enter", _I64), ("last_exit", _I64), ("least_enter", _I64), ("most", _I64), ("polling", _I64),
+        ("open", _U64),
     )  # fmt: skip
 
 
-class LatePosts(ctypes.Structure):
-    """struct weft_late_posts."""
+class Axis(ctypes.Structure):
+    """struct weft_axis."""
+
+    _fields_ = (("start", _U64), ("origin", _I64), ("length", ctypes.c_double), ("most", ctypes.c_double))
+
+
+class FoundView(ctypes.Structure):
+    """struct weft_found."""
+
+    _fields_ = (("best", _P), ("waiter", _P), ("cost", _P), ("culprit", _P), ("cause", _P), ("found", _U64))
+
+
+class Messages(ctypes.Structure):
+    """struct weft_messages."""
 
     _fields_ = (
-        ("rank", ctypes.c_uint32), ("ranks", ctypes.c_uint32), ("first", _P), ("completion", _P),
-        ("partner", _P), ("their_event", _P), ("peer", _P), ("flags", _P), ("skip", ctypes.c_uint16),
-        ("sends", ctypes.c_uint8),
+        ("rank", ctypes.c_uint32), ("size_count", ctypes.c_uint32), ("first", _P), ("event", _P), ("args", _P),
+        ("completion", _P), ("partner", _P), ("their_event", _P), ("their_args", _P), ("peer", _P), ("flags", _P),
+        ("their_flags", _P), ("blocks", _P), ("host", _P), ("sizes", _P), ("rendezvous", _I64 * 2),
     )  # fmt: skip
 
 
@@ -51,14 +65,26 @@ class LateMembers(ctypes.Structure):
 
     _fields_ = (
         ("instances", _U64), ("first", _P), ("rows", _P), ("rank", _P), ("event", _P), ("completion", _P),
-        ("function", _P), ("sort", _P), ("comm", _P), ("member_first", _P), ("members", _P),
+        ("function", _P), ("sort", _P), ("comm", _P), ("member_first", _P), ("members", _P), ("blocks", _P),
+        ("host", _P), ("place", _P),
     )  # fmt: skip
 
 
-class Axis(ctypes.Structure):
-    """struct weft_axis."""
+class Found:
+    """The waits found so far, with room for `room`: struct weft_found and its columns."""
 
-    _fields_ = (("start", _U64), ("origin", ctypes.c_int64), ("length", ctypes.c_double), ("most", ctypes.c_double))
+    def __init__(self, events: int, room: int) -> None:
+        self._best = np.full(events, NO_ROW, np.uint32)
+        self._columns = tuple(np.empty(room, np.int64) for _ in range(3))
+        self._cause = np.empty(room, np.uint8)
+        self.view = FoundView(address(self._best), *(address(c) for c in self._columns), address(self._cause), 0)
+
+    def columns(self) -> tuple[Ints, Ints, Ints, NDArray[np.uint8]]:
+        """Places that waited, ns, places that were late, causes; only what cost time."""
+        found = int(self.view.found)
+        kept = np.flatnonzero(self._columns[1][:found] > 0)
+        waiter, cost, culprit = (column[kept] for column in self._columns)
+        return waiter, cost, culprit, self._cause[kept]
 
 
 def fill_times(rank: Rank, enter: Ints, leave: Ints) -> None:
@@ -74,32 +100,57 @@ def axis_of(rank: Rank) -> Axis:
     return Axis(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS)
 
 
-def span(rank: Rank) -> Span:
-    """What is asked of all times of a rank together; `first_enter` and `last_exit` are its first and last event's."""
-    events, found = np.ascontiguousarray(rank.events), Span()
-    library().weft_span(_P(address(events)), _U64(len(events)), ctypes.byref(axis_of(rank)), ctypes.byref(found))
-    return found
+def span(rank: Rank, blocks: NDArray[np.uint8]) -> tuple[Span, Ints]:
+    """What is asked of all times of a rank together, and the time inside its calls by function id."""
+    events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(65536, np.int64)
+    library().weft_span(
+        _P(address(events)), _U64(len(events)), ctypes.byref(axis_of(rank)), _P(address(blocks)),
+        ctypes.byref(found), _P(address(inside)),
+    )  # fmt: skip
+    return found, inside
 
 
-def late_posts(clocks: Clocks, given: LatePosts, room: int) -> Waits:
-    """Run weft_late_posts for one rank."""
-    columns = tuple(np.empty(room, np.int64) for _ in range(3))
-    find = library().weft_late_posts
-    find.restype = ctypes.c_int64
-    found = find(ctypes.byref(clocks), ctypes.byref(given), *(_P(address(c)) for c in columns))
-    if found < 0:
-        raise MemoryError("no memory to look for late messages")
-    return _cut(columns, found)
+class Surroundings(NamedTuple):
+    """What all ranks' messages are read with: causes.blocks, and the number of each rank's host."""
+
+    blocks: NDArray[np.uint8]
+    host: NDArray[np.int32]
 
 
-def late_members(clocks: Clocks, given: LateMembers, room: int) -> Waits:
+def messages(rank: int, mine: Posts, theirs: Posts, around: Surroundings, sizes: Ints) -> Messages:
+    """One rank's messages as C reads them; the caller keeps the arrays alive. No standard send waits as yet."""
+    most = np.iinfo(np.int64).max
+    at = address
+    return Messages(
+        rank, len(sizes), at(mine.first), at(mine.event), at(mine.args), at(mine.completion), at(mine.partner),
+        at(theirs.event), at(theirs.args), at(mine.peer), at(mine.flags), at(theirs.flags), at(around.blocks),
+        at(around.host), at(sizes), (_I64 * 2)(most, most),
+    )  # fmt: skip
+
+
+def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:
+    """Run weft_late_senders for one rank."""
+    library().weft_late_senders(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
+
+
+def late_receivers(clocks: Clocks, given: Messages, found: Found) -> None:
+    """Run weft_late_receivers for one rank."""
+    library().weft_late_receivers(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
+
+
+def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
     """Run weft_late_members."""
-    columns = tuple(np.empty(room, np.int64) for _ in range(3))
-    find = library().weft_late_members
-    find.restype = _U64
-    return _cut(columns, find(ctypes.byref(clocks), ctypes.byref(given), *(_P(address(c)) for c in columns)))
+    library().weft_late_members(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
 
 
-def _cut(columns: tuple[NDArray[Any], ...], length: int) -> Waits:
-    one, two, three = (column[:length].copy() for column in columns)
-    return one, two, three
+def protocol(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
+    """Run weft_protocol for one rank: raises `eager`, returns the sends that clearly blocked as bytes * 2 + far."""
+    blocked = np.empty(room, np.int64)
+    find = library().weft_protocol
+    find.restype = _I64
+    found = find(
+        ctypes.byref(clocks), ctypes.byref(sends), ctypes.byref(recvs), _P(address(eager)), _P(address(blocked))
+    )
+    if found < 0:
+        raise MemoryError("no memory to look for the protocol of messages")
+    return blocked[:found].copy()

@@ -13,7 +13,8 @@ from weft.terms.describe import where
 from weft.terms.sizes import size_of
 from weft.trace import Trace
 from weft.trace.layout import COUNT_IN_TAIL
-from weft.waits.costs import Clockwork, waiting
+from weft.waits.clockwork import Clockwork
+from weft.waits.states import waiting
 
 Key = Literal["function", "rank", "site"]
 KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
@@ -22,7 +23,7 @@ KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
 class Row(NamedTuple):
     """Calls and their time; `name` is a function, a rank or a call site with its function.
 
-    `waiting` is the part of the time in which the calls waited for somebody who was late.
+    `waiting` is the part of the time in which the calls waited for somebody who was late (causes.LATE).
     """
 
     name: str
@@ -38,10 +39,11 @@ def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> l
 
 def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[Row]]:
     """The table by each key."""
-    clock = Clockwork(trace)
-    waits = waiting(clock, match) if match is not None else np.zeros(len(clock.enter), np.int64)
+    found = waiting(trace, match) if match is not None else None
+    clock = found.clock if found else Clockwork(trace)
+    waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)
     spent = np.where(clock.exit >= 0, clock.exit - clock.enter, 0)
-    return {by: _rows(clock, by, spent, np.minimum(waits, spent)) for by in KEYS}
+    return {by: _rows(clock, by, spent, waits) for by in KEYS}
 
 
 def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[Row]:

@@ -253,6 +253,7 @@ static void define_surroundings(void) {
     size_t n = 0;
     for (ssize_t at = 0; at < length && n < 1024; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
     define_text(WEFT_DEF_ARGV, words, n, true);
+    weft_define_cores();
 }
 
 /* ---- threads ---- */

@@ -114,6 +114,7 @@ static inline bool weft_fortran_own(void *return_address, int k) {
 /* ---- definitions ---- */
 struct weft_text { uint8_t *p, *end; bool overflow; }; /* a bounded writer of varints */
 WEFT_COLD void weft_define(int type, const void *payload, size_t length);
+WEFT_COLD void weft_define_cores(void); /* cores.c */
 
 static inline void weft_text_u(struct weft_text *t, uint64_t v) {
     if (UNLIKELY(t->end - t->p < 10)) { t->overflow = true; return; }

@@ -1,0 +1,68 @@
+/* How many cores the process may run on: where ranks outnumber them, waiting is partly the scheduler's. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+enum { MOST = 4096, WORDS = 1024 };
+
+/* Reads a small file as text; false where there is none. */
+static bool read_text(const char *path, char *text, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t length = read(fd, text, size - 1);
+    close(fd);
+    if (length < 0) return false;
+    text[length] = 0;
+    return true;
+}
+
+/* `quota period` in microseconds, or `max period`, as thousandths of a core; 0 for no limit. */
+static uint64_t thousandths(const char *text) {
+    unsigned long long quota, period;
+    return sscanf(text, "%llu %llu", &quota, &period) == 2 && period ? quota * 1000 / period : 0;
+}
+
+/* The tightest limit of the process's control group (version 2) and of those above it. */
+static uint64_t limit_of_group(void) {
+    char text[PATH_MAX], path[PATH_MAX + 32], value[64];
+    uint64_t least = 0;
+    if (!read_text("/proc/self/cgroup", text, sizeof text)) return 0;
+    char *group = strncmp(text, "0::", 3) ? strstr(text, "\n0::") : text;
+    if (!group) return 0;
+    group = strchr(group, ':') + 2;
+    group[strcspn(group, "\n")] = 0;
+    for (;;) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
+        uint64_t limit = read_text(path, value, sizeof value) ? thousandths(value) : 0;
+        if (limit && (!least || limit < least)) least = limit;
+        char *last = strrchr(group, '/');
+        if (!last) return least;
+        *last = 0;
+    }
+}
+
+void weft_define_cores(void) {
+    static cpu_set_t allowed[MOST / CPU_SETSIZE];
+    if (sched_getaffinity(0, sizeof allowed, allowed)) return;
+    char words[WORDS];
+    size_t length = 0;
+    for (int first = 0; first < MOST && length < WORDS - 24; first++) {
+        if (!CPU_ISSET_S(first, sizeof allowed, allowed)) continue;
+        int last = first;
+        while (last + 1 < MOST && CPU_ISSET_S(last + 1, sizeof allowed, allowed)) last++;
+        length += (size_t)snprintf(words + length, WORDS - length, last > first ? "%s%d-%d" : "%s%d", length ? "," : "", first, last);
+        first = last;
+    }
+    if (!length) return;
+    uint8_t payload[WORDS + 32];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&text, words, length);
+    weft_text_u(&text, limit_of_group());
+    weft_define(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
+}

@@ -1,0 +1,163 @@
+"""The causes of time in MPI: every nanosecond of a call has one of them.
+
+The wait states are those of KOJAK and Scalasca (Wolf and Mohr, "Automatic performance analysis of hybrid MPI/OpenMP
+applications", 2003; Geimer, Wolf et al., "The Scalasca performance toolset architecture", 2010; the pattern
+descriptions of Scalasca 2). With E and X the times of entry and exit:
+
+- late sender: min(E_send, X) - E of the call that waits for the message (a receive, a probe, a completion);
+- late receiver: min(E_receive, X) - E of the call that waits for a send which cannot be buffered;
+- barrier, N x N, fence: max(E_j) - E_i; late broadcast: E_root - E_i; early reduce: max(E_j) - E_root;
+  early scan: max(E_j of lower ranks) - E_i;
+- collective completion: X_i - min(X_j), once all are there;
+- late post, early wait (general active target synchronisation): max(E_post) - E of the access epoch's call that
+  waits, max(E_complete) - E_wait.
+
+Of all that one call needs only the last to come counts, as in Scalasca: so no second is counted twice. Scalasca ends
+an early reduce with the first sender and leaves the rest to the library; the root cannot go before the last one came,
+so here it is the last.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.terms import calls
+from weft.terms.calls import masks, nonblocking, words
+from weft.trace.functions import FunctionTable
+
+
+class Cause(IntEnum):
+    """Why time passed inside MPI (enum weft_cause of native/kernel/waits.c). REST: the library itself, and transfer."""
+
+    REST = 0
+    LATE_SENDER = 1
+    LATE_RECEIVER = 2
+    WAIT_AT_BARRIER = 3
+    WAIT_AT_NXN = 4
+    LATE_BROADCAST = 5
+    EARLY_REDUCE = 6
+    EARLY_SCAN = 7
+    WAIT_AT_FENCE = 8
+    LATE_POST = 9
+    EARLY_WAIT = 10
+    COMPLETION = 11
+    POLLING = 12
+    ONE_SIDED = 13
+    FILES = 14
+    MANAGEMENT = 15
+    START_AND_END = 16
+
+    @property
+    def label(self) -> str:
+        """The cause as tables for people name it."""
+        return _LABELS[self]
+
+    @property
+    def slug(self) -> str:
+        """The cause as JSON names it."""
+        return self.name.lower().replace("_", "-")
+
+
+_LABELS: Final = {
+    Cause.LATE_SENDER: "late sender",
+    Cause.LATE_RECEIVER: "late receiver",
+    Cause.WAIT_AT_BARRIER: "wait at barrier",
+    Cause.WAIT_AT_NXN: "wait at N x N",
+    Cause.LATE_BROADCAST: "late broadcast",
+    Cause.EARLY_REDUCE: "early reduce",
+    Cause.EARLY_SCAN: "early scan",
+    Cause.WAIT_AT_FENCE: "wait at fence",
+    Cause.LATE_POST: "late post",
+    Cause.EARLY_WAIT: "early wait",
+    Cause.COMPLETION: "collective completion",
+    Cause.POLLING: "polling",
+    Cause.ONE_SIDED: "one-sided, not attributed",
+    Cause.FILES: "files",
+    Cause.MANAGEMENT: "making and freeing objects",
+    Cause.START_AND_END: "start and end of MPI",
+    Cause.REST: "transfer and library",
+}
+
+ORDER: Final = tuple(_LABELS)
+"""The causes as tables show them: first those that somebody late is to blame for, at the end what is left."""
+
+LATE: Final = ORDER[: ORDER.index(Cause.COMPLETION)]
+"""Waiting: somebody else was late."""
+
+COLLECTIVE: Final = (
+    Cause.WAIT_AT_BARRIER, Cause.WAIT_AT_NXN, Cause.LATE_BROADCAST, Cause.EARLY_REDUCE, Cause.EARLY_SCAN,
+    Cause.WAIT_AT_FENCE,
+)  # fmt: skip
+"""Those of the finding wait-at-collective."""
+
+EPOCHS: Final = (Cause.LATE_POST, Cause.EARLY_WAIT)
+
+# Functions
+
+_BLOCKS_ONE: Final = calls.SENDS | calls.RECVS | calls.PROBES | words("Mrecv Wait")
+_BLOCKS_ALL: Final = words("Waitall") | calls.SENDRECVS
+_BLOCKS_FIRST: Final = words("Waitany Waitsome")
+_POLLS: Final = calls.TESTS | calls.STATUS_CHECKS | words("Iprobe Improbe Win_test")
+
+_START_AND_END: Final = words("Init Init_thread Finalize Session_init Session_finalize Abort")
+_PROCESSES: Final = words(
+    "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_disconnect Comm_join Open_port Close_port"
+)
+_OBJECTS: Final = (
+    calls.COMM_MAKERS | calls.WINDOW_MAKERS | _PROCESSES
+    | words("Comm_free Comm_create_group Comm_create_from_group Intercomm_create_from_groups Comm_idup"
+            " Comm_idup_with_info Win_free Type_commit Type_free Group_free Op_create Op_free")
+)  # fmt: skip
+_WINDOWS: Final = (
+    calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.RMA | calls.REQUEST_RMA
+    | words("Win_fence Win_start Win_complete Win_post Win_wait Win_sync")
+)  # fmt: skip
+
+_LATE: Final = (
+    (1, calls.ALL_TO_ALL - {"Barrier"}), (2, calls.FROM_ROOT), (3, calls.TO_ROOT), (4, calls.SCANS),
+    (5, words("Barrier")),
+)  # fmt: skip
+_LATE_FENCE: Final = 6
+
+
+def _every_form(names: frozenset[str]) -> frozenset[str]:
+    """Blocking, nonblocking and persistent."""
+    return names | nonblocking(names) | {name + "_init" for name in names}
+
+
+@cache
+def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
+    """How each function id waits (enum weft_blocks): a lookup table."""
+    table, of = np.zeros(65536, np.uint8), masks(functions)
+    collectives = calls.DATA_COLLECTIVES | words("Win_fence")
+    for how, names in enumerate((_BLOCKS_ONE | collectives, _BLOCKS_ALL, _BLOCKS_FIRST, _POLLS), 1):
+        table[of.ids(names)] = how
+    return table
+
+
+@cache
+def late(functions: FunctionTable) -> NDArray[np.uint8]:
+    """For whom the members of a collective wait, by function id (enum weft_late): a lookup table."""
+    table, of = np.zeros(65536, np.uint8), masks(functions)
+    for sort, names in _LATE:
+        table[of.ids(_every_form(names))] = sort
+    table[of.ids(words("Win_fence"))] = _LATE_FENCE
+    return table
+
+
+@cache
+def apart(functions: FunctionTable) -> NDArray[np.uint8]:
+    """By function id the cause of what is not waiting in its calls: a lookup table."""
+    table, of = np.zeros(65536, np.uint8), masks(functions)
+    for cause, names in (
+        (Cause.START_AND_END, _START_AND_END), (Cause.MANAGEMENT, _OBJECTS), (Cause.ONE_SIDED, _WINDOWS),
+    ):  # fmt: skip
+        table[of.ids(names)] = cause
+    files = [f.id for f in functions if calls.base(f.name).startswith("File_")]
+    table[files] = Cause.FILES
+    return table

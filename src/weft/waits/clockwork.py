@@ -1,0 +1,118 @@
+"""The times of all events of a run."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match.native import address, addresses
+from weft.trace import Event, Trace
+from weft.waits import native
+from weft.waits.causes import blocks
+from weft.waits.native import Ints
+
+
+class Clockwork:
+    """Entry and exit times of all events of a run in one row, ns since its start. An open call has no exit (-1)."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.first = np.concatenate([[0], np.cumsum([len(r.events) for r in trace.ranks])]).astype(np.int64)
+
+    @cached_property
+    def _times(self) -> tuple[Ints, Ints]:
+        enter, leave = np.empty(int(self.first[-1]), np.int64), np.empty(int(self.first[-1]), np.int64)
+        for rank in self.trace.ranks:
+            part = slice(int(self.first[rank.index]), int(self.first[rank.index + 1]))
+            native.fill_times(rank, enter[part], leave[part])
+        return enter, leave
+
+    @property
+    def enter(self) -> Ints:
+        """Entry times."""
+        return self._times[0]
+
+    @property
+    def exit(self) -> Ints:
+        """Exit times."""
+        return self._times[1]
+
+    def times(self, place: int) -> tuple[int, int]:
+        """Entry and exit of the event at a place."""
+        event = self.event(place)
+        leave = event.exit_ns
+        return event.enter_ns, -1 if leave is None else leave
+
+    @cached_property
+    def _for_c(self) -> tuple[native.Clocks, Any]:
+        """What C reads, and what it must find alive."""
+        events = [np.ascontiguousarray(r.events) for r in self.trace.ranks]
+        axes = (native.Axis * len(events))(*(native.axis_of(r) for r in self.trace.ranks))
+        places = addresses(events)
+        clocks = native.Clocks(address(self.first), address(places), ctypes.addressof(axes))
+        return clocks, (events, axes, places)
+
+    @property
+    def clocks(self) -> native.Clocks:
+        """The events and clocks of all ranks, as C reads them."""
+        return self._for_c[0]
+
+    @cached_property
+    def _spans(self) -> list[tuple[native.Span, Ints]]:
+        table = blocks(self.trace.functions)
+        return [native.span(rank, table) for rank in self.trace.ranks]
+
+    @cached_property
+    def spans(self) -> list[native.Span]:
+        """By rank what is asked of all its times together."""
+        return [span for span, _ in self._spans]
+
+    @cached_property
+    def inside(self) -> Ints:
+        """Time inside calls, by rank and function id; polls that failed are apart (Span.polling)."""
+        found: Ints = np.array([inside for _, inside in self._spans], np.int64).reshape(-1, 65536)
+        return found
+
+    @cached_property
+    def site(self) -> NDArray[np.uint32]:
+        """Site ids, each rank's own."""
+        return np.concatenate([*(r.events["site"] for r in self.trace.ranks), np.zeros(0, np.uint32)])
+
+    def ranks_of(self, places: Ints) -> Ints:
+        """The rank of each place."""
+        found: Ints = np.searchsorted(self.first, places, side="right") - 1
+        return found
+
+    def column(self, name: str, places: Ints) -> NDArray[Any]:
+        """A column of the events at some places."""
+        ranks = self.ranks_of(places)
+        found = np.zeros(len(places), self.trace.ranks[0].events[name].dtype if self.trace.ranks else np.int64)
+        for rank in np.unique(ranks).tolist():
+            mine = ranks == rank
+            found[mine] = self.trace.ranks[rank].events[name][places[mine] - self.first[rank]]
+        return found
+
+    def event(self, place: int) -> Event:
+        """The event at a place."""
+        rank = int(np.searchsorted(self.first, place, side="right")) - 1
+        return self.trace.ranks[rank].event(place - int(self.first[rank]))
+
+    @cached_property
+    def span(self) -> int:
+        """From the first entry to the last exit."""
+        some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
+        last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
+        return int(last - first)
+
+    @cached_property
+    def walls(self) -> Ints:
+        """By rank the time from its first entry to the last moment that its record knows, times its threads."""
+        found = [
+            (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
+            for span, rank in zip(self.spans, self.trace.ranks, strict=True)
+        ]
+        return np.array(found, np.int64)

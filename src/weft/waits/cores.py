@@ -1,0 +1,51 @@
+"""Where ranks outnumber the cores that they may run on, waiting is partly the scheduler's: that is said beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from weft.terms.words import listed, plural
+from weft.trace import Rank, Trace
+
+
+def crowded(trace: Trace) -> str:
+    """`4 ranks shared 2 cores` where ranks outnumber cores, else nothing; also where the record does not tell."""
+    ranks: dict[str, list[Rank]] = defaultdict(list)
+    for rank in trace.ranks:
+        if rank.file:
+            ranks[rank.file.header.host].append(rank)
+    found = [(host, len(of), cores) for host, of in ranks.items() if (cores := usable(of)) and len(of) > cores]
+    words = [
+        f"{plural(count, 'rank')} shared {plural(cores, 'core')}" + (f" of {host}" if len(ranks) > 1 else "")
+        for host, count, cores in found
+    ]
+    return listed(words[:3] + ([f"so on {len(words) - 3} more hosts"] if len(words) > 3 else []))
+
+
+def remark(trace: Trace) -> str:
+    """What is said beside waiting times: nothing where every rank had a core."""
+    words = crowded(trace)
+    return f"{words}: part of every wait is the scheduler's" if words else ""
+
+
+def usable(ranks: list[Rank]) -> int:
+    """How many cores the ranks of a host may use together, 0 where a record does not tell."""
+    cores: set[int] = set()
+    limit = 0
+    for rank in ranks:
+        told = rank.definitions.cores
+        if told is None:
+            return 0
+        cores.update(_numbers(told.cores))
+        limit = max(limit, told.thousandths)
+    most = -(-limit // 1000) if limit else len(cores)
+    return min(len(cores), most)
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """0, 1, 2, 8 of `0-2,8`; what is not like that is left out."""
+    for part in text.split(",")[:4096]:
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            yield from range(int(first), min(int(last or first), int(first) + 65536) + 1)

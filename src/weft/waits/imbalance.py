@@ -1,0 +1,72 @@
+"""Uneven work: one rank computes much longer than the others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft.findings import Finding
+from weft.terms import calls
+from weft.terms.calls import masks, words
+from weft.terms.describe import where
+from weft.terms.telling import finding
+from weft.trace import Event, Rank
+from weft.waits.clockwork import Clockwork
+from weft.waits.ledger import seconds
+from weft.waits.states import Waiting
+
+IMBALANCE: Final = 0.25
+"""Work is uneven when the busiest rank computes this much longer than the mean."""
+
+_ENDS: Final = words("Init Init_thread Session_init Finalize Session_finalize")
+
+
+def imbalance(waits: Waiting, least: float) -> list[Finding]:
+    """Time outside of MPI, by rank: the busiest against the mean. Nothing where no number would be right.
+
+    Threads compute beside MPI calls, and an open call has no end. What a program does between polls that fail is not
+    known: the busiest rank is taken to compute nothing there, the others all the time.
+    """
+    trace, clock = waits.trace, waits.clock
+    if any(len(rank.threads) != 1 or not len(rank) for rank in trace.ranks) or any(s.open for s in clock.spans):
+        return []
+    polling = np.array([span.polling for span in clock.spans])
+    work = clock.walls - waits.by_rank.sum(axis=1)
+    busiest = int(np.argmax(work))
+    others = work + polling
+    others[busiest] = work[busiest]
+    mean, most = float(others.mean()), int(work[busiest])
+    lost = int(np.maximum(most - others, 0).sum())
+    if mean <= 0 or most < (1 + IMBALANCE) * mean or lost < least:
+        return []
+    events, place = _longest(trace.ranks[busiest], clock)
+    return [
+        finding(
+            "imbalance",
+            f"rank {busiest} computes {seconds(most)} where the mean is {seconds(mean)}{place}: the others could have"
+            f" used {seconds(lost)} together",
+            events,
+            evidence={"ns": lost, "work_ns": work[:1024].tolist()},
+        )
+    ]
+
+
+def _longest(rank: Rank, clock: Clockwork) -> tuple[list[Event], str]:
+    """The call before which, or where that ends MPI after which, the rank computed most, in words too."""
+    part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
+    gaps = clock.enter[part][1:] - clock.exit[part][:-1]
+    sites = rank.events["site"].astype(np.int64) << 16 | rank.events["function"]
+    ends = masks(rank.trace.functions).table(_ENDS)[rank.events["function"]]
+    for word, keys, barred in (("before", sites[1:], ends[1:]), ("after", sites[:-1], ends[:-1])):
+        kept = np.flatnonzero(~barred)
+        if not len(kept):
+            continue
+        unique, inverse = np.unique(keys[kept], return_inverse=True)
+        total = np.bincount(inverse.reshape(-1), weights=gaps[kept])
+        if 2 * total.max() >= gaps.sum():
+            at = kept[keys[kept] == unique[int(np.argmax(total))]]
+            event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
+            return [event], f", most of it {word} {calls.spoken(event.function.name)}{where(event)}"
+    inner = np.flatnonzero(~ends)
+    return ([rank.event(int(inner[0]))] if len(inner) else []), ""

@@ -1,0 +1,157 @@
+"""The one table of where the time went: by cause, for the run and for each rank. Report, view and notebook show it.
+
+Every share is one of the same base: the time of all ranks, from the run's first call to its last exit. For each rank
+the causes add up to its time in MPI exactly, and that is never above its own time from its first call to its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft.match import Match
+from weft.terms.words import plural
+from weft.trace import Trace
+from weft.waits.causes import LATE, ORDER, Cause
+from weft.waits.cores import remark
+from weft.waits.native import Ints
+from weft.waits.states import Waiting, waiting
+
+
+def seconds(ns: float) -> str:
+    """A time for people: 1.3 s, 25 ms."""
+    return f"{ns / 1e9:.3g} s" if ns >= 1e9 else f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} us"
+
+
+_COLUMN: Final = 0.001
+
+
+@dataclass(frozen=True)
+class Base:
+    """What every share is a share of: `span` ns of each of `streams` ranks (threads, where some have several)."""
+
+    span: int
+    ranks: int
+    streams: int
+
+    @property
+    def ns(self) -> int:
+        """The time of all together."""
+        return self.span * self.streams
+
+    @property
+    def who(self) -> str:
+        """`4 ranks`, or `6 threads of 4 ranks`."""
+        ranks = plural(self.ranks, "rank")
+        return ranks if self.streams == self.ranks else f"{plural(self.streams, 'thread')} of {ranks}"
+
+    @property
+    def words(self) -> str:
+        """`all ranks' time: 4 ranks x 1.2 s = 4.8 s`."""
+        return f"all ranks' time: {self.who} x {seconds(self.span)} = {seconds(self.ns)}"
+
+    def share(self, ns: float) -> float:
+        """The part of it."""
+        return ns / self.ns if self.ns else 0.0
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """ns by rank (row) and Cause (column), the walls of the ranks, the base of shares, and what is to be said of cores.
+
+    `open_calls`: calls that never returned; their time is in no cause.
+    """
+
+    by_rank: Ints
+    walls: Ints
+    base: Base
+    crowded: str = ""
+    open_calls: int = 0
+
+    @property
+    def in_mpi(self) -> int:
+        """Time in MPI of all ranks."""
+        return int(self.by_rank.sum())
+
+    @property
+    def late(self) -> int:
+        """Of that the time that was waited for somebody late."""
+        return int(self.by_rank[:, list(LATE)].sum())
+
+    def total(self, cause: Cause) -> int:
+        """Time of a cause in all ranks."""
+        return int(self.by_rank[:, cause].sum())
+
+    def present(self) -> list[Cause]:
+        """The causes that there are, in the order of tables."""
+        return [cause for cause in ORDER if self.total(cause)]
+
+    def to_json(self, most: int = 1000) -> dict[str, Any]:
+        """The table as a report's and the view's JSON hold it, of no more than `most` ranks."""
+        return {
+            "base": {"ns": self.base.ns, "span_ns": self.base.span, "ranks": self.base.ranks,
+                     "threads": self.base.streams, "text": self.base.words},
+            "in_mpi_ns": self.in_mpi, "late_ns": self.late, "crowded": self.crowded, "open_calls": self.open_calls,
+            "causes": [{"cause": cause.slug, "name": cause.label, "late": cause in LATE, "ns": self.total(cause),
+                        "share": round(self.base.share(self.total(cause)), 6)} for cause in self.present()],
+            "by_rank": [
+                {"rank": rank, "in_mpi_ns": int(row.sum()), "wall_ns": int(self.walls[rank]),
+                 "causes": {cause.slug: int(row[cause]) for cause in ORDER if row[cause]}}
+                for rank, row in enumerate(self.by_rank[:most])
+            ],
+        }  # fmt: skip
+
+    def notes(self) -> Iterator[str]:
+        """What is to be known of all numbers: the base of every share, ranks without cores, calls without an end."""
+        yield f"shares are of {self.base.words}"
+        if self.crowded:
+            yield self.crowded
+        if self.open_calls:
+            verb = "counts" if self.open_calls == 1 else "count"
+            yield f"{plural(self.open_calls, 'call')} never returned and {verb} nowhere"
+
+    def lines(self) -> Iterator[str]:
+        """The table of causes as text, that of ranks apart."""
+        yield from self.notes()
+        yield f"{'cause':<26}  {'time':>9}  {'of all':>6}"
+        for cause in self.present():
+            yield f"{cause.label:<26}  {seconds(self.total(cause)):>9}  {self.base.share(self.total(cause)):>6.1%}"
+        yield f"{'in MPI':<26}  {seconds(self.in_mpi):>9}  {self.base.share(self.in_mpi):>6.1%}"
+
+    def rank_lines(self, most: int) -> Iterator[str]:
+        """The causes of each rank as text: a column for each that cost a tenth of a percent, the others together."""
+        shown = [cause for cause in self.present() if self.base.share(self.total(cause)) >= _COLUMN]
+        heads = [cause.label for cause in shown]
+        yield "  ".join(
+            [f"{'rank':<10}", f"{'its time':>9}", f"{'in MPI':>9}", *(f"{h:>9}" for h in heads), "   others"]
+        )
+        for rank, row in enumerate(self.by_rank[:most]):
+            parts = [int(row[cause]) for cause in shown]
+            cells = [int(self.walls[rank]), int(row.sum()), *parts, int(row.sum()) - sum(parts)]
+            widths = [9, 9, *(max(9, len(head)) for head in heads), 9]
+            texts = (f"{seconds(c) if c else '-':>{width}}" for c, width in zip(cells, widths, strict=True))
+            yield "  ".join([f"rank {rank:<5}", *texts])
+        if len(self.by_rank) > most:
+            yield f"and {plural(len(self.by_rank) - most, 'more rank')}"
+
+
+def ledger(trace: Trace, match: Match) -> Ledger:
+    """Where the time in MPI of a matched run went."""
+    return ledger_of(waiting(trace, match))
+
+
+def ledger_of(waits: Waiting) -> Ledger:
+    """The same of waits that are found."""
+    clock, trace = waits.clock, waits.trace
+    present = [rank for rank in trace.ranks if len(rank)]
+    base = Base(clock.span, len(present), sum(len(rank.threads) for rank in present))
+    left_open = sum(int(span.open) for span in clock.spans)
+    return Ledger(waits.by_rank, clock.walls, base, remark(trace), left_open)
+
+
+def empty() -> Ledger:
+    """Of a run whose calls are not recorded."""
+    return Ledger(np.zeros((0, len(Cause)), np.int64), np.zeros(0, np.int64), Base(0, 0, 0))

@@ -1,0 +1,69 @@
+"""Whether a standard send had to wait for its receive: the protocol that the MPI library used in this run.
+
+The standard lets MPI_Send return when the message is buffered, or when its receive takes it (MPI-4.1, 3.4). Libraries
+buffer small messages (eager) and let large ones wait (rendezvous), with a limit that depends on the way between the
+processes, the library and its settings. The record tells it: a send that returned before its receive was posted was
+eager, and so was every smaller one. One that was there first and returned soon after the receive was posted, with
+nothing else to wait for, was held by it; and so was every larger one. Sizes that the run shows nothing of wait for
+nobody, as nothing proves it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.match import Match
+from weft.terms.sizes import size_of
+from weft.trace import Rank, Trace
+from weft.waits import native
+from weft.waits.clockwork import Clockwork
+from weft.waits.native import Ints, Messages
+
+NEVER = int(np.iinfo(np.int64).max)
+
+# A process that loses its core inside an eager send looks once like one that waits for its receive. The smaller a
+# message, the less is one such sight worth: sends of a few bytes are held by no library as it comes.
+_SEEN = ((64 << 10, 1), (4 << 10, 2), (1 << 10, 4), (0, 16))
+"""From how many bytes on how many sends that clearly blocked show that sends of this size do."""
+
+_KNOWN_TYPES = 1 << 16
+"""Datatypes of a rank whose sizes are looked up, by id."""
+
+
+def datatype_sizes(rank: Rank) -> Ints:
+    """Bytes of the rank's datatypes by id, -1 where they are not known."""
+    used = np.unique(rank.events["datatype"])
+    used = used[used < _KNOWN_TYPES]
+    table = np.full(int(used.max(initial=0)) + 1, -1, np.int64)
+    for id in used.tolist():
+        size = size_of(rank.datatype(id)) if id else None
+        table[id] = -1 if size is None or not 0 <= size < 1 << 31 else size
+    return table
+
+
+def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """By rank the number of its host."""
+    names: dict[str, int] = {}
+    found = [names.setdefault(rank.file.header.host if rank.file else "", len(names)) for rank in trace.ranks]
+    return np.array(found, np.int32)
+
+
+def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int]:
+    """Bytes from which on standard sends waited for their receive: on one host, and between two. NEVER: none did."""
+    eager = np.full(2, -1, np.int64)
+    shown = []
+    for rank in range(len(sends)):
+        room = int(match.sends.first[rank + 1]) - int(match.sends.first[rank])
+        if room:
+            shown.append(native.protocol(clock.clocks, sends[rank], recvs[rank], eager, room))
+    blocked = np.concatenate([np.zeros(0, np.int64), *shown])
+    return _limit(blocked[blocked & 1 == 0] >> 1, int(eager[0])), _limit(blocked[blocked & 1 == 1] >> 1, int(eager[1]))
+
+
+def _limit(blocked: Ints, eager: int) -> int:
+    """The least size that is proven, above all that were seen to be buffered."""
+    sizes = np.sort(blocked[blocked > eager])
+    seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger
+    needed = np.select([sizes >= least for least, _ in _SEEN], [times for _, times in _SEEN])
+    proven = sizes[seen >= needed]
+    return int(proven[0]) if len(proven) else NEVER

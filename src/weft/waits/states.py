@@ -1,0 +1,134 @@
+"""The waits of a run: which call waited for which, how long and why. All that is told of waiting comes from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Match
+from weft.match.native import address
+from weft.trace import Trace
+from weft.waits import native
+from weft.waits.causes import LATE, Cause, apart, blocks, late
+from weft.waits.clockwork import Clockwork
+from weft.waits.epochs import late_epochs
+from weft.waits.native import Found, Ints
+from weft.waits.protocol import NEVER, datatype_sizes, hosts, limits
+
+_KEY: Final = "weft.waits"
+
+_LATE: Final = np.isin(np.arange(len(Cause)), LATE)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Waits as columns of equal length: the place that waited, ns, the place that was late, and the Cause.
+
+    A place has at most one row of a late cause, and at most one of COMPLETION, whose culprit is the place itself.
+    """
+
+    waiter: Ints
+    ns: Ints
+    culprit: Ints
+    cause: NDArray[np.uint8]
+
+    def of(self, *causes: Cause) -> Rows:
+        """Those of some causes."""
+        kept = np.isin(self.cause, causes)
+        return Rows(self.waiter[kept], self.ns[kept], self.culprit[kept], self.cause[kept])
+
+    def __len__(self) -> int:
+        return len(self.waiter)
+
+
+class Waiting:
+    """All waits of a run, and how the time in MPI divides into causes."""
+
+    def __init__(self, trace: Trace, match: Match) -> None:
+        self.trace, self.match = trace, match
+        self.clock = Clockwork(trace)
+        self.limits = (NEVER, NEVER)
+        """Bytes from which on standard sends waited for their receive, on one host and between two; set by `rows`."""
+        self._around = native.Surroundings(blocks(trace.functions), hosts(trace))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Every wait."""
+        match, clock = self.match, self.clock
+        room = len(match.sends) + 2 * len(match.recvs) + len(match.probes) + 2 * len(match.collectives)
+        found = Found(int(clock.first[-1]), room)
+        self._messages(found)
+        self._members(found)
+        waiter, ns, culprit, cause = found.columns()
+        epochs = late_epochs(self.trace, clock)
+        if not len(epochs[0]):
+            return Rows(waiter, ns, culprit, cause)
+        waiter, ns, culprit = (np.concatenate([a, b]) for a, b in zip((waiter, ns, culprit), epochs[:3], strict=True))
+        return Rows(waiter, ns, culprit, np.concatenate([cause, epochs[3]]))
+
+    @cached_property
+    def late(self) -> Rows:
+        """The waits for somebody who was late."""
+        return self.rows.of(*LATE)
+
+    def _messages(self, found: Found) -> None:
+        match, clocks = self.match, self.clock.clocks
+        sizes = [datatype_sizes(rank) if len(rank) else np.zeros(0, np.int64) for rank in self.trace.ranks]
+
+        def given(mine: Any, theirs: Any) -> list[native.Messages]:
+            return [native.messages(rank, mine, theirs, self._around, size) for rank, size in enumerate(sizes)]
+
+        recvs, sends = given(match.recvs, match.sends), given(match.sends, match.recvs)
+        for of_rank in (*recvs, *given(match.probes, match.sends)):
+            native.late_senders(clocks, of_rank, found)
+        self.limits = limits(self.clock, match, sends, recvs)
+        for of_rank in sends:
+            of_rank.rendezvous[:] = self.limits
+            native.late_receivers(clocks, of_rank, found)
+
+    def _members(self, found: Found) -> None:
+        parts, of, trace = self.match.collectives, self.match.instances, self.trace
+        if not len(of):
+            return
+        groups = [() if c.inter else c.members for c in trace.communicators]
+        member_first = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
+        members = np.fromiter((m for group in groups for m in group), np.int32, int(member_first[-1]))
+        place = np.full(len(trace.ranks), native.NO_ROW, np.uint32)
+        columns = (
+            of.first, of.rows, parts.ranks(), parts.event, parts.completion, parts.function, late(trace.functions),
+            of.comm, member_first, members, *self._around, place,
+        )  # fmt: skip
+        native.late_members(self.clock.clocks, native.LateMembers(len(of), *(address(c) for c in columns)), found)
+
+    @cached_property
+    def by_rank(self) -> Ints:
+        """ns by rank (row) and Cause (column): their sum over the causes is all of the rank's time in MPI."""
+        trace, clock = self.trace, self.clock
+        found = np.zeros((len(trace.ranks), len(Cause)), np.int64)
+        table = apart(trace.functions)
+        for rank, inside in enumerate(clock.inside):
+            used = np.flatnonzero(inside)
+            np.add.at(found[rank], table[used], inside[used])
+            found[rank, Cause.POLLING] = clock.spans[rank].polling
+        ranks = clock.ranks_of(self.rows.waiter)
+        np.add.at(found, (ranks, self.rows.cause), self.rows.ns)
+        np.subtract.at(found, (ranks, table[clock.column("function", self.rows.waiter)]), self.rows.ns)
+        return found
+
+    def by_event(self) -> Ints:
+        """By event of the run the ns that it waited for somebody late."""
+        total = np.zeros(int(self.clock.first[-1]), np.int64)
+        total[self.late.waiter] = self.late.ns
+        return total
+
+
+def waiting(trace: Trace, match: Match) -> Waiting:
+    """The waits of a matched run, found once for all that ask."""
+    found = match.made.get(_KEY)
+    if not isinstance(found, Waiting):
+        found = match.made[_KEY] = Waiting(trace, match)
+    return found
