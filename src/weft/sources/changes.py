@@ -93,7 +93,10 @@ def sentence(changes: Sequence[Change]) -> str | None:
     return "; ".join(parts) or None
 
 
-_PLURAL: Final = {"has changed since the run": "have changed since the run", "is no longer there": "are no longer there"}
+_PLURAL: Final = {
+    "has changed since the run": "have changed since the run",
+    "is no longer there": "are no longer there",
+}
 
 
 def _these(files: Sequence[str]) -> str:
