@@ -104,6 +104,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
     try:
         directory.facts["n"] = args.n
+        directory.facts["sources"] = not args.no_sources
         variables = recorder.variables(shim, directory, args.level)
         if args.tasks:
             variables |= calling.begin(plan.line.programs, directory)
@@ -242,13 +243,14 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
     if job.run.facts["level"] == "order":
         return True  # no events to analyse: such a run is for replay
     import weft
-    from weft.report import examine, summary, to_json
+    from weft.report import examine, to_json
+    from weft.report.terminal import print_blocks
+    from weft.report.text import summary_blocks
 
     try:
         trace = weft.open(shown_path(job.run.path))
         report = examine(trace)
-        for line in summary(trace, report).splitlines():
-            say(line)
+        print_blocks(summary_blocks(trace, report), sys.stderr, prefix="weft: ")
         if report_file is not None:
             document = to_json(trace, report.findings, report.failures)
             report_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

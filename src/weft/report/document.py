@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from weft.findings import CERTAINTIES, SEVERITIES, Finding
 from weft.report.analysis import Failure
+from weft.report.quotes import Quotes, site_json
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
 
@@ -58,6 +59,7 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
             },
         },
         "problems": {"type": "array", "items": _TEXT},
+        "notes": {"type": "array", "items": _TEXT},
         "times": {
             "type": "object",
             "required": ["function", "rank", "site"],
@@ -109,6 +111,7 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
                 "line": {"type": "integer", "minimum": 0},
                 "function": _TEXT,
                 "callers": {"type": "array", "items": {"$ref": "#/$defs/caller"}},
+                "statement": _TEXT,
             },
         },
         "caller": {
@@ -127,7 +130,12 @@ _ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed
 def to_json(
     trace: Subject, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
 ) -> dict[str, Any]:
-    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables."""
+    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables.
+
+    `notes` is there where the program's source has changed since, `statement` where the run has it.
+    """
+    quotes = Quotes(trace)
+    note = quotes.note(findings)
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {
@@ -141,8 +149,11 @@ def to_json(
             "mpi": mpi if isinstance(mpi, dict) else {},
             "ended": ended if ended in _ENDED else "killed",
         },
-        "findings": [finding.to_json() for finding in findings],
+        "findings": [
+            {**finding.to_json(), "sites": [site_json(site, quotes) for site in finding.sites]} for finding in findings
+        ],
         "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
         "problems": list(trace.problems),
+        **({"notes": [note]} if note else {}),
         **(tables_json(tables) if tables else {}),
     }

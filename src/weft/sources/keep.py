@@ -64,7 +64,7 @@ def keep(trace: Trace, *, texts: bool = True, more: Iterable[Place] = ()) -> lis
         lines = source.lines
         entry = {
             "path": path, "found": found, "size": len(source.data), "mtime_ns": source.mtime_ns,
-            "sha256": hashlib.sha256(source.data).hexdigest(), **_calls(path, lines, wanted),
+            "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own), **_calls(path, lines, wanted),
             **_doubt(trace, path, source.mtime_ns, wanted),
         }  # fmt: skip
         text = room.take(_spans(lines, wanted, len(source.data)), lines)
@@ -115,7 +115,7 @@ def _in_order(wanted: Mapping[str, Wanted]) -> list[tuple[str, Wanted]]:
 
 
 def _calls(path: str, lines: Sequence[str], wanted: Wanted) -> dict[str, Any]:
-    """What is called in the lines with calls: mpi4py makes other calls inside its own, and messages name the program's."""
+    """What the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's."""
     if statement.language(path) != "python":
         return {}
     found = {str(n): statement.called(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}

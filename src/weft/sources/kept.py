@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,13 +38,17 @@ class Kept:
     packed: int
     plain: int
     calls: dict[int, tuple[str, ...]]
+    own: bool
+    """Whether the file calls MPI itself."""
 
 
 class Sources:
     """The sources of a run. Of a run that has none, recorded before they were kept, the files of today are read."""
 
-    def __init__(self, root: Path) -> None:
-        self.problems: list[str] = []
+    def __init__(self, root: Path, *, here: bool = True, problem: Callable[[str], None] | None = None) -> None:
+        """`here`: whether this machine ran the program, `problem`: whom to tell what cannot be read."""
+        self._problem = problem or (lambda text: None)
+        self._here = here
         self._root = root
         self._files: dict[str, Kept] = {}
         self._texts: dict[str, list[str]] = {}
@@ -53,7 +57,7 @@ class Sources:
         self.kept = os.path.lexists(root / INDEX)
         """Whether the run has its sources, or at least what each line calls."""
         if self.kept:
-            self._files = _index(root, self.problems)
+            self._files = _index(root, self._problem)
 
     # Lines
 
@@ -101,7 +105,7 @@ class Sources:
             if len(data) != known.plain or not unpack.eof:
                 raise zlib.error("its length is not the recorded one")
         except (RunError, OSError, zlib.error) as error:
-            self.problems.append(f"the source of {file} in {self._root / TEXTS} cannot be read: {error}")
+            self._problem(f"the source of {file} in {self._root / TEXTS} cannot be read: {error}")
             return []
         return data.decode("utf-8", "replace").removesuffix("\n").split("\n")
 
@@ -113,15 +117,17 @@ class Sources:
         return statement.statement(found[1], found[0], line, file) if found else None
 
     def excerpt(self, file: str, line: int, around: int = AROUND) -> Excerpt | None:
-        """The lines around a call's; None where they are not known."""
+        """The lines around a call's, its whole statement at least; None where they are not known."""
         if not self.kept and not file.startswith("/"):
             return None
         found = self.lines(file, line)
         if found is None:
             return None
         start, lines = found
-        first = max(start, line - around)
-        shown = tuple(text[:MAX_WIDTH] for text in lines[first - start : line + around + 1 - start])
+        of = statement.statement(lines, start, line, file)
+        first = max(start, min(line - around, of.first if of else line))
+        end = max(line + around, of.last if of else line) + 1
+        shown = tuple(text[:MAX_WIDTH] for text in lines[first - start : end - start])
         return Excerpt(file, line, first, shown, self.kept)
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
@@ -164,17 +170,19 @@ class Sources:
 
     # What is no longer as it was
 
+    @property
+    def own(self) -> list[str]:
+        """The files that call MPI themselves."""
+        return [file for file, known in self._files.items() if known.own]
+
     def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
-        """Which files (by default: all of the run) are not what they were when the run was recorded."""
-        wanted = self._files if of is None else [file for file in dict.fromkeys(of) if file in self._files]
+        """Which files (by default: those that call MPI) are not what they were when the run was recorded."""
+        wanted = self.own if of is None else [file for file in dict.fromkeys(of) if file in self._files]
         return [found for file in wanted if (found := changes.change(self._files[file].mark, self._here)) is not None]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
         """One sentence on the files that have changed since the run; None where all are as they were."""
         return changes.sentence(self.changes(of))
-
-    _here: bool = True
-    """Whether this is the machine that ran the program: on another one, a file that is not there says nothing."""
 
 
 _OF: WeakKeyDictionary[Trace, Sources] = WeakKeyDictionary()
@@ -184,8 +192,8 @@ def of(trace: Trace) -> Sources:
     """The sources of a run, read when they are first asked for."""
     found = _OF.get(trace)
     if found is None:
-        found = _OF[trace] = Sources(trace.path)
-        found._here = changes.is_here(trace.run.get("host"))
+        here = changes.is_here(trace.run.get("host"))
+        found = _OF[trace] = Sources(trace.path, here=here, problem=trace.add_problem)
     return found
 
 
@@ -194,7 +202,8 @@ def forget(trace: Trace) -> None:
     _OF.pop(trace, None)
 
 
-def _index(root: Path, problems: list[str]) -> dict[str, Kept]:
+def _index(root: Path, problem: Callable[[str], None]) -> dict[str, Kept]:
+    problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, MAX_INDEX)
     entries = data.get("files")
     found: dict[str, Kept] = {}
@@ -204,6 +213,8 @@ def _index(root: Path, problems: list[str]) -> dict[str, Kept]:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             problems.append(f"{root / INDEX} is damaged in part: some lines of source are not shown")
             break
+    for text in problems:
+        problem(text)
     return found
 
 
@@ -226,4 +237,4 @@ def _kept(entry: dict[str, Any]) -> Kept:
         str(entry["path"]), str(entry["found"]), int(entry["size"]), int(entry["mtime_ns"]), str(entry["sha256"]),
         doubt if doubt in ("newer", "edited") else "",
     )  # fmt: skip
-    return Kept(mark, spans, at, packed, plain, calls)
+    return Kept(mark, spans, at, packed, plain, calls, entry.get("own") is True)

@@ -4,6 +4,7 @@ sources.json    {"schema": "weft-sources/1", "files": [FILE, ...]}
 FILE            {"path": as the record names it, "found": where it lay, "size", "mtime_ns", "sha256": of the file,
                  "spans": [[first line, number of lines], ...]: what is kept, in the order of the lines,
                  "at", "packed", "plain": place and length of its text in sources.bin, and its length unpacked,
+                 "own": whether it calls MPI itself,
                  "calls": {line: ["comm.recv", ...]}: what is called there (files in Python),
                  "doubt": "newer" than the program that was built from it, or "edited" while the program ran}
 sources.bin     one zlib stream a file: the lines of its spans, each ended by a line feed, as UTF-8
@@ -45,6 +46,8 @@ class Statement:
     """The line of `lines[0]`."""
     line: int
     """The call's line."""
+    last: int
+    """Its last line, also where it is cut."""
     lines: tuple[str, ...]
     """Without common indentation; long ones and long statements are cut, which `...` shows."""
 

@@ -62,7 +62,7 @@ def statement(lines: Sequence[str], first: int, line: int, file: str) -> Stateme
     begin = start + _begin(_bare(part, kind), at - start, kind)
     end = begin + _length(_bare(part[begin - start :], kind), at - begin, kind)
     shown = [text.expandtabs(8).rstrip() for text in lines[begin:end]]
-    return Statement(first + begin, line, tuple(_fitting(shown)))
+    return Statement(first + begin, line, first + end - 1, tuple(_fitting(shown)))
 
 
 def called(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:

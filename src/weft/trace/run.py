@@ -328,6 +328,10 @@ class Trace:
             else:
                 self._unsaid += 1
 
+    def add_problem(self, text: str) -> None:
+        """Say of a part of the run that is read elsewhere that it could not be read."""
+        self._say(text)
+
     @property
     def problems(self) -> list[str]:
         """What could not be read, in plain sentences. Grows as more of the run is looked at."""
