@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import UsageError, WeftError
 from weft import sources
+from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
