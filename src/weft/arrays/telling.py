@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from weft.findings import SEVERITIES, Finding
-from weft.report.text import line, place, print_blocks, printable, style
+from weft.report.terminal import print_blocks
+from weft.report.text import line, place, printable, style
 from weft.terms.words import plural
 
 if TYPE_CHECKING:

@@ -205,7 +205,7 @@ def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace)
         job.run.discard()
         return job.process.shell_status or LEFT_STATUS
     job.run.write()
-    if (problem := finish.resolve_sites(job.run.path)) is not None:
+    if (problem := finish.resolve_sites(job.run.path, texts=trace.run.get("sources") is not False)) is not None:
         say(problem)
     place = shown_path(job.run.path)
     if session.result is Result.STOPPED:

@@ -47,6 +47,10 @@ def register(subparsers: Any) -> None:
         help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
     )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
+    parser.add_argument(
+        "--no-sources", action="store_true",
+        help="keep no lines of the program's source in the run (reports then show none; they say the same words)",
+    )  # fmt: skip
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
@@ -100,6 +104,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
     try:
         directory.facts["n"] = args.n
+        directory.facts["sources"] = not args.no_sources
         variables = recorder.variables(shim, directory, args.level)
         if args.tasks:
             variables |= calling.begin(plan.line.programs, directory)
@@ -130,7 +135,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     except WeftError as error:
         say(str(error))
         failed = True
-    if (problem := finish.resolve_sites(job.run.path)) is not None:
+    if (problem := finish.resolve_sites(job.run.path, texts=not args.no_sources)) is not None:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True
@@ -141,7 +146,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    if getattr(job, 'interrupted', 0):
+    if getattr(job, "interrupted", 0):
         return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
@@ -263,13 +268,14 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
     if job.run.facts["level"] == "order":
         return True  # no events to analyse: such a run is for replay
     import weft
-    from weft.report import examine, summary, to_json
+    from weft.report import examine, to_json
+    from weft.report.terminal import print_blocks
+    from weft.report.text import summary_blocks
 
     try:
         trace = weft.open(shown_path(job.run.path))
         report = examine(trace)
-        for line in summary(trace, report).splitlines():
-            say(line)
+        print_blocks(summary_blocks(trace, report), sys.stderr, prefix="weft: ")
         if report_file is not None:
             document = to_json(trace, report.findings, report.failures)
             report_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from weft.endings import How
 from weft.endings import to_json as to_json_of_ends
 from weft.findings import CERTAINTIES, SEVERITIES, Finding
 from weft.report.analysis import Failure
+from weft.report.quotes import Quotes, site_json
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
 from weft.trace import Trace
@@ -80,6 +81,7 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
                 },
             },
         },
+        "notes": {"type": "array", "items": _TEXT},
         "times": {
             "type": "object",
             "required": ["function", "rank", "site"],
@@ -158,6 +160,7 @@ JSON_SCHEMA: Final[dict[str, Any]] = {
                 "line": {"type": "integer", "minimum": 0},
                 "function": _TEXT,
                 "callers": {"type": "array", "items": {"$ref": "#/$defs/caller"}},
+                "statement": _TEXT,
             },
         },
         "caller": {
@@ -176,7 +179,12 @@ _ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed
 def to_json(
     trace: Subject, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
 ) -> dict[str, Any]:
-    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables."""
+    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables.
+
+    `notes` is there where the program's source has changed since, `statement` where the run has it.
+    """
+    quotes = Quotes(trace)
+    note = quotes.note(findings)
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {
@@ -191,8 +199,11 @@ def to_json(
             "ended": ended if ended in _ENDED else "killed",
             **({"ends": to_json_of_ends(trace)} if isinstance(trace, Trace) else {}),
         },
-        "findings": [finding.to_json() for finding in findings],
+        "findings": [
+            {**finding.to_json(), "sites": [site_json(site, quotes) for site in finding.sites]} for finding in findings
+        ],
         "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
         "problems": list(trace.problems),
+        **({"notes": [note]} if note else {}),
         **(tables_json(tables) if tables else {}),
     }

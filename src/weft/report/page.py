@@ -9,14 +9,21 @@ from typing import Final
 from weft.endings import lines
 from weft.findings import Finding, Site
 from weft.report.analysis import Report
+from weft.report.quotes import Quotes, places
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
 from weft.report.text import consequences, failure_line, heading, place, printable, replays, short
+from weft.sources import Excerpt, Statement, colour
+from weft.terms.words import visible
 from weft.trace import Trace
+
+MAX_EXCERPTS: Final = 16
+OPEN_EXCERPTS: Final = 4
+"""Excerpts of one finding that are there, and that are open."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.3rem; } .run { color: gray; }
 article { border-left: 4px solid var(--line); padding: .2rem 0 .2rem 1rem; margin: 1.5rem 0; }
 article.error { border-color: var(--error); } article.warning { border-color: var(--warning); }
@@ -27,6 +34,17 @@ article p { margin: .2rem 0; } table { border-collapse: collapse; font-size: .9r
 td { padding: .1rem 1rem .1rem 0; vertical-align: top; } td.place { font-family: ui-monospace, monospace; }
 th { text-align: left; padding-right: 1rem; } h2 { font-size: 1.1rem; }
 .matrix { width: min(100%, 32rem); fill: var(--note); } .matrix .frame { fill: none; stroke: gray; stroke-width: .02; }
+article > p, table { max-width: 60rem; }
+figure { margin: .4rem 0; } figcaption, figure summary { font: .85rem ui-monospace, monospace; color: gray; }
+.source { margin: 0; padding: .3rem 0; border: 1px solid var(--line); border-radius: 4px; line-height: 1.45; }
+.source code { tab-size: 8; display: inline-block; min-width: 100%; font-family: ui-monospace, monospace; }
+.source span.l { display: block; padding: 0 .8rem 0 0; } .source span.l::before { content: attr(data-n);
+  display: inline-block; width: 4.5em; margin-right: 1em; text-align: right; color: gray; }
+.source .part { background: #8881; } .source .here { background: #f5c84240; box-shadow: inset 3px 0 #d49a00; }
+.t-k { color: #8e3a9d; } .t-f { color: #1f5fa8; } .t-s { color: #2c6e2f; } .t-n { color: #a3450b; }
+.t-c { color: #6a6a6a; font-style: italic; } .t-p { color: #7a5c00; }
+@media (prefers-color-scheme: dark) { .t-k { color: #d79be4; } .t-f { color: #84b8f0; } .t-s { color: #93cf95; }
+  .t-n { color: #efa774; } .t-c { color: #9d9d9d; } .t-p { color: #d8bb62; } }
 pre { overflow-x: auto; font-size: .85rem; } summary { cursor: pointer; color: gray; }
 """
 
@@ -45,17 +63,20 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     parts = [f"{_HEAD}<title>{title}</title><style>{_STYLE}</style></head><body>", f"<h1>{title}</h1>"]
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in lines(trace)]
-    parts += [_article(trace, finding) for finding in report.findings]
+    quotes = Quotes(trace)
+    parts += [_article(trace, finding, quotes) for finding in report.findings]
     parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
     if tables:
         parts.append(tables_html(tables))
+    if note := quotes.note(report.findings):
+        parts.append(f'<p class="changed">{escape(printable(note))}.</p>')
     if trace.problems:
         items = "".join(f"<li>{escape(printable(problem))}</li>" for problem in trace.problems)
         parts.append(f"<h2>The record</h2><ul>{items}</ul>")
     return "\n".join(parts) + "\n</body></html>\n"
 
 
-def _article(trace: Trace, finding: Finding) -> str:
+def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
         f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
@@ -72,13 +93,38 @@ def _article(trace: Trace, finding: Finding) -> str:
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
-        f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>{commands}{evidence}</article>"
+        f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>"
+        f"{_excerpts(finding, quotes)}{commands}{evidence}</article>"
     )
 
 
 def _safe(text: str) -> str:
     """A text of several lines, without what would act on a page or terminal."""
     return "\n".join(printable(line) for line in text.splitlines())
+
+
+def _excerpts(finding: Finding, quotes: Quotes) -> str:
+    """The source around each line of a finding: the first ones open, the others behind their names."""
+    made: list[str] = []
+    for file, line in places(finding)[:MAX_EXCERPTS]:
+        excerpt = quotes.excerpt(file, line)
+        if excerpt is not None:
+            shown = " open" if len(made) < OPEN_EXCERPTS else ""
+            name = escape(printable(place(file, line)))
+            body = _lines(excerpt, quotes.coloured(excerpt), quotes.statement(file, line))
+            made.append(f"<figure><details{shown}><summary>{name}</summary>{body}</details></figure>")
+    return "".join(made)
+
+
+def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: Statement | None) -> str:
+    """Numbered lines, the call's marked, and with it the other lines of its statement."""
+    rows = []
+    for number, parts in enumerate(coloured, excerpt.first):
+        within = statement is not None and statement.first <= number <= statement.last
+        mark = " here" if number == excerpt.line else " part" if within else ""
+        text = colour.html([(kind, visible(text)) for kind, text in parts])
+        rows.append(f'<span class="l{mark}" data-n="{number}">{text or " "}</span>')
+    return f'<pre class="source" tabindex="0"><code>{"".join(rows)}</code></pre>'
 
 
 def _way(site: Site) -> str:

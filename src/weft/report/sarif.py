@@ -11,6 +11,7 @@ import weft
 from weft.findings import Finding, Site
 from weft.report.analysis import Failure
 from weft.report.document import Subject
+from weft.report.quotes import Quotes
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -19,6 +20,8 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
     """One SARIF run with a rule a kind and a result a finding."""
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
+    quotes = Quotes(trace)
+    note = quotes.note(findings)
     driver = {
         "name": "Weft",
         "version": weft.__version__,
@@ -32,10 +35,11 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
                 "toolExecutionNotifications": [
                     {"level": "error", "message": {"text": f"analysis of {f.analysis} failed: {f.error}"}}
                     for f in failures
-                ],
+                ]
+                + ([{"level": "note", "message": {"text": note}}] if note else []),
             }
         ],
-        "results": [_result(finding, kinds, root) for finding in findings],
+        "results": [_result(finding, kinds, root, quotes) for finding in findings],
         "columnKind": "unicodeCodePoints",
     }
     if root.startswith("/"):
@@ -48,9 +52,9 @@ def _rule(kind: str) -> dict[str, Any]:
     return {"id": kind, "name": name, "shortDescription": {"text": kind.replace("-", " ")}}
 
 
-def _result(finding: Finding, kinds: list[str], root: str) -> dict[str, Any]:
+def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> dict[str, Any]:
     ranked = bool(finding.ranks)
-    places = [place for site in finding.sites if (place := _location(site, root, ranked)) is not None]
+    places = [place for site in finding.sites if (place := _location(site, root, quotes, ranked)) is not None]
     if places and (column := finding.evidence.get("column")):
         places[0]["physicalLocation"].get("region", {})["startColumn"] = column
     result: dict[str, Any] = {
@@ -77,11 +81,30 @@ def _stack(site: Site, root: str) -> dict[str, Any]:
     }
 
 
-def _location(site: Site, root: str, ranked: bool) -> dict[str, Any] | None:
+def _location(site: Site, root: str, quotes: Quotes, ranked: bool) -> dict[str, Any] | None:
     if not site.file:
         return None
     place = _physical(site.file, site.line, site.function, root)
+    _quote(place["physicalLocation"], site, quotes)
     return {**place, "message": {"text": f"rank {site.rank}: {site.call}" if ranked else site.call}}
+
+
+def _quote(physical: dict[str, Any], site: Site, quotes: Quotes) -> None:
+    """Put the text of a region into it, from the call's line to the end of its statement, and the lines around it."""
+    excerpt = quotes.excerpt(site.file, site.line)
+    if excerpt is None or "region" not in physical:
+        return
+    statement = quotes.statement(site.file, site.line)
+    last = max(site.line, min(statement.last if statement else 0, excerpt.first + len(excerpt.lines) - 1))
+    at = site.line - excerpt.first
+    snippet = "\n".join(excerpt.lines[at : last + 1 - excerpt.first])
+    physical["region"] = {"startLine": site.line, "endLine": last, "snippet": {"text": snippet}}
+    if len(excerpt.lines) > last + 1 - site.line:  # SARIF 3.29.5: it holds more than the region
+        physical["contextRegion"] = {
+            "startLine": excerpt.first,
+            "endLine": excerpt.first + len(excerpt.lines) - 1,
+            "snippet": {"text": "\n".join(excerpt.lines)},
+        }
 
 
 def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TextIO
@@ -12,7 +10,9 @@ from typing import Final, TextIO
 from weft.endings import lines as ends
 from weft.findings import SEVERITIES, Finding, Site
 from weft.report.analysis import Failure, Report, examine
-from weft.terms.words import plural, rank_set
+from weft.report.quotes import Quotes
+from weft.report.terminal import INDENT, Block, print_blocks
+from weft.terms.words import plural, rank_set, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
 
@@ -28,9 +28,6 @@ CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
 """Kinds that only cost time."""
 
-_INDENT: Final = 9
-_COLOURS: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-
 
 def line(finding: Finding) -> str:
     """`error: message. [kind]`, the line of a finding."""
@@ -40,25 +37,28 @@ def line(finding: Finding) -> str:
 
 def summary(trace: Trace, report: Report | None = None) -> str:
     """What ends a `weft run`: a line a finding, worst first; notes on time are counted, others said: no problems."""
-    report = report or examine(trace)
+    return "\n".join(text for text, _ in summary_blocks(trace, report or examine(trace)))
+
+
+def summary_blocks(trace: Trace, report: Report) -> list[Block]:
+    """The lines of `summary` with their styles."""
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     notes = len(report.findings) - len(loud) - len(calm)
     ended = ends(trace)
-    lines = ended if interrupted(trace) else []
-    lines = lines + [line(finding) for finding in loud[:SUMMARY_LINES]]
+    lines = [(text, "") for text in ended] if interrupted(trace) else []
+    lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
-        lines.append(f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}")
-    lines += [failure_line(failure) for failure in report.failures]
+        lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
+    lines += [(failure_line(failure), "failure") for failure in report.failures]
     if not loud and not report.failures:
-        lines.append("no misuse of MPI found" if ended else "nothing found")
-    lines += [line(finding) for finding in calm[:CALM_LINES]]
+        lines.append(("no misuse of MPI found" if ended else "nothing found", ""))
+    lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
-        lines.append(f"and {plural(len(calm) - CALM_LINES, 'more note')}")
+        lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
     if notes:
-        lines.append(f"{plural(notes, 'note')} on waiting times: weft report {trace.path}")
-    lines += [] if interrupted(trace) else ends(trace, told(report.findings))
-    return "\n".join(lines)
+        lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
+    return lines + ([] if interrupted(trace) else [(text, "") for text in ends(trace, told(report.findings))])
 
 
 def told(findings: Iterable[Finding]) -> set[int]:
@@ -97,23 +97,30 @@ def place(file: str, line: int) -> str:
     return f"{name}:{line}" if line else name
 
 
-def _site_lines(finding: Finding) -> list[str]:
-    """A line for each code site, with the ranks that stood there."""
+def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
+    """A line for each code site, with the ranks that stood there, and its statement."""
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
             groups.setdefault((place(site.file, site.line), site.function, site.call), []).append(site)
     shown = list(groups.items())[:MAX_SITES]
     width = max((len(printable(where)) for (where, _, _), _ in shown), default=0)
-    lines = []
+    quoted: set[tuple[str, int]] = set()
     for (where, function, call), sites in shown:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
-        lines.append(
-            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else "")
+        yield (
+            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else ""),
+            "dim",
         )
-        lines += [" " * (width + 2) + way for way in _ways(sites)]
-    return lines + ([f"and {plural(len(groups) - MAX_SITES, 'more place')}"] if len(groups) > MAX_SITES else [])
+        spot = sites[0].file, sites[0].line
+        statement = None if spot in quoted else quotes.statement(*spot)
+        quoted.add(spot)
+        for text in statement.lines if statement else ():
+            yield " " * (width + 2) + "| " + visible(text), "code"
+        yield from ((" " * (width + 2) + way, "dim") for way in _ways(sites))
+    if len(groups) > MAX_SITES:
+        yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
 def short(function: str) -> str:
@@ -151,34 +158,41 @@ def consequences(finding: Finding) -> list[str]:
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
-def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
+def _blocks(trace: Trace, report: Report) -> Iterable[Block]:
     """Lines of the report with their styles."""
+    quotes = Quotes(trace)
     yield heading(trace, report.findings), "bold"
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
     for finding in report.findings:
         yield "", ""
         yield line(finding), style(finding)
-        for text in _site_lines(finding):
-            yield " " * _INDENT + text, "dim"
+        for text, colour in _site_lines(finding, quotes):
+            yield " " * INDENT + text, colour
         for text in consequences(finding):
-            yield " " * _INDENT + text, "dim"
+            yield " " * INDENT + text, "dim"
         for text in replays(trace, finding):
-            yield " " * _INDENT + text, "dim"
+            yield " " * INDENT + text, "dim"
     if not first and (lines := ends(trace, told(report.findings))):
         yield "", ""
         yield from ((text, "") for text in lines)
-    if report.failures or trace.problems:
-        yield "", ""
-    for failure in report.failures:
-        yield failure_line(failure), "bold red"
-    for problem in trace.problems:
-        yield f"record: {printable(problem)}", "dim"
+    yield from _notes(trace, report, quotes)
     kinds = sorted({f.kind for f in report.findings})
     if kinds:
         yield "", ""
         pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
         yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+
+
+def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
+    """What the reader must know of the report itself: analyses that failed, what was not read, sources that changed."""
+    note = quotes.note(report.findings)
+    lines = [(failure_line(failure), "failure") for failure in report.failures]
+    lines += [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
+    lines += [(f"source: {printable(note)}", "dim")] if note else []
+    if lines:
+        yield "", ""
+    yield from lines
 
 
 def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) -> None:
@@ -188,24 +202,4 @@ def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) 
 
 def style(finding: Finding) -> str:
     """How a finding's line is coloured."""
-    return _COLOURS[finding.severity]
-
-
-def print_blocks(blocks: Iterable[tuple[str, str]], to: TextIO, tables: Sequence[str] = ()) -> None:
-    """Print lines with their styles, coloured and wrapped on a terminal, plain elsewhere."""
-    if not to.isatty():
-        for text, _ in blocks:
-            print(text, file=to)
-        print(*tables, sep="\n", end="\n" if tables else "", file=to)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    width = max(40, min(shutil.get_terminal_size().columns, 120))
-    console = Console(file=to, highlight=False, width=width)
-    for text, colour in blocks:
-        indent = " " * _INDENT
-        wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) if text else ""
-        console.print(Text(wrapped, style=colour))
-    for text in tables:
-        console.print(Text(text), no_wrap=True, crop=False, overflow="ignore")
+    return finding.severity

@@ -52,4 +52,9 @@ def plural(count: int, noun: str) -> str:
 
 def printable(text: str) -> str:
     """`text` on one line without the characters that would act on a terminal: the record is not ours."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
+    return visible(text.replace("\n", " ").replace("\t", " "))
+
+
+def visible(text: str) -> str:
+    """`text` with line feeds and tabs, but without the other characters that would act on a terminal."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

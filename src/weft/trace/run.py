@@ -36,7 +36,7 @@ from weft.trace.layout import (
     StreamKind,
 )  # fmt: skip
 from weft.trace.rankfile import Header, RankFile
-from weft.trace.sites import Site, Sites
+from weft.trace.sites import Placed, Site, Sites
 from weft.trace.tasks import TaskFile, Tasks, task_files
 from weft.trace.worlds import World, kin
 
@@ -338,6 +338,10 @@ class Trace:
             else:
                 self._unsaid += 1
 
+    def add_problem(self, text: str) -> None:
+        """Say of a part of the run that is read elsewhere that it could not be read."""
+        self._say(text)
+
     @property
     def problems(self) -> list[str]:
         """What could not be read, in plain sentences. Grows as more of the run is looked at."""
@@ -439,6 +443,10 @@ class Trace:
         sites = Sites(self.path, problems)
         self._say(*problems)
         return sites
+
+    def site(self, rank: Placed, id: int) -> Site:
+        """The call site that a rank, or its tasks, know by `id`."""
+        return self._sites.site(rank, id)
 
     def forget_sites(self) -> None:
         """Read RUN/sites.json again: it was just written."""

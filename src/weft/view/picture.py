@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import sources
 from weft.endings import lines as ends
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding
@@ -114,6 +115,7 @@ class Picture:
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
             "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
+            "sources_note": sources.of(trace).note(),
         }  # fmt: skip
 
     def axis(self, name: str) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""What a report quotes of the program's source: the statement of each site, lines around it, and what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from weft import sources
+from weft.findings import Finding, Site
+from weft.sources import Excerpt, Sources, Statement
+from weft.trace import Trace
+
+AROUND = 3
+"""Lines before and behind a call's that a report shows."""
+
+
+class Quotes:
+    """The source of what a report is of. Of a program that was not recorded it quotes nothing."""
+
+    def __init__(self, subject: object) -> None:
+        self._subject = subject
+
+    @cached_property
+    def _sources(self) -> Sources | None:
+        return sources.of(self._subject) if isinstance(self._subject, Trace) else None
+
+    def statement(self, file: str, line: int) -> Statement | None:
+        """The statement of a call; None where the run does not have it."""
+        return self._sources.statement(file, line) if self._sources and file and line else None
+
+    def excerpt(self, file: str, line: int) -> Excerpt | None:
+        """The lines around a call; None where the run does not have them."""
+        kept = self._sources is not None and self._sources.kept
+        return self._sources.excerpt(file, line, AROUND) if self._sources and kept and file and line else None
+
+    def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
+        """An excerpt's lines as (class, text) pairs."""
+        return self._sources.coloured(excerpt) if self._sources else []
+
+    def note(self, findings: Iterable[Finding]) -> str | None:
+        """One sentence on files that are no longer what they were, of those with calls and those that findings name."""
+        if self._sources is None:
+            return None
+        return self._sources.note([*self._sources.own, *_files(findings)])
+
+
+def _files(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        for site in finding.sites:
+            yield site.file
+            yield from (file for file, _, _ in site.callers)
+
+
+def places(finding: Finding) -> list[tuple[str, int]]:
+    """The lines of a finding's sites, each once, the one to look at first in front."""
+    return list(dict.fromkeys((site.file, site.line) for site in finding.sites if site.file and site.line))
+
+
+def site_json(site: Site, quotes: Quotes) -> dict[str, object]:
+    """A site as the report's JSON holds it, with its statement where that is known."""
+    of = quotes.statement(site.file, site.line)
+    return {**site.to_json(), **({"statement": of.text} if of else {})}

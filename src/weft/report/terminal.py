@@ -1,0 +1,52 @@
+"""Lines with styles, written for a person: coloured and wrapped at a terminal, plain elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Final, TextIO
+
+from weft.terms.words import visible
+
+Block = tuple[str, str]
+"""A line and its style: the name of a severity, `bold`, `dim`, `failure`, `code` (never wrapped) or nothing."""
+
+INDENT: Final = 9
+"""Columns by which the second line of a wrapped one is set in."""
+
+# Written out here, as importing a library for it costs more than everything else that a report of a short run does.
+_CODES: Final = {
+    "error": "1;31", "failure": "1;31", "warning": "33", "note": "36", "bold": "1", "dim": "2",
+}  # fmt: skip
+
+
+def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = (), *, prefix: str = "") -> None:
+    """Print lines, each with `prefix` in front, and behind them `tables` as they are."""
+    if to.isatty():
+        width = max(40, min(shutil.get_terminal_size().columns, 120)) - len(prefix)
+        coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        for text, style in blocks:
+            for line in _fitting(visible(text), style, width):
+                print(prefix + _painted(line, style if coloured else ""), file=to)
+    else:
+        for text, _ in blocks:
+            print(prefix + text, file=to)
+    print(*tables, sep="\n", end="\n" if tables else "", file=to)
+    to.flush()
+
+
+def _fitting(text: str, style: str, width: int) -> list[str]:
+    if style == "code":
+        return [text if len(text) <= width else text[: width - 3] + "..."]
+    lead = " " * max(INDENT, len(text) - len(text.lstrip()))
+    return textwrap.wrap(text, width, subsequent_indent=lead, break_on_hyphens=False) or [""]
+
+
+def _painted(line: str, style: str) -> str:
+    code = _CODES.get(style)
+    if not code or not line.strip():
+        return line
+    text = line.lstrip()
+    return f"{line[: len(line) - len(text)]}\x1b[{code}m{text}\x1b[0m"
