@@ -231,6 +231,10 @@ class Rank:
         """The communicator that this rank knows by `id`."""
         return self.trace._unified.of(self.index, id)
 
+    def comm_ids(self) -> set[int]:
+        """The ids by which this rank knows communicators."""
+        return set(self.trace._unified.ids(self.index))
+
     def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
         """Indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
         column = self.events["comm"] if ids is None else ids
