@@ -139,7 +139,7 @@ def _last(rows: Iterable[Rows], count: int) -> Iterator[Rows]:
     for some in rows:
         kept.append(some)
         held += len(some)
-        while held - len(kept[0]) >= count:
+        while kept and held - len(kept[0]) >= count:
             held -= len(kept.popleft())
     if kept:
         kept[0] = kept[0].last(count - (held - len(kept[0])))
