@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "deadlock": {"native", "trace", "match", "order", "races", "terms"},
     "usage": {"native", "trace", "match", "order", "terms", "deadlock"},
     "waits": {"native", "trace", "match", "order", "terms"},
-    "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
+    "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits", "picture"},
     "picture": {"native", "trace", "match", "terms", "deadlock"},
     "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},

@@ -18,6 +18,10 @@ Advance = Callable[[float, str], None]
 """Told how much of the work is done (0 to 1; below 0: not known) and what is done now (empty: as before)."""
 
 
+def _unseen(share: float, now: str) -> None:
+    """Nobody looks."""
+
+
 class _Bar:
     """Shows itself when the time has come, whether or not anything was told by then."""
 
@@ -73,7 +77,7 @@ class _Bar:
 def progress(what: str) -> Iterator[Advance]:
     """Show how far some work is, on a terminal, from its second second on."""
     if not sys.stderr.isatty():
-        yield lambda share, now="": None
+        yield _unseen
         return
     bar = _Bar(what)
     bar.start()

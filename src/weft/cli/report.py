@@ -87,7 +87,7 @@ def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) 
     else:
         from weft.report import text
 
-        text.write(trace, report, to, list(_lines(ground, report, args)))
+        text.write(trace, report, to, list(_lines(ground, report, args)), ground)
 
 
 def _tables(ground: Ground, report: Report) -> Tables | None:

@@ -105,7 +105,7 @@ class Writer:
         """For a column of a rank's ids the numbers of their texts."""
         different = distinct(ids)
         table = np.empty(len(different), np.uint32)
-        for place, id in enumerate(different.tolist()):  # noqa: A001 - the domain's word
+        for place, id in enumerate(different.tolist()):
             key = kind, rank.index, id
             if key not in self._numbers:
                 self._numbers[key] = self._texts[kind].number(text(id))

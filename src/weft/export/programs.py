@@ -61,7 +61,7 @@ class Programs:
             parts += made
             row["parts"], row["bits"] = min(len(made), 255), _bits(function, len(mine), len(made))
         self.step_codes = np.array([*steps, 0], np.uint8)
-        self.parts = np.array([*parts, (0,) * len(native.PART)], native.PART)
+        self.parts = np.array([*parts, (0,) * len(native.PART.names or ())], native.PART)
 
     def _is_shown(self, parameter: Parameter) -> bool:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
 from weft.findings import SEVERITIES, Finding, Site
-from weft.report.analysis import Failure, Report, examine
+from weft.report.analysis import Failure, Ground, Report, examine
 from weft.report.ends import ends
+from weft.report.pictures import pictures
 from weft.terms.words import plural, rank_set
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
@@ -26,6 +27,9 @@ SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
 """Kinds that only cost time."""
+
+PICTURE: Final = "picture"
+"""In place of a style: a line of a picture, which is never wrapped."""
 
 _INDENT: Final = 9
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -130,16 +134,19 @@ def replays(trace: Trace, finding: Finding) -> list[str]:
     return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
 
 
-def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
-    """Lines of the report with their styles."""
+def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[tuple[str, str]]:
+    """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     yield heading(trace, report.findings), "bold"
-    for finding in report.findings:
+    for number, finding in enumerate(report.findings):
         yield "", ""
         yield line(finding), style(finding)
         for text in _site_lines(finding):
             yield " " * _INDENT + text, "dim"
         for text in replays(trace, finding):
             yield " " * _INDENT + text, "dim"
+        if number in drawn:
+            yield "", ""
+            yield from ((text, PICTURE) for text in drawn[number])
     if lines := ends(trace):
         yield "", ""
         yield from ((text, "") for text in lines)
@@ -149,16 +156,24 @@ def _blocks(trace: Trace, report: Report) -> Iterable[tuple[str, str]]:
         yield failure_line(failure), "bold red"
     for problem in trace.problems:
         yield f"record: {printable(problem)}", "dim"
-    kinds = sorted({f.kind for f in report.findings})
-    if kinds:
+    if report.findings:
         yield "", ""
-        pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
-        yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+        yield explained(report.findings), "dim"
 
 
-def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) -> None:
-    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it."""
-    print_blocks(_blocks(trace, report), to, tables)
+def explained(findings: Iterable[Finding]) -> str:
+    """Which command says what the kinds of some findings mean."""
+    kinds = sorted({finding.kind for finding in findings})
+    which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
+    return f"What it means, with an example and the remedy: weft explain {which}"
+
+
+def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: Ground | None = None) -> None:
+    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it.
+
+    `ground` saves making again what the analyses built on.
+    """
+    print_blocks(_blocks(trace, report, pictures(trace, report.findings, to, ground=ground)), to, tables)
 
 
 def style(finding: Finding) -> str:
@@ -179,6 +194,9 @@ def print_blocks(blocks: Iterable[tuple[str, str]], to: TextIO, tables: Sequence
     width = max(40, min(shutil.get_terminal_size().columns, 120))
     console = Console(file=to, highlight=False, width=width)
     for text, colour in blocks:
+        if colour == PICTURE:
+            console.print(Text(text), no_wrap=True, crop=False, overflow="ignore")
+            continue
         indent = " " * _INDENT
         wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) if text else ""
         console.print(Text(wrapped, style=colour))
