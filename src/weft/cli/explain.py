@@ -22,8 +22,7 @@ def register(subparsers: Any) -> None:
         "explain", help="say what a kind of finding means", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    kind = parser.add_argument("kind", nargs="?", metavar="KIND", help="a kind of finding, such as deadlock")
-    kind.completer = lambda **_: list(KINDS)
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="a kind of finding, such as deadlock")
 
 
 def run(args: argparse.Namespace) -> int:

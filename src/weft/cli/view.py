@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
     parser.add_argument("--port", type=int, default=0, metavar="P", help="port on this machine (any that is free)")
-    from weft.picture.text import add_options
+    from weft.picture.options import add_options
 
     add_options(parser)
     parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")

@@ -115,7 +115,7 @@ class Writer:
 
     def _sites(self, part: Part) -> NDArray[np.uint32]:
         column = np.ascontiguousarray(part.rank.events["site"][part.index])
-        return self._numbered("sites", part.rank, column, lambda id: self._site(part.rank.site(id)))
+        return self._numbered("sites", part.rank, column, lambda number: self._site(part.rank.site(number)))
 
     def _site(self, site: Site) -> str:
         if self._table is None:
@@ -125,7 +125,7 @@ class Writer:
     def _tasks(self, part: Part) -> NDArray[np.uint32]:
         tasks = part.rank.tasks
         ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
-        return self._numbered("tasks", part.rank, ids, lambda id: self._task(tasks.get(id) if tasks else None))
+        return self._numbered("tasks", part.rank, ids, lambda number: self._task(tasks.get(number) if tasks else None))
 
     def _task(self, task: LogicalTask | None) -> str:
         if self._table is None:
