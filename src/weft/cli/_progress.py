@@ -70,7 +70,7 @@ class _Bar:
             progress = Progress(*columns, console=Console(stderr=True), transient=True,
                                 redirect_stdout=False, redirect_stderr=False)  # fmt: skip
             progress.start()
-            self._shown = progress, progress.add_task("", **self._state())  # type: ignore[arg-type]
+            self._shown = progress, progress.add_task(**self._state())  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -239,12 +239,14 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
     if job.run.facts["level"] == "order":
         return True  # no events to analyse: such a run is for replay
     import weft
+    from weft.cli._progress import progress
     from weft.report import Ground, examine, summary, to_json
 
     try:
         trace = weft.open(shown_path(job.run.path))
         ground = Ground(trace)
-        report = examine(trace, ground=ground)
+        with progress("analysing the run") as advance:
+            report = examine(trace, ground=ground, progress=advance)
         for line in summary(trace, report).splitlines():
             say(line)
         show_picture(ground, report)
