@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: help setup demo test recorders test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -121,6 +121,10 @@ bench-analysis: setup
 # What the view costs on 10 million calls, in a real Chromium: about 2 minutes.
 bench-view: setup
 	$(BIN)/python benchmarks/view.py $(BENCH)
+
+# Manual pages, from the commands' own parsers.
+man: $(VENV)/.weft
+	$(BIN)/python -m weft.cli._man build/man
 
 clean:
 	rm -rf build $(VENV) $(VENV_OPENMPI) src/weft/native/*.so src/*.egg-info

@@ -3,6 +3,7 @@
 It uses no Python API (so no Python headers are needed, and one file serves every Python version).
 """
 
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -12,7 +13,20 @@ NATIVE = Path("src/weft/native")
 sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c"))]
 headers = [*sorted(NATIVE.glob("*.h")), *sorted(NATIVE.glob("kernel/*.h"))]
 
+
+def man_pages() -> list[str]:
+    """Write the manual pages, which come from the commands' own parsers."""
+    sys.path.insert(0, "src")
+    try:
+        from weft.cli import _man
+    except ImportError as error:
+        print(f"no manual pages: {error}", file=sys.stderr)
+        return []
+    return [str(path) for path in _man.write(Path("build/man"))]
+
+
 setup(
+    data_files=[("share/man/man1", man_pages())],
     ext_modules=[
         Extension(
             "weft.native._kernel",

@@ -17,6 +17,7 @@ def open(path: str | os.PathLike[str]) -> Trace:
     from weft.trace import Trace
 
     Trace.painter = staticmethod(_paint)
+    Trace.framer = staticmethod(_frame)
     return Trace.open(path)
 
 
@@ -25,3 +26,10 @@ def _paint(trace: Trace, **options: Any) -> str:
     from weft.picture.svg import draw
 
     return draw(trace, **options)
+
+
+def _frame(trace: Trace, form: str, query: str) -> Any:
+    """A trace's calls as a table: only who wants one pays for pyarrow or pandas."""
+    from weft.export import frames
+
+    return {"to_arrow": frames.to_arrow, "to_pandas": frames.to_pandas}[form](trace, query)

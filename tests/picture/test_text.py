@@ -8,7 +8,8 @@ import re
 import pytest
 
 from weft.picture.moments import groups
-from weft.picture.text import add_options, draw
+from weft.picture.options import add_options
+from weft.picture.text import draw
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import State
 

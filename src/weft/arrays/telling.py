@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.findings import SEVERITIES, Finding
 from weft.report.terminal import print_blocks
-from weft.report.text import line, place, printable, style
+from weft.report.text import explained, line, place, printable, style
 from weft.terms.words import plural
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ def blocks(checked: Checked) -> Iterator[tuple[str, str]]:
             yield INDENT + text, "dim"
     for problem in checked.problems:
         yield printable(problem), "dim"
-    if kinds := sorted({f.kind for f in checked.findings}):
+    if checked.findings:
         yield "", ""
-        pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
-        yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+        yield explained(checked.findings), "dim"
 
 
 def sites(finding: Finding) -> Iterator[str]:

@@ -5,6 +5,8 @@ weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm wor
 weft dump RUN --where "fn:Recv is:open"  a filter as the view has it (fn rank peer tag comm site time wait count is)
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
+weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (both need `pip install 'weft[export]'`)
+weft dump RUN --tail 20                  the last calls;  --count: only how many there are
 
 RUN is the newest run where it is left out. A call that never returned is shown as "still in this call". Runs of level
 `order` hold outcomes in place of calls; these are printed as they are.
@@ -14,24 +16,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import heapq
 import itertools
 import json
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
-from weft.errors import UsageError
+from weft.errors import UsageError, WeftError
+from weft.terms.words import escaped
 
 if TYPE_CHECKING:
+    from weft.export.in_time import Rows
     from weft.findings import Finding
     from weft.trace import Event, Rank, Trace
     from weft.trace.filter import Filter
 
+Row = TypeVar("Row")
+
 MEASURED: Final = 500
 """Rows that are looked at before the first one is printed, to find the columns' widths."""
+FORMATS: Final = ("text", "json", "csv", "parquet")
 STYLES: Final = {
     "time": "dim",
     "rank": "cyan",
@@ -41,7 +48,6 @@ STYLES: Final = {
     "task": "magenta",
     "call": "",
 }
-OPEN: Final = "still in this call"
 
 
 def register(subparsers: Any) -> None:
@@ -51,15 +57,26 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or JSON lines")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), JSON lines, CSV or Parquet")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
     parser.add_argument("--rank", metavar="LIST", help="ranks, such as 0-3,7")
     parser.add_argument("--function", metavar="NAME", help="functions, such as MPI_Send,MPI_Recv or *send*")
     parser.add_argument("--tag", metavar="LIST", help="tags, such as 7 or 100-199")
     parser.add_argument("--time", metavar="SPAN", help="calls under way in a span, such as 1.2s-3s")
     parser.add_argument("--comm", metavar="NAME", help="communicators, such as world or world.dup*")
     parser.add_argument("--where", metavar="FILTER", default="", help='a filter, such as "wait>1ms -fn:Barrier"')
-    parser.add_argument("--limit", type=int, metavar="N", help="print N calls at most")
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--limit", type=number, metavar="N", help="print the first N calls only")
+    ends.add_argument("--tail", type=number, metavar="N", help="print the last N calls only")
+    ends.add_argument("--count", action="store_true", help="print only how many calls there are")
     parser.add_argument("--definitions", action="store_true", help="print definitions in place of calls")
+
+
+def number(text: str) -> int:
+    """Read a number of calls."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of calls")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,23 +85,68 @@ def run(args: argparse.Namespace) -> int:
     from weft.launch.rundir import newest
     from weft.trace.filter import Filter
 
-    if args.limit is not None and args.limit < 0:
-        raise UsageError(f"--limit {args.limit} is no number of calls")
     Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
     trace = weft.open(args.run or newest())
     wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
-    if args.definitions:
-        rows = itertools.islice(definitions(trace, wanted), args.limit)
-        if args.format == "json":
-            print_json({"definition": kind, **facts} for kind, facts in rows)
-        else:
-            print_definitions(rows)
-    else:
-        print_calls(trace, wanted, args)
+    refuse_absent(trace, wanted)
+    try:
+        with output(args) as to:
+            print_run(trace, wanted, args, to)
+            to.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WeftError(f"{args.output or 'the standard output'} cannot be written: {error.strerror}") from error
     # Last: reading may have found more to say.
     for problem in trace.problems:
-        print(f"weft: {printable(problem)}", file=sys.stderr)
+        print(f"weft: {escaped(problem)}", file=sys.stderr)
     return 0
+
+
+def refuse_absent(trace: Trace, wanted: Filter) -> None:
+    """UsageError where the filter names ranks that the run does not have."""
+    absent = wanted.absent_ranks(len(trace.ranks))
+    if absent:
+        has = f"ranks 0 to {len(trace.ranks) - 1}" if len(trace.ranks) > 1 else "rank 0 only"
+        raise UsageError(f"there is no rank {', '.join(absent)}: {escaped(str(trace.path))} has {has}")
+
+
+def output(args: argparse.Namespace) -> Any:
+    """Where to write, opened."""
+    binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
+    if args.output is not None:
+        return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8")
+    if args.format == "parquet" and binary and sys.stdout.isatty():
+        raise UsageError("Parquet is nothing for a terminal: name a file with -o FILE")
+    return nullcontext(sys.stdout.buffer if binary else sys.stdout)
+
+
+def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
+    """Print what was asked for."""
+    from weft.trace import Level
+
+    if args.definitions:
+        if args.format in ("csv", "parquet"):
+            raise UsageError(f"--definitions are no table: there is no --format {args.format} of them")
+        rows = chosen(definitions(trace, wanted), args, to)
+        if args.format == "json":
+            print_json(({"definition": kind, **facts} for kind, facts in rows), to)
+        elif not args.count:
+            print_definitions(rows, to)
+    elif trace.level == Level.ORDER and not trace.event_count:
+        print_outcomes(trace, wanted, args, to)
+    elif args.count:
+        print(wanted.count(trace), file=to)
+    else:
+        print_calls(trace, wanted, args, to)
+
+
+def chosen(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterator[Row]:
+    """The rows that are asked for; of --count only their number is printed."""
+    if args.count:
+        print(sum(1 for _ in rows), file=to)
+        return iter(())
+    return iter(deque(rows, args.tail)) if args.tail is not None else itertools.islice(rows, args.limit)
 
 
 def findings(trace: Trace, query: str) -> list[Finding]:
@@ -102,86 +164,67 @@ def terms(args: argparse.Namespace) -> list[Any]:
     return [Term(key, ":", value) for key, value in options.items() if value is not None]
 
 
-def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace) -> None:
-    """Print events, or outcomes where the run has these."""
-    from weft.terms.shown import event_json
-    from weft.trace import Level
+def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
+    """Print events."""
+    from weft.cli._progress import progress
+    from weft.export.in_time import in_time, limited
 
-    if trace.level == Level.ORDER and not trace.event_count:
-        print_outcomes(trace, wanted, args)
+    found = limited(in_time(trace, wanted), args.limit, args.tail)
+    if args.output is None:
+        write_calls(trace, found, args, to)
         return
-    events = itertools.islice(in_time(trace, wanted), args.limit)
+    with progress(f"writing {args.output.name}") as advance:
+        write_calls(trace, counted(found, trace, advance), args, to)
+
+
+def counted(found: Iterator[Rows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[Rows]:
+    """The rows, and on the side how many of the run's calls they were."""
+    done = 0
+    for rows in found:
+        yield rows
+        done += len(rows)
+        advance(done / max(trace.event_count, 1), "")
+
+
+def write_calls(trace: Trace, found: Iterator[Rows], args: argparse.Namespace, to: IO[Any]) -> None:
+    """Write events in one of the forms."""
+    if args.format in ("csv", "parquet"):
+        from weft.export.frames import write_csv, write_parquet
+
+        (write_csv if args.format == "csv" else write_parquet)(trace, found, to)
+        return
+    from weft.export.lines import Table, Writer
+
     if args.format == "json":
-        print_json(map(event_json, events))
-    else:
-        threaded = any(len(rank.threads) > 1 for rank in trace.ranks)
-        heads = tuple(head for head in STYLES if head != "task" or trace.has_tasks)
-        print_table(heads, (event_row(event, threaded) for event in events))
+        writer = Writer(trace, None)
+        to.writelines(text for rows in found for text in writer.lines(rows))
+        return
+    first = next(found, None)
+    table = Table(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
+    show = painter(table.heads, to)
+    show(table.head(), True)
+    if first is None:
+        return
+    if to.isatty():
+        for rows in itertools.chain([first], found):
+            for event in events(trace, rows):
+                show(table.cells(event), False)
+        return
+    writer = Writer(trace, table)
+    to.writelines(text for rows in itertools.chain([first], found) for text in writer.lines(rows))
 
 
-def in_time(trace: Trace, wanted: Filter) -> Iterator[Event]:
-    """The events that fit, of all ranks in the order of their entry."""
+def events(trace: Trace, rows: Rows) -> Iterator[Event]:
+    """The calls one by one."""
+    from weft.export.in_time import ids
 
-    def keyed(rank: Rank) -> Iterator[tuple[int, int, int]]:
-        for block in wanted.indices(rank):
-            if len(block):
-                first = int(block[0])
-                times = rank.enter_ns(slice(first, int(block[-1]) + 1))
-                for index in block.tolist():
-                    yield int(times[index - first]), rank.index, index
-
-    for _, rank, index in heapq.merge(*map(keyed, wanted.ranks(trace))):
-        yield trace.event(rank, index)
-
-
-# One event
-
-
-def seconds(ns: int) -> str:
-    """Seconds with nine digits, so that a column of them lines up."""
-    sign = "-" if ns < 0 else ""
-    return f"{sign}{abs(ns) // 10**9}.{abs(ns) % 10**9:09d}"
-
-
-def duration(ns: int) -> str:
-    """A duration with three digits that count: `820 ns`, `1.25 ms`."""
-    for size, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{ns / size:.0f} {unit}"
-    return f"{ns} ns"
-
-
-def printable(text: str) -> str:
-    """Text out of a record without what would steer a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", lambda m: f"\\x{ord(m[0]):02x}", text)
-
-
-def event_row(event: Event, threaded: bool) -> tuple[str, ...]:
-    """One line of the table."""
-    from weft.terms.shown import call_text
-
-    took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
-    rank = f"{event.rank.index}.{event.thread.slot}" if threaded else str(event.rank.index)
-    task = [task_cell(event)] if event.rank.trace.has_tasks else []
-    return seconds(event.enter_ns), rank, str(event.index), took, event.site.text, *task, call_text(event)
-
-
-def task_cell(event: Event) -> str:
-    """`7 worker`, `1 initial`, or nothing."""
-    from weft.trace import TaskKind
-
-    task = event.task
-    return (
-        ""
-        if task is None
-        else f"{task.id} {task.name or ('' if task.kind == TaskKind.EXPLICIT else task.kind.name.lower())}".strip()
-    )
+    return (trace.event(rank, index) for rank, index in ids(rows))
 
 
 # Runs of level `order`
 
 
-def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace) -> None:
+def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print the outcomes that a replay would force."""
     from weft.trace.layout import OrderKind
 
@@ -192,12 +235,14 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace) -> No
                     name = OrderKind(kind).name.lower() if kind in list(OrderKind) else f"kind {kind}"
                     yield rank.index, thread.slot, position, name, value
 
-    rows = itertools.islice(outcomes(), args.limit)
+    if args.format in ("csv", "parquet"):
+        raise UsageError(f"{trace.path} is a run of level order, which holds no calls: record it with --level trace")
+    rows = chosen(outcomes(), args, to)
     heads = ("rank", "thread", "outcome", "kind", "value")
     if args.format == "json":
-        print_json(dict(zip(heads, row, strict=True)) for row in rows)
-    else:
-        print_table(heads, (tuple(map(str, row)) for row in rows))
+        print_json((dict(zip(heads, row, strict=True)) for row in rows), to)
+    elif not args.count:
+        print_table(heads, (tuple(map(str, row)) for row in rows), to)
 
 
 # Definitions
@@ -256,7 +301,7 @@ def rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "environment", {"name": name, "value": value}
 
 
-def print_definitions(rows: Iterator[tuple[str, dict[str, Any]]]) -> None:
+def print_definitions(rows: Iterator[tuple[str, dict[str, Any]]], to: IO[Any]) -> None:
     """Print definitions, a line each."""
 
     def lines() -> Iterator[tuple[str, ...]]:
@@ -265,7 +310,7 @@ def print_definitions(rows: Iterator[tuple[str, dict[str, Any]]]) -> None:
             text = ", ".join(f"{key} {value_line(value)}" for key, value in facts.items())
             yield ("" if rank is None else str(rank), kind, text)
 
-    print_table(("rank", "kind", "what"), lines())
+    print_table(("rank", "kind", "what"), lines(), to)
 
 
 def value_line(value: Any) -> str:
@@ -281,40 +326,42 @@ def value_line(value: Any) -> str:
 # Output
 
 
-def print_json(rows: Iterator[dict[str, Any]]) -> None:
+def print_json(rows: Iterator[dict[str, Any]], to: IO[Any]) -> None:
     """Print objects as JSON lines."""
     for row in rows:
-        print(json.dumps(row, default=str))
+        print(json.dumps(row, default=str), file=to)
 
 
-def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> None:
+def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[Any]) -> None:
     """Print aligned columns as they come: the first rows decide the widths. Coloured on a terminal only."""
     first = list(itertools.islice(rows, MEASURED))
-    widths = [max(len(printable(cell)) for cell in column) for column in zip(heads, *first, strict=True)]
+    widths = [max(len(escaped(cell)) for cell in column) for column in zip(heads, *first, strict=True)]
     widths = [*(min(width, 60) for width in widths[:-1]), 0]
-    right = {"time", "rank", "event", "thread", "outcome", "value"}
+    right = {"rank", "thread", "outcome", "value"}
 
     def line(cells: tuple[str, ...]) -> list[str]:
-        clean = map(printable, cells)
+        clean = map(escaped, cells)
         return [
             cell.rjust(width) if head in right else cell.ljust(width)
             for head, cell, width in zip(heads, clean, widths, strict=True)
         ]
 
-    show = painter(heads)
+    show = painter(heads, to)
     show(line(heads), True)
     for row in itertools.chain(first, rows):
         show(line(row), False)
 
 
-def painter(heads: tuple[str, ...]) -> Callable[[list[str], bool], None]:
+def painter(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:
     """What prints one line of cells."""
-    if not sys.stdout.isatty():
-        return lambda cells, head: print("  ".join(cells).rstrip())
+    if not to.isatty():
+        return lambda cells, head: print("  ".join(cells).rstrip(), file=to)
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=True, highlight=False)
+    from weft.terms.shown import OPEN
+
+    console = Console(file=to, soft_wrap=True, highlight=False)
     calls = STYLES if "call" in heads else dict.fromkeys(heads[:-1], "cyan")
     styles = [calls.get(head, "") for head in heads]
 

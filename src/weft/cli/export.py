@@ -32,6 +32,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export a run."""
     import weft
+    from weft.cli._progress import progress
     from weft.export import FORMATS, default_path, write
     from weft.launch.rundir import newest
     from weft.report.text import printable
@@ -39,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
     trace = weft.open(args.run or newest())
     out = args.out or default_path(trace, args.to)
-    told = write(trace, args.to, out)
+    with progress(f"writing {out.name}") as advance:
+        told = write(trace, args.to, out, lambda share: advance(share, ""))
     print(
         printable(f"{out / FORMATS[args.to].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}")
     )

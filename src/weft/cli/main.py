@@ -12,6 +12,7 @@ from types import ModuleType
 
 import weft
 from weft import cli
+from weft.cli import _complete
 from weft.errors import UsageError, WeftError
 
 NOT_COMMANDS = {"main"}
@@ -42,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     known = commands()
+    if _complete.asked():
+        _complete.answer(parser(_complete.named(known)))
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     named = arguments[:1] if arguments and arguments[0] in known else known
     try:
@@ -50,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             at = arguments.index("--")
             arguments, rest = arguments[:at], arguments[at + 1 :]
         args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
-        return int(load(args.command).run(args))
+        status = int(load(args.command).run(args))
+        sys.stdout.flush()  # a reader that has gone is told here, not when Python ends
+        return status
     except WeftError as error:
         return complain(error)
     except BrokenPipeError:

@@ -47,12 +47,14 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Report a run."""
     import weft
+    from weft.cli._progress import progress
     from weft.launch.rundir import newest
     from weft.report import Ground, examine
 
     trace = weft.open(args.run or newest())
     ground = Ground(trace)
-    report = examine(trace, ground=ground)
+    with progress("analysing the run") as advance:
+        report = examine(trace, ground=ground, progress=advance)
     if args.output is None:
         write(ground, report, args, sys.stdout)
     else:
@@ -87,7 +89,7 @@ def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) 
     else:
         from weft.report import text
 
-        text.write(trace, report, to, list(_lines(ground, report, args)))
+        text.write(trace, report, to, list(_lines(ground, report, args)), ground)
 
 
 def _tables(ground: Ground, report: Report) -> Tables | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.plan import Plan
+    from weft.report import Ground, Report
 
 DEADLOCK_STATUS = 3
 FAILED_STATUS = 4
@@ -268,14 +269,18 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
     if job.run.facts["level"] == "order":
         return True  # no events to analyse: such a run is for replay
     import weft
-    from weft.report import examine, to_json
+    from weft.cli._progress import progress
+    from weft.report import Ground, examine, to_json
     from weft.report.terminal import print_blocks
     from weft.report.text import summary_blocks
 
     try:
         trace = weft.open(shown_path(job.run.path))
-        report = examine(trace)
+        ground = Ground(trace)
+        with progress("analysing the run") as advance:
+            report = examine(trace, ground=ground, progress=advance)
         print_blocks(summary_blocks(trace, report), sys.stderr, prefix="weft: ")
+        show_picture(ground, report)
         if report_file is not None:
             document = to_json(trace, report.findings, report.failures)
             report_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -286,3 +291,11 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
         say(f"the report could not be written: {error}")
         return False
     return not report.failures
+
+
+def show_picture(ground: Ground, report: Report) -> None:
+    """Draw the worst finding that can be drawn: the messages that led to it, and who waits where."""
+    from weft.report.pictures import pictures
+
+    for lines in pictures(ground.trace, report.findings, sys.stderr, 1, ground).values():
+        print("", *lines, "", sep="\n", file=sys.stderr, flush=True)

@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
     parser.add_argument("--port", type=int, default=0, metavar="P", help="port on this machine (any that is free)")
-    from weft.picture.text import add_options
+    from weft.picture.options import add_options
 
     add_options(parser)
     parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
@@ -51,6 +51,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve the picture of a run, or write it."""
     import weft
+    from weft.cli._progress import progress
     from weft.launch.rundir import newest
     from weft.view.picture import Picture
 
@@ -58,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--port {args.port} is no port: choose one of 1024 to 65535")
     if args.text:
         return _draw(weft.open(args.run or newest()), args.last)
-    picture = Picture(weft.open(args.run or newest()), _progress())
+    trace = weft.open(args.run or newest())
+    with progress(f"indexing {trace.event_count:,} calls") as advance:
+        picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
     if args.export is not None:
         return _export(picture, args.export)
     return _serve(picture, args)
@@ -73,23 +76,12 @@ def _draw(trace: Trace, depth: int) -> int:
     return 0
 
 
-def _progress() -> Any:
-    """Says how far the index is, on a terminal, where it takes long enough to be seen."""
-    if not sys.stderr.isatty():
-        return None
-
-    def say(done: int, total: int) -> None:
-        if total > 5_000_000:
-            end = "\n" if done == total else ""
-            print(f"\rweft: indexing {done / total:4.0%} of {total:,} calls", end=end, file=sys.stderr, flush=True)
-
-    return say
-
-
 def _export(picture: Picture, file: Path) -> int:
+    from weft.cli._progress import progress
     from weft.view.export import to_html
 
-    picture.analyse()
+    with progress("analysing the run"):
+        picture.analyse()
     try:
         size = file.write_bytes(to_html(picture))
     except OSError as error:

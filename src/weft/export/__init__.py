@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,9 +39,10 @@ def default_path(trace: Trace, to: str) -> Path:
     return Path(trace.path.resolve().name + FORMATS[to].suffix)
 
 
-def write(trace: Trace, to: str, out: Path) -> list[Told]:
+def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | None = None) -> list[Told]:
     """Write a run to `out` (which must not exist) and say what is there: (how many, of what).
 
+    `progress` is told which share of the calls is written.
     UsageError for a path that exists, a run without calls, or where a package is missing.
     """
     if trace.level == Level.ORDER:
@@ -47,9 +50,31 @@ def write(trace: Trace, to: str, out: Path) -> list[Told]:
     for package in FORMATS[to].needs:
         _require(package, to)
     writer = importlib.import_module(FORMATS[to].module)
-    with staged(out) as staging:
+    with staged(out) as staging, _watched(trace, progress):
         told: list[Told] = writer.write(trace, staging)
     return told
+
+
+@contextmanager
+def _watched(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
+    """Tell how far the calls of a run are written."""
+    if progress is None:
+        yield
+        return
+    from weft.export.blocks import watched
+
+    done, tell = 0, progress
+
+    def count(events: int) -> None:
+        nonlocal done
+        done += events
+        tell(done / max(trace.event_count, 1))
+
+    token = watched.set(count)
+    try:
+        yield
+    finally:
+        watched.reset(token)
 
 
 def _require(package: str, to: str) -> None:

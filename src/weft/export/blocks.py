@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -174,7 +175,15 @@ class Block:
         return np.where(known, self.count * self.type_size, -1)
 
 
+watched: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("watched", default=None)
+"""Told how many events of each block were dealt with: formats do not pass it on."""
+
+
 def blocks(rank: Rank, run: Extent) -> Iterator[Block]:
     """The events of a rank, block by block."""
+    tell = watched.get()
     for start in range(0, len(rank.events), BLOCK):
-        yield Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)
+        block = Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)
+        yield block
+        if tell is not None:
+            tell(len(block))

@@ -8,7 +8,6 @@ rank 1       recv←0 #2   ...
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from weft.match import NONE
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES
 from weft.picture.moments import Group, Step, class_word, groups, place
+from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where
 from weft.terms.extent import extent
@@ -26,9 +26,6 @@ from weft.terms.telling import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
-
-DEPTH: Final = 6
-"""Calls of each rank that are drawn, where the width allows."""
 
 MAX_GROUPS: Final = 32
 _LABEL: Final = 24
@@ -50,14 +47,6 @@ class Part(NamedTuple):
 
 
 Line = list[Part]
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of a text picture."""
-    parser.add_argument("--text", action="store_true", help="draw the last moments of each rank here, as text")
-    parser.add_argument(
-        "--last", type=int, default=DEPTH, metavar="N", help=f"with --text: the last N calls of each rank ({DEPTH})"
-    )
 
 
 def draw(trace: Trace, width: int = 100, *, depth: int = DEPTH, colour: bool = False) -> str:

@@ -7,7 +7,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,14 +94,20 @@ class Ground:
         return made(self.trace, self.match)
 
 
-def examine(trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground | None = None) -> Report:
+Progress = Callable[[float, str], None]
+"""Told which share of the analyses is done, and which of them is under way."""
+
+
+def examine(
+    trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground | None = None, progress: Progress | None = None
+) -> Report:
     """Run the analyses, on the `ground` where one is there. A run of level `order` holds no calls and no findings."""
     if trace.level == Level.ORDER:
         return Report(())
     ground = ground or Ground(trace)
     findings: list[Finding] = []
     failures: list[Failure] = []
-    results = _side_by_side(ground, analyses)
+    results = _side_by_side(ground, analyses, progress or (lambda share, now: None))
     for name in analyses:
         result = results[name]
         if isinstance(result, Failure):
@@ -129,11 +135,14 @@ def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _side_by_side(ground: Ground, analyses: Mapping[str, str]) -> dict[str, list[Finding] | Failure]:
+def _side_by_side(
+    ground: Ground, analyses: Mapping[str, str], progress: Progress
+) -> dict[str, list[Finding] | Failure]:
     """What each analysis finds, or why it fails.
 
     They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
     """
+    progress(0, "matching messages")
     with suppress(Exception):  # the analyses that need it will say why it fails
         ground.prepare()
     with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 4))) as pool:
@@ -142,6 +151,10 @@ def _side_by_side(ground: Ground, analyses: Mapping[str, str]) -> dict[str, list
             pool.submit(ground.make_order)
         begun = {name: pool.submit(_attempt, ground, name, analyses[name])
                  for name in sorted(analyses, key=lambda name: name in late)}  # fmt: skip
+        left = list(begun)
+        for future in as_completed(begun.values()):
+            left = [name for name in left if begun[name] is not future]
+            progress(1 - len(left) / len(begun), left[0] if left else "")
         return {name: future.result() for name, future in begun.items()}
 
 

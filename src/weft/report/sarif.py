@@ -8,7 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import weft
-from weft.findings import Finding, Site
+from weft import pages
+from weft.findings import KINDS, Finding, Site
 from weft.report.analysis import Failure
 from weft.report.document import Subject
 from weft.report.quotes import Quotes
@@ -49,7 +50,16 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
 
 def _rule(kind: str) -> dict[str, Any]:
     name = "".join(part.capitalize() for part in kind.split("-"))
-    return {"id": kind, "name": name, "shortDescription": {"text": kind.replace("-", " ")}}
+    page = pages.page(kind)
+    return {
+        "id": kind,
+        "name": name,
+        "shortDescription": {"text": kind.replace("-", " ")},
+        "fullDescription": {"text": pages.in_short(kind)},
+        "help": {"text": page, "markdown": page},
+        "helpUri": pages.address(kind),
+        "defaultConfiguration": {"level": KINDS[kind]},
+    }
 
 
 def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> dict[str, Any]:

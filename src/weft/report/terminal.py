@@ -13,6 +13,8 @@ from weft.terms.words import visible
 Block = tuple[str, str]
 """A line and its style: the name of a severity, `bold`, `dim`, `failure`, `code` (never wrapped) or nothing."""
 
+PICTURE: Final = "picture"
+"""In place of a style: a line of a picture, which is neither wrapped nor cut."""
 INDENT: Final = 9
 """Columns by which the second line of a wrapped one is set in."""
 
@@ -38,6 +40,8 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
 
 
 def _fitting(text: str, style: str, width: int) -> list[str]:
+    if style == PICTURE:
+        return [text]
     if style == "code":
         return [text if len(text) <= width else text[: width - 3] + "..."]
     lead = " " * max(INDENT, len(text) - len(text.lstrip()))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
 from weft.endings import lines as ends
 from weft.findings import SEVERITIES, Finding, Site
-from weft.report.analysis import Failure, Report, examine
+from weft.report.analysis import Failure, Ground, Report, examine
+from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
-from weft.report.terminal import INDENT, Block, print_blocks
+from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
 from weft.terms.words import plural, rank_set, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
@@ -158,13 +159,13 @@ def consequences(finding: Finding) -> list[str]:
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
-def _blocks(trace: Trace, report: Report) -> Iterable[Block]:
-    """Lines of the report with their styles."""
+def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
+    """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
     yield heading(trace, report.findings), "bold"
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
-    for finding in report.findings:
+    for number, finding in enumerate(report.findings):
         yield "", ""
         yield line(finding), style(finding)
         for text, colour in _site_lines(finding, quotes):
@@ -173,15 +174,16 @@ def _blocks(trace: Trace, report: Report) -> Iterable[Block]:
             yield " " * INDENT + text, "dim"
         for text in replays(trace, finding):
             yield " " * INDENT + text, "dim"
+        if number in drawn:
+            yield "", ""
+            yield from ((text, PICTURE) for text in drawn[number])
     if not first and (lines := ends(trace, told(report.findings))):
         yield "", ""
         yield from ((text, "") for text in lines)
     yield from _notes(trace, report, quotes)
-    kinds = sorted({f.kind for f in report.findings})
-    if kinds:
+    if report.findings:
         yield "", ""
-        pages = ", ".join(f"docs/findings/{kind}.md" for kind in kinds)
-        yield f"What each kind means, with an example and the remedy: {pages}", "dim"
+        yield explained(report.findings), "dim"
 
 
 def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
@@ -195,9 +197,19 @@ def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
     yield from lines
 
 
-def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = ()) -> None:
-    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it."""
-    print_blocks(_blocks(trace, report), to, tables)
+def explained(findings: Iterable[Finding]) -> str:
+    """Which command says what the kinds of some findings mean."""
+    kinds = sorted({finding.kind for finding in findings})
+    which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
+    return f"What it means, with an example and the remedy: weft explain {which}"
+
+
+def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: Ground | None = None) -> None:
+    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it.
+
+    `ground` saves making again what the analyses built on.
+    """
+    print_blocks(_blocks(trace, report, pictures(trace, report.findings, to, ground=ground)), to, tables)
 
 
 def style(finding: Finding) -> str:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Final
 
-from weft.trace import Event, Flag, Parameter, Status
+from weft.terms.words import duration, escaped, time_text
+from weft.trace import Event, Flag, LogicalTask, Parameter, Rank, Status, TaskKind
+from weft.trace.sites import Site
+
+HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
+"""The columns of a table of calls; `task` where the run has tasks."""
+
+OPEN: Final = "still in this call"
 
 
 def call_text(event: Event) -> str:
@@ -31,6 +38,23 @@ def call_text(event: Event) -> str:
     return f"{event.function.name}({', '.join(parts)})" + (f" -> {'; '.join(results)}" if results else "")
 
 
+def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:
+    """One line of a table of calls, see HEADS; `threaded`: some rank of the run has several threads."""
+    took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
+    rank = f"{event.rank.index}.{event.thread.slot}" if threaded else str(event.rank.index)
+    task = [task_text(event.task)] if event.rank.trace.has_tasks else []
+    cells = time_text(event.enter_ns), rank, str(event.index), took, event.site.text, *task, call_text(event)
+    return tuple(map(escaped, cells))
+
+
+def task_text(task: LogicalTask | None) -> str:
+    """`7 worker`, `1 initial`, or nothing."""
+    if task is None:
+        return ""
+    kind = "" if task.kind == TaskKind.EXPLICIT else task.kind.name.lower()
+    return f"{task.id} {task.name or kind}".strip()
+
+
 def value_text(event: Event, name: str, value: Any) -> str:
     """One argument for people."""
     parameter = event.function.by_name[name.removesuffix(":out")]
@@ -45,18 +69,27 @@ def one_text(event: Event, parameter: Parameter, value: Any) -> str:
     if isinstance(value, Status):
         return f"(from {value.source}, tag {value.tag}, {value.count} bytes)"
     if parameter.handle:
-        name = event.rank.object_name(parameter.handle, value)
-        return name.replace(f"{parameter.handle.lower()} ", "#") if name[-1:].isdigit() else name
+        return object_text(event.rank, parameter.handle, value)
     if parameter.type == "address":
         return "MPI_IN_PLACE" if value == 2**64 - 1 else f"{value:#x}"
-    if parameter.kind in ("RANK", "RANK_NNI", "TAG") and value in (-1, -2, -3):
+    if is_wild(parameter) and value in (-1, -2, -3):
         return {-1: "any", -2: "MPI_PROC_NULL", -3: "MPI_ROOT"}[value]
     return repr(value) if isinstance(value, str) else str(value)
 
 
+def object_text(rank: Rank, cls: str, id: int) -> str:  # noqa: A002 - the domain's word
+    """The name of an object; of one that has none the number: `#7`."""
+    name = rank.object_name(cls, id)
+    return name.replace(f"{cls.lower()} ", "#") if name[-1:].isdigit() else name
+
+
+def is_wild(parameter: Parameter) -> bool:
+    """Whether -1, -2 and -3 have names as values of a parameter."""
+    return parameter.kind in ("RANK", "RANK_NNI", "TAG")
+
+
 def event_json(event: Event) -> dict[str, Any]:
     """One line of the JSON."""
-    site = event.site
     row: dict[str, Any] = {
         "rank": event.rank.index,
         "index": event.index,
@@ -68,13 +101,10 @@ def event_json(event: Event) -> dict[str, Any]:
         "error": event.error,
         "comm": event.comm.name if event.comm else None,
         "args": {name: value_json(event, name, value) for name, value in event.args.items()},
-        "site": {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
-                 "offset": site.offset},
-    }  # fmt: skip
+        "site": site_json(event.site),
+    }
     if event.rank.trace.has_tasks:
-        row["task"] = task_json(event)
-    if site.callers:
-        row["site"]["callers"] = [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]
+        row["task"] = task_json(event.task)
     if event.polls:
         row["polls"] = event.polls
     if event.ticket is not None:
@@ -84,9 +114,17 @@ def event_json(event: Event) -> dict[str, Any]:
     return row
 
 
-def task_json(event: Event) -> dict[str, Any] | None:
+def site_json(site: Site) -> dict[str, Any]:
+    """A call site."""
+    row: dict[str, Any] = {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
+                           "offset": site.offset}  # fmt: skip
+    if site.callers:
+        row["callers"] = [{"file": c.file, "line": c.line, "function": c.function} for c in site.callers]
+    return row
+
+
+def task_json(task: LogicalTask | None) -> dict[str, Any] | None:
     """The task that made a call."""
-    task = event.task
     if task is None:
         return None
     made = {"file": task.site.file, "line": task.site.line, "function": task.site.function} if task.site.file else None

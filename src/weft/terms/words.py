@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+_STEERING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -58,3 +59,22 @@ def printable(text: str) -> str:
 def visible(text: str) -> str:
     """`text` with line feeds and tabs, but without the other characters that would act on a terminal."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped(text: str) -> str:
+    """Text out of a record with what would steer a terminal written as an escape: `\\x1b`."""
+    return _STEERING.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
+
+
+def time_text(ns: int) -> str:
+    """Seconds with nine digits, so that a column of them lines up."""
+    sign = "-" if ns < 0 else ""
+    return f"{sign}{abs(ns) // 10**9}.{abs(ns) % 10**9:09d}"
+
+
+def duration(ns: int) -> str:
+    """A duration with three digits that count: `820 ns`, `1.25 ms`."""
+    for size, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{ns / size:.0f} {unit}"
+    return f"{ns} ns"

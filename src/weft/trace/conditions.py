@@ -328,3 +328,14 @@ def of_ranks(term: Term) -> bool:
 def ranks_that_fit(term: Term, count: int) -> Mask:
     """Which of the ranks a term about ranks means."""
     return _numeric(np.arange(count), term) ^ term.negated
+
+
+def absent(term: Term, count: int) -> list[str]:
+    """The ranks that a term about ranks names and a run of `count` ranks does not have, as ranges."""
+    if term.operator not in (":", "="):
+        return []
+    found: list[tuple[int, int]] = []
+    for first, last in ranges(term.value):
+        found += [(first, min(last, -1))] if first < 0 else []
+        found += [(max(first, count), last)] if last >= count else []
+    return [f"{first}" if first == last else f"{first}-{last}" for first, last in found]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from weft.errors import UsageError
 from weft.findings import KINDS, Finding
-from weft.trace.conditions import KEYS, STATES, Mask, Term, check, of_ranks, ranks_that_fit
+from weft.trace.conditions import KEYS, STATES, Mask, Term, absent, check, of_ranks, ranks_that_fit
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class Filter:
             whole = [ranks_that_fit(term, count) for term in terms if term.key != "finding" and of_ranks(term)]
             mask |= np.logical_and.reduce([np.ones(count, np.bool_), *whole])
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
+
+    def absent_ranks(self, count: int) -> list[str]:
+        """The ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`."""
+        whole = [term for term in self.terms if term.key != "finding" and of_ranks(term)]
+        return list(dict.fromkeys(text for term in whole for text in absent(term, count)))
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
         """Which of rank.events[start:stop] fit."""

@@ -53,6 +53,11 @@ _STOPS: Final = {
 }
 
 
+_ENDED: Final = {
+    "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
+}  # fmt: skip
+
+
 class Thread:
     """What one thread slot of a rank recorded."""
 
@@ -234,6 +239,10 @@ class Rank:
         """The communicator that this rank knows by `id`."""
         return self.trace._unified.of(self.index, id)
 
+    def comm_ids(self) -> set[int]:
+        """The ids by which this rank knows communicators."""
+        return set(self.trace._unified.ids(self.index))
+
     def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
         """Indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
         column = self.events["comm"] if ids is None else ids
@@ -294,6 +303,9 @@ class Trace:
 
     painter: ClassVar[Callable[..., str] | None] = None
     """What draws a trace as SVG: weft.open puts it here, as pictures stand above traces."""
+
+    framer: ClassVar[Callable[..., Any] | None] = None
+    """What makes a pyarrow.Table or a pandas.DataFrame of the calls, put here in the same way."""
 
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
         self.path = path
@@ -512,9 +524,42 @@ class Trace:
             raise RunError("only a run that was opened by weft.open draws itself")
         return painter(self, **options)
 
+    def to_arrow(self, query: str = "") -> Any:
+        """The calls that fit a filter, in the order of time, as a pyarrow.Table: the columns of `weft dump`'s Parquet.
+
+        UsageError where pyarrow is missing (`pip install 'weft[export]'`), or for a filter that is none.
+        """
+        return self._framed("to_arrow", query)
+
+    def to_pandas(self, query: str = "") -> Any:
+        """The same as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
+        return self._framed("to_pandas", query)
+
+    def _framed(self, form: str, query: str) -> Any:
+        framer = type(self).framer
+        if framer is None:
+            raise RunError("only a run that was opened by weft.open gives tables of its calls")
+        return framer(self, form, query)
+
     def _repr_svg_(self) -> str | None:
-        """How a notebook shows the run."""
+        """The run's picture, for what shows pictures only."""
         return self.plot() if type(self).painter else None
+
+    def _repr_html_(self) -> str | None:
+        """How a notebook shows the run: its numbers and how it ended, above its picture."""
+        return self.facts_html() + (self.plot() if type(self).painter else "")
+
+    def facts_html(self) -> str:
+        """The run's numbers and how it ended, as a paragraph of HTML."""
+        from html import escape
+
+        facts = [f"{len(self.ranks):,} rank" + "s" * (len(self.ranks) != 1), f"{self.event_count:,} calls"]
+        facts += [_ENDED.get(str(self.run.get("ended")), "still running or cut off")]
+        states = Counter(rank.state for rank in self.ranks if rank.state != "finalized")
+        facts += [f"{count:,} of them {state}" for state, count in sorted(states.items())]
+        if (unread := len(self.problems)) > 0:
+            facts.append(f"{unread:,} problem{'s' * (unread != 1)} of the record, see .problems")
+        return f"<p><b>{escape(self.path.resolve().name)}</b>: {escape(', '.join(facts))}</p>"
 
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
         """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.

@@ -1,0 +1,100 @@
+"""Answers the shell that asks how a command line goes on (argcomplete's protocol, see decision 0072)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+BASE: Final = Path("weft-runs")
+"""Where runs are made, as weft.launch.rundir has it."""
+
+MAX_RANKS: Final = 64
+ASKED: Final = "_ARGCOMPLETE"
+
+
+def asked() -> bool:
+    """Whether this process was started by a shell to complete a line."""
+    return ASKED in os.environ
+
+
+def named(known: Iterable[str]) -> list[str]:
+    """The commands whose options are needed: the one that the line names, or all."""
+    words = os.environ.get("COMP_LINE", "")[: _point()].split(" ")
+    return [words[1]] if len(words) > 2 and words[1] in known else list(known)
+
+
+def _point() -> int | None:
+    text = os.environ.get("COMP_POINT", "")
+    return int(text) if text.isdecimal() else None
+
+
+def answer(parser: argparse.ArgumentParser) -> None:
+    """Tell the shell how the line may go on, and end the process."""
+    import argcomplete
+
+    _attach(parser)
+    argcomplete.autocomplete(parser)
+
+
+def _attach(parser: argparse.ArgumentParser) -> None:
+    """Give each argument what completes it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                _attach(below)
+        elif (found := COMPLETERS.get(str(action.metavar)) or COMPLETERS.get(action.dest)) is not None:
+            action.completer = found  # type: ignore[attr-defined]
+
+
+def runs(prefix: str, **_: object) -> list[str]:
+    """Directories of runs, and folders on the way to them."""
+    folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
+    near = [path for path in _folders(folder) if str(path).startswith(prefix)]
+    found = [f"{path}" if _is_run(path) else f"{path}/" for path in near]
+    made = [str(path) for path in _folders(BASE) if _is_run(path) and str(path).startswith(prefix)]
+    # Those of weft-runs are offered whole at once: mostly they are what is meant.
+    return sorted({*made, *(text for text in found if not (made and text == f"{BASE}/"))})
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "run.json").is_file()
+
+
+def ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The ranks of the run on the line, or of the newest; behind a comma or a dash the next number."""
+    run = getattr(parsed_args, "run", None) or _newest()
+    try:
+        count = int(json.loads((Path(run) / "run.json").read_text())["ranks"]) if run else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    done = prefix[: max(prefix.rfind(","), prefix.rfind("-")) + 1]
+    return [f"{done}{rank}" for rank in range(min(count, MAX_RANKS))]
+
+
+def _newest() -> Path | None:
+    made = [path for path in _folders(BASE) if _is_run(path)]
+    return max(made, key=lambda path: (path / "run.json").stat().st_mtime, default=None)
+
+
+def kinds(**_: object) -> list[str]:
+    """The kinds of findings."""
+    from weft.findings import KINDS
+
+    return list(KINDS)
+
+
+COMPLETERS: Final[dict[str, Callable[..., list[str]]]] = {
+    "RUN": runs, "rank": ranks, "KIND": kinds,
+}  # fmt: skip
+"""By an argument's metavar, else by its name, what completes it."""

@@ -1,0 +1,110 @@
+"""Manual pages, made of the commands' own parsers: `python -m weft.cli._man FOLDER` (`make man`).
+
+One page a command and weft(1). It imports nothing that is not in Python, as it runs where the wheel is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import weft
+from weft.cli import main
+
+SECTION: Final = 1
+_EXAMPLE: Final = re.compile(r"^weft \w")
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all pages into a folder, and say which there are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, lines in pages():
+        path = folder / f"{name}.{SECTION}"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def pages() -> Iterator[tuple[str, list[str]]]:
+    """All pages: name and lines of roff."""
+    names = main.commands()
+    top = main.parser(names)
+    below = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {choice.dest: choice.help or "" for choice in below._choices_actions}
+    others = [f"weft-{name}" for name in names]
+    yield "weft", [*_top(top, helps), *_see(others)]
+    for name in names:
+        parser = below.choices[name]
+        yield f"weft-{name}", [*_command(parser, f"weft-{name}", helps[name]), *_see(["weft"])]
+
+
+def _top(parser: argparse.ArgumentParser, helps: dict[str, str]) -> Iterator[str]:
+    yield from _head("weft", "debugger for parallel programs")
+    yield from _synopsis(parser)
+    yield from (".SH DESCRIPTION", _text(parser.description or ""), ".SH COMMANDS")
+    for name, said in helps.items():
+        yield from (".TP", rf"\fBweft {_text(name)}\fR", _text(said))
+
+
+def _command(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
+    yield from _head(name, said)
+    yield from _synopsis(parser)
+    yield ".SH DESCRIPTION"
+    for paragraph in (parser.description or "").strip().split("\n\n"):
+        yield ".PP"
+        yield from _paragraph(paragraph.splitlines())
+    yield ".SH OPTIONS"
+    for action in parser._actions:
+        if action.help != argparse.SUPPRESS:
+            yield from (".TP", _invocation(action), _text(_help(parser, action)))
+
+
+def _head(name: str, said: str) -> tuple[str, ...]:
+    title = f'.TH "{name.upper()}" "{SECTION}" "" "weft {weft.__version__}" "Weft"'
+    return title, ".SH NAME", rf"{_text(name)} \- {_text(said)}"
+
+
+def _synopsis(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    return ".SH SYNOPSIS", _text(usage)
+
+
+def _see(names: Iterable[str]) -> tuple[str, ...]:
+    return ".SH SEE ALSO", ", ".join(rf"\fB{_text(name)}\fR({SECTION})" for name in names)
+
+
+def _paragraph(lines: list[str]) -> list[str]:
+    """A paragraph; one of examples or of a table keeps its lines."""
+    kept = any(_EXAMPLE.match(line) or line.startswith(" ") or "   " in line for line in lines)
+    text = [_text(line) for line in lines]
+    return [".nf", *text, ".fi"] if kept else text
+
+
+def _invocation(action: argparse.Action) -> str:
+    values = action.metavar if isinstance(action.metavar, str) else None
+    if values is None and action.choices is not None:
+        values = "|".join(map(str, action.choices))
+    if not action.option_strings:
+        return rf"\fI{_text(values or action.dest)}\fR"
+    names = ", ".join(rf"\fB{_text(name)}\fR" for name in action.option_strings)
+    return names if action.nargs == 0 else rf"{names} \fI{_text(values or action.dest.upper())}\fR"
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    return parser._get_formatter()._expand_help(action) if action.help else ""
+
+
+def _text(text: str) -> str:
+    """Text as roff takes it: nothing in it is a command."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{escaped}" if escaped[:1] in (".", "'") else escaped
+
+
+if __name__ == "__main__":
+    for page in write(Path(sys.argv[1])):
+        print(page)

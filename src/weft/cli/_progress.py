@@ -1,0 +1,87 @@
+"""A bar on the error output for work that takes over a second; it is gone at the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+AFTER_S: Final = 1.0
+"""Seconds of work before the bar is shown."""
+
+Advance = Callable[[float, str], None]
+"""Told how much of the work is done (0 to 1; below 0: not known) and what is done now (empty: as before)."""
+
+
+def _unseen(share: float, now: str) -> None:
+    """Nobody looks."""
+
+
+class _Bar:
+    """Shows itself when the time has come, whether or not anything was told by then."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._share, self._now = what, -1.0, ""
+        self._lock = threading.Lock()
+        self._shown: tuple[Progress, TaskID] | None = None
+        self._timer = threading.Timer(AFTER_S, self._show)
+        self._timer.daemon = True
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to count the time."""
+        self._timer.start()
+
+    def advance(self, share: float, now: str = "") -> None:
+        """What is done."""
+        with self._lock:
+            self._share, self._now = share, now or self._now
+            if self._shown is not None:
+                progress, task = self._shown
+                progress.update(task, **self._state())  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._shown is not None:
+                self._shown[0].stop()
+
+    def _state(self) -> dict[str, object]:
+        text = f"{self._what}: {self._now}" if self._now else self._what
+        # Without a total the bar moves to and fro.
+        return {"description": text, "total": None if self._share < 0 else 1.0, "completed": max(self._share, 0.0)}
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._ended:
+                return
+            columns = TextColumn("weft: {task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+            # What the program or the command prints is not ours to redirect.
+            progress = Progress(*columns, console=Console(stderr=True), transient=True,
+                                redirect_stdout=False, redirect_stderr=False)  # fmt: skip
+            progress.start()
+            self._shown = progress, progress.add_task(**self._state())  # type: ignore[arg-type]
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Advance]:
+    """Show how far some work is, on a terminal, from its second second on."""
+    if not sys.stderr.isatty():
+        yield _unseen
+        return
+    bar = _Bar(what)
+    bar.start()
+    try:
+        yield bar.advance
+    finally:
+        bar.stop()

@@ -1,0 +1,30 @@
+"""Print what makes a shell complete `weft`: commands, options, runs, ranks, kinds of findings, files.
+
+source <(weft completion bash)          in ~/.bashrc
+source <(weft completion zsh)           in ~/.zshrc, behind compinit
+weft completion fish | source           in ~/.config/fish/config.fish
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "completion", help="make the shell complete weft's commands", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the shell's code."""
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["weft"], shell=args.shell))
+    return 0

@@ -1,0 +1,179 @@
+"""Calls as lines of text or JSON: what terms/shown.py says of one, written by native/kernel/rows.c for all.
+
+What is rare the kernel leaves to Python, a call at a time: the lines are the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.export import native
+from weft.export.in_time import Part, Rows
+from weft.export.programs import Programs, RankNames, Words
+from weft.match.native import address
+from weft.terms.columns import distinct, numbered
+from weft.terms.shown import HEADS, call_cells, event_json, site_json, task_json, task_text
+from weft.terms.words import escaped
+from weft.trace import Event, LogicalTask, Rank, Trace
+from weft.trace.conditions import comm_ids
+from weft.trace.sites import Site
+
+_ROOM: Final = 1 << 22
+_RIGHT: Final = frozenset(("time", "rank", "event"))
+_WIDEST: Final = 60
+
+
+class Table:
+    """The form of a table of calls: the widths of its columns, which some of its rows decide."""
+
+    def __init__(self, trace: Trace, some: list[Event]) -> None:
+        self.heads = tuple(head for head in HEADS if head != "task" or trace.has_tasks)
+        self.threaded = any(len(rank.threads) > 1 for rank in trace.ranks)
+        rows = [self.heads, *(call_cells(event, self.threaded) for event in some)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        self.widths = dict(zip(self.heads, [*(min(width, _WIDEST) for width in widths[:-1]), 0], strict=True))
+
+    def cells(self, event: Event) -> list[str]:
+        """A call as cells of the columns' widths."""
+        return [self.place(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
+
+    def head(self) -> list[str]:
+        """The columns' names."""
+        return [self.place(head, head) for head in self.heads]
+
+    def place(self, head: str, cell: str) -> str:
+        """A cell in its column."""
+        return cell.rjust(self.widths[head]) if head in _RIGHT else cell.ljust(self.widths[head])
+
+
+class Writer:
+    """Writes rows as text in the columns of `table`, or as JSON lines where there is none."""
+
+    def __init__(self, trace: Trace, table: Table | None) -> None:
+        self._trace, self._table, self._json = trace, table, table is None
+        self._programs = Programs(trace.functions, self._json)
+        self._prefixes = [self._programs.prefix(cls) for cls in self._programs.classes]
+        self._words = self._programs.words.table()
+        self._ranks = (native.RankOfRows * max(1, len(trace.ranks)))()
+        self._kept: dict[int, object] = {}
+        self._texts = {"sites": Words(), "tasks": Words(), "comms": Words()}
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self._buffer = np.empty(_ROOM, np.uint8)
+
+    def lines(self, rows: Rows) -> Iterator[str]:
+        """The lines of some calls, many in one text."""
+        columns = self._columns(rows)
+        given, _kept = self._given(columns)
+        done, end = 0, len(rows)
+        while done < end:
+            start = done
+            done, used = native.rows(given, done, end, self._buffer)
+            yield self._buffer[:used].tobytes().decode()
+            if done == start:
+                yield self._one(self._trace.ranks[int(columns["rank"][done])].event(int(columns["index"][done])))
+                done += 1
+
+    def _one(self, event: Event) -> str:
+        """The line of a call that is unusual."""
+        if self._table is None:
+            return json.dumps(event_json(event), default=str) + "\n"
+        return "  ".join(self._table.cells(event)).rstrip() + "\n"
+
+    # Columns
+
+    def _columns(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        parts = rows.parts
+        for part in parts:
+            self._prepare(part.rank)
+        columns = {
+            "rank": np.concatenate([np.full(len(part.index), part.rank.index, np.int32) for part in parts]),
+            "index": np.concatenate([part.index for part in parts]),
+            "enter": np.concatenate([part.enter for part in parts]),
+            "leave": np.concatenate([part.leave for part in parts]),
+        }
+        for name, column in (("site", self._sites), ("task", self._tasks), ("comm", self._comms)):
+            columns[name] = np.concatenate([column(part) for part in parts])
+        return {name: np.ascontiguousarray(column[rows.order]) for name, column in columns.items()}
+
+    def _numbered(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
+        """For a column of a rank's ids the numbers of their texts."""
+        different = distinct(ids)
+        table = np.empty(len(different), np.uint32)
+        for place, id in enumerate(different.tolist()):
+            key = kind, rank.index, id
+            if key not in self._numbers:
+                self._numbers[key] = self._texts[kind].number(text(id))
+            table[place] = self._numbers[key]
+        found: NDArray[np.uint32] = table[numbered(different, ids)]
+        return found
+
+    def _sites(self, part: Part) -> NDArray[np.uint32]:
+        column = np.ascontiguousarray(part.rank.events["site"][part.index])
+        return self._numbered("sites", part.rank, column, lambda number: self._site(part.rank.site(number)))
+
+    def _site(self, site: Site) -> str:
+        if self._table is None:
+            return json.dumps(site_json(site), default=str)
+        return self._table.place("where", escaped(site.text))
+
+    def _tasks(self, part: Part) -> NDArray[np.uint32]:
+        tasks = part.rank.tasks
+        ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
+        return self._numbered("tasks", part.rank, ids, lambda number: self._task(tasks.get(number) if tasks else None))
+
+    def _task(self, task: LogicalTask | None) -> str:
+        if self._table is None:
+            return json.dumps(task_json(task), default=str)
+        return self._table.place("task", escaped(task_text(task))) if self._trace.has_tasks else ""
+
+    def _comms(self, part: Part) -> NDArray[np.uint32]:
+        """The communicator, that of a window or file included: JSON has it beside the arguments."""
+        if self._table is not None:
+            return np.zeros(len(part.index), np.uint32)
+
+        def name(id: int) -> str:  # noqa: A002 - the domain's word
+            comm = part.rank.comm(id)
+            return json.dumps(comm.name if comm else None)
+
+        return self._numbered("comms", part.rank, comm_ids(part.rank, part.rank.events[part.index]), name)
+
+    # What C gets
+
+    def _prepare(self, rank: Rank) -> None:
+        """What C needs to know of a rank."""
+        if rank.index in self._kept:
+            return
+        names = RankNames(rank, self._programs, self._json)
+        events = np.ascontiguousarray(rank.events)
+        threads = np.ascontiguousarray(rank.event_threads) if len(rank.threads) > 1 else None
+        slots = np.array([thread.slot for thread in rank.threads], np.int32)
+        tails = [np.ascontiguousarray(thread.tails) for thread in rank.threads]
+        places = (ctypes.c_void_p * max(1, len(tails)))(*(address(tail) for tail in tails))
+        sizes = (ctypes.c_uint64 * max(1, len(tails)))(*map(len, tails))
+        self._ranks[rank.index] = native.RankOfRows(
+            address(events), None if threads is None else address(threads), address(slots),
+            ctypes.addressof(places), ctypes.addressof(sizes), ctypes.addressof(names.structures), rank.index,
+        )  # fmt: skip
+        self._kept[rank.index] = names, events, threads, slots, tails, places, sizes
+
+    def _given(self, columns: dict[str, NDArray[Any]]) -> tuple[native.RowsInput, object]:
+        programs = self._programs
+        tables = {name: words.table() for name, words in self._texts.items()}
+        given = native.RowsInput(
+            ctypes.addressof(self._ranks), address(programs.function_of), address(programs.functions),
+            address(programs.step_codes), address(programs.parts), self._words.structure,
+            **{name: table.structure for name, table in tables.items()},
+            **{name: address(column) for name, column in columns.items()},
+            json=self._json, with_tasks=self._trace.has_tasks,
+        )  # fmt: skip
+        if self._table is not None:
+            given.threaded = self._table.threaded
+            for head in ("time", "rank", "event", "took"):
+                setattr(given, f"{head}_width", self._table.widths[head])
+        return given, tables

@@ -1,0 +1,129 @@
+"""How the arguments of each function are written: the parts that native/kernel/rows.c goes through."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import numpy as np
+
+from weft.export import native
+from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.terms.shown import is_wild, object_text
+from weft.terms.words import escaped
+from weft.trace import Function, FunctionTable, Parameter, Rank
+from weft.trace.functions import MAX_ID
+from weft.trace.layout import ObjectClass
+from weft.trace.tails import PROBES
+
+MAX_STEPS: Final = 32
+_PLACES: Final = ("count", "peer", "tag", "comm", "datatype", "object", "flag", "status", "buffer", "tail")
+_SKIP_OPEN, _WILD = 1, 2
+_UNUSUAL, _POLL, _FLAG, _STATUS, _PROBE = 1, 2, 4, 8, 16
+_TEXT_SKIPS: Final = ("flag", "status", "buffer")
+_RARE: Final = (Code.STRING, Code.DOUBLE)
+
+
+class Words:
+    """Texts by their numbers, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def table(self) -> native.TextTable:
+        """All of them."""
+        return native.TextTable(list(self._numbers))
+
+
+class Programs:
+    """The parts of all functions of a run, as text or as JSON."""
+
+    def __init__(self, functions: FunctionTable, as_json: bool) -> None:
+        self.words, self._json = Words(), as_json
+        found = sorted(functions, key=lambda function: function.id)
+        self.classes = sorted({p.handle for f in found for p in f.parameters if p.handle})
+        self.function_of = np.full(MAX_ID + 1, -1, np.int32)
+        self.function_of[[f.id for f in found]] = np.arange(len(found))
+        self.functions = np.zeros(len(found) + 1, native.FUNCTION)
+        steps: list[int] = []
+        parts: list[tuple[int, ...]] = []
+        for row, function in zip(self.functions, found, strict=False):
+            mine = [*function.tail_in, *function.tail_out]
+            row["name"] = self.words.number(json.dumps(function.name) if as_json else escaped(function.name))
+            row["first_step"], row["first_part"] = len(steps), len(parts)
+            row["entry_steps"], row["steps"] = min(len(function.tail_in), 255), min(len(mine), 255)
+            steps += [_code(p) for p in mine]
+            made = [self._part(function, p) for p in function.parameters if self._is_shown(p)]
+            parts += made
+            row["parts"], row["bits"] = min(len(made), 255), _bits(function, len(mine), len(made))
+        self.step_codes = np.array([*steps, 0], np.uint8)
+        self.parts = np.array([*parts, (0,) * len(native.PART.names or ())], native.PART)
+
+    def _is_shown(self, parameter: Parameter) -> bool:
+        return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
+
+    def _part(self, function: Function, p: Parameter) -> tuple[int, ...]:
+        names = [q.name for q in function.tail_in], [q.name for q in function.tail_out]
+        entry = names[0].index(p.name) if p.name in names[0] else -1
+        leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
+        late = p.direction == "out" and p.place in ("object", "flag", "status")
+        bits = _SKIP_OPEN * late | _WILD * is_wild(p)
+        handle = self.classes.index(p.handle) if p.handle else 0
+        place, code = _PLACES.index(p.place), _code(p) if p.place == "tail" else _code(p) & ~CODE_ARRAY
+        return place, code, handle, bits, entry, leave, self._label(p.name), self._label(f"{p.name}:out")
+
+    def _label(self, name: str) -> int:
+        return self.words.number(f"{json.dumps(name)}: " if self._json else f"{escaped(name)} ")
+
+    def prefix(self, cls: str) -> int:
+        """What stands before the number of an object without a name, as a word."""
+        return self.words.number(f'"{cls.lower()} ' if self._json else "#")
+
+
+def _code(parameter: Parameter) -> int:
+    return int(CODES.get(parameter.type, Code.HANDLE)) | (CODE_ARRAY if parameter.array else 0)
+
+
+def _bits(function: Function, steps: int, parts: int) -> int:
+    slots = [p for p in function.parameters if p.place not in ("none", "tail")]
+    odd = any(p.place == "status" and p.type != "status" for p in slots)
+    odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
+    odd |= any(_code(p) & ~CODE_ARRAY in _RARE for p in function.parameters if p.place != "none")
+    # Two parameters of one name, or of one place, are in no MPI: what a damaged table says, Python reads.
+    odd |= len(function.by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
+    odd |= steps > MAX_STEPS or parts > 255
+    bits = (_UNUSUAL * odd) | (_POLL * function.is_poll) | (_FLAG * ("flag" in function.slot))
+    return bits | (_STATUS * ("status" in function.slot)) | (_PROBE * (function.name in PROBES))
+
+
+class RankNames:
+    """The names of a rank's objects that are more than class and number."""
+
+    def __init__(self, rank: Rank, programs: Programs, as_json: bool) -> None:
+        self._kept: list[object] = []
+        self.structures = (native.Names * max(1, len(programs.classes)))()
+        for place, cls in enumerate(programs.classes):
+            ids = np.array(sorted(_named(rank, cls)), np.int64)
+            texts = [_name(rank, cls, int(id), as_json) for id in ids]
+            table = native.TextTable(texts)
+            self._kept += [ids, table]
+            self.structures[place] = native.Names(ids.ctypes.data, len(ids), table.structure, programs.prefix(cls))
+
+
+def _name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: A002 - the domain's word
+    return json.dumps(rank.object_name(cls, id)) if as_json else escaped(object_text(rank, cls, id))
+
+
+def _named(rank: Rank, cls: str) -> set[int]:
+    """Ids of the objects whose name is not made of class and number."""
+    ids = {0, *rank.trace.functions.objects.get(cls, {})}
+    if cls == "COMM":
+        ids |= rank.comm_ids()
+    if cls in ObjectClass.__members__:
+        number = int(ObjectClass[cls])
+        ids |= {id for of, id in rank.definitions.names if of == number}
+    return ids

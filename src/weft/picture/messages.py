@@ -1,0 +1,129 @@
+"""The last messages between some ranks, in rows: what was sent from one line goes into one row where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from weft.match import NONE, Match
+from weft.picture.strokes import Kind, Row, Stroke
+from weft.terms import describe
+from weft.trace import Trace
+from weft.trace.layout import ANY_TAG
+
+MAX_ROWS: Final = 8
+MOST: Final = 40
+"""Messages that are laid out in rows."""
+
+_LAST: Final = 4000
+"""Sends of each rank that are looked at."""
+
+EventId = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message; `received` is None for one that nobody received."""
+
+    sender: int
+    receiver: int
+    tag: int
+    comm: int
+    sent: EventId
+    received: EventId | None
+
+    def before(self, other: Message) -> bool:
+        """Whether a rank that has to do with both had to do with this one first."""
+        ends = [self.sent, *([self.received] if self.received else [])]
+        others = [other.sent, *([other.received] if other.received else [])]
+        return any(a[0] == b[0] and a[1] < b[1] for a in ends for b in others)
+
+
+def tag_text(tag: int) -> str:
+    """`tag 7`, `any tag`."""
+    return "any tag" if tag == ANY_TAG else f"tag {tag}"
+
+
+def between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
+    """Of each pair of ranks, communicator and tag the last message that was received, and the last that was not.
+
+    Of many the last ones, and those that nobody received before all others.
+    """
+    found: dict[tuple[int, ...], Message] = {}
+    sends = match.sends
+    for rank in ranks:
+        part = sends.of_rank(rank)
+        rows = np.arange(max(part.start, part.stop - _LAST), part.stop)
+        for row in rows[np.isin(sends.peer[rows], ranks)].tolist():
+            partner = int(sends.partner[row])
+            received = None if partner == NONE else match.recvs.id(partner)
+            peer, tag, comm = int(sends.peer[row]), int(sends.tag[row]), int(sends.comm[row])
+            if peer != rank:
+                key = rank, peer, comm, tag, partner == NONE
+                found[key] = Message(rank, peer, tag, comm, sends.id(row), received)
+    latest = sorted(found.values(), key=lambda m: (m.received is None, trace.event(*m.sent).enter_ns))
+    return latest[-MOST:]
+
+
+def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[Row]:
+    """The messages in rows, in an order that each rank saw; the last of them, as many as there is room for."""
+    placed: list[tuple[Row, list[Message]]] = []
+    for message in _ordered(messages):
+        kind: Kind = "taken" if message.received else "lost"
+        stroke = Stroke(column[message.sender], column[message.receiver], kind, tag_text(message.tag))
+        note = f"{_where(trace, message.sent)}  send, {_received(trace, message)}{_on(trace, message)}".strip()
+        row = _fitting(placed, message, stroke, f"{note} {kind}")
+        if row is None:
+            placed.append((Row([stroke], note=note), [message]))
+        else:
+            row[0].strokes.append(stroke)
+            row[1].append(message)
+    rows = [row for row, _ in placed]
+    return rows[max(0, len(rows) - max(0, min(room, MAX_ROWS))) :]
+
+
+def _fitting(
+    placed: Sequence[tuple[Row, list[Message]]], message: Message, stroke: Stroke, note: str
+) -> tuple[Row, list[Message]] | None:
+    """The last row of the same line with room for a stroke, unless what came before the message stands below it."""
+    for row, held in reversed(placed):
+        kind = row.strokes[0].kind
+        if f"{row.note} {kind}" == note and row.strokes[0].label == stroke.label and row.has_room(stroke):
+            return row, held
+        if any(other.before(message) for other in held):
+            return None
+    return None
+
+
+def _ordered(messages: Sequence[Message]) -> list[Message]:
+    """By how many messages had to come before, one after the other: the same for every run that went the same way."""
+    by_end = sorted(messages, key=lambda m: (m.sent[0], m.sent[1]))
+    depth = dict.fromkeys(by_end, 0)
+    for _ in range(len(by_end)):
+        moved = False
+        for later in by_end:
+            least = max((depth[one] + 1 for one in by_end if one is not later and one.before(later)
+                         and not later.before(one)), default=0)  # fmt: skip
+            moved |= least > depth[later]
+            depth[later] = max(depth[later], least)
+        if not moved:
+            break
+    return sorted(by_end, key=lambda m: (depth[m], m.sent))
+
+
+def _where(trace: Trace, event: EventId) -> str:
+    return describe.where(trace.event(*event)).removeprefix(" at ")
+
+
+def _received(trace: Trace, message: Message) -> str:
+    if message.received is None:
+        return "never received"
+    place = _where(trace, message.received)
+    return f"received at {place}" if place else "received"
+
+
+def _on(trace: Trace, message: Message) -> str:
+    return f" on {trace.communicators[message.comm].name}" if message.comm else ""

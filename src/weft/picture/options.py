@@ -1,0 +1,17 @@
+"""The options of a text picture. They stand apart, so that a command's help needs nothing of what draws it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+DEPTH: Final = 6
+"""Calls of each rank that are drawn, where the width allows."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a text picture."""
+    parser.add_argument("--text", action="store_true", help="draw the last moments of each rank here, as text")
+    parser.add_argument(
+        "--last", type=int, default=DEPTH, metavar="N", help=f"with --text: the last N calls of each rank ({DEPTH})"
+    )

@@ -1,0 +1,50 @@
+"""The pictures that a report in text shows of its findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from weft.findings import Finding
+from weft.report.analysis import Ground
+from weft.trace import Trace
+
+MAX_PICTURES: Final = 3
+"""Of a report; of the end of a run one."""
+
+_DRAWN_WITH: Final = "│┆┼─╌═◀▶◁▷✗■…"
+
+
+def pictures(
+    trace: Trace, findings: Sequence[Finding], to: TextIO, most: int = MAX_PICTURES, ground: Ground | None = None
+) -> dict[int, list[str]]:
+    """The lines of the pictures of the first findings that have one, by their places among the findings.
+
+    They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
+    """
+    from weft.picture.flow import KINDS, lines
+
+    width = os.get_terminal_size(to.fileno()).columns if to.isatty() else None
+    found: dict[int, list[str]] = {}
+    for place, finding in enumerate(findings):
+        if len(found) >= most:
+            break
+        if finding.kind not in KINDS:
+            continue
+        try:
+            ground = ground or Ground(trace)
+            made = lines(trace, finding, ground.match, plain=not _shows_lines(to), width=width)
+        except Exception:  # a report of a damaged record is worth more than its picture
+            continue
+        if made:
+            found[place] = made
+    return found
+
+
+def _shows_lines(to: TextIO) -> bool:
+    try:
+        _DRAWN_WITH.encode(getattr(to, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
