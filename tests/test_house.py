@@ -13,24 +13,25 @@ PACKAGE = ROOT / "src" / "weft"
 # Each room and the rooms that it may import from, besides errors and findings.
 ALLOWED: dict[str, set[str]] = {
     "native": set(),
-    "terms": {"native", "trace", "match"},
+    "sources": {"trace"},
+    "terms": {"native", "trace", "match", "sources"},
     "mpi": set(),
     "trace": {"native", "mpi"},
     "match": {"native", "mpi", "trace"},
     "order": {"native", "trace", "match"},
     "races": {"native", "trace", "match", "order", "terms"},
     "deadlock": {"native", "trace", "match", "order", "races", "terms"},
-    "usage": {"native", "trace", "match", "order", "terms", "deadlock"},
+    "usage": {"sources", "native", "trace", "match", "order", "terms", "deadlock"},
     "waits": {"native", "trace", "match", "order", "terms"},
-    "report": {"trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
+    "report": {"sources", "trace", "match", "terms", "order", "races", "deadlock", "usage", "waits"},
     "picture": {"native", "trace", "match", "terms", "deadlock"},
     "export": {"native", "trace", "match", "terms", "picture"},
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "arrays": {"native", "mpi", "terms", "trace", "report"},
-    "view": {"native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
-    "launch": {"native", "mpi", "trace", "deadlock", "report"},
+    "view": {"sources", "native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture"},
+    "launch": {"sources", "native", "mpi", "trace", "deadlock", "report"},
 }
 
 

@@ -47,6 +47,10 @@ def register(subparsers: Any) -> None:
         help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
     )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
+    parser.add_argument(
+        "--no-sources", action="store_true",
+        help="keep no lines of the program's source in the run (reports then show none; they say the same words)",
+    )  # fmt: skip
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
@@ -130,7 +134,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     except WeftError as error:
         say(str(error))
         failed = True
-    if (problem := finish.resolve_sites(job.run.path)) is not None:
+    if (problem := finish.resolve_sites(job.run.path, texts=not args.no_sources)) is not None:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True

@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
 from weft.launch.rankfile import Header, trim
 from weft.trace.layout import State, StopReason
+
+if TYPE_CHECKING:
+    from weft.sources import Place
+    from weft.trace import Trace
 
 REASONS: dict[int, str] = {
     StopReason.DISK_FULL: "the disk was full",
@@ -83,20 +88,26 @@ def how_ended(job: Job, headers: Iterable[Header]) -> str:
     return "crashed" if job.process.signal is not None or not whole else "finished"
 
 
-def resolve_sites(path: Path) -> str | None:
-    """Write down where the calls stand in the source, on the machine that has it; return what went wrong."""
+def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
+    """Write down where the calls stand in the source and what stands there, on the machine that has it.
+
+    Returns what went wrong.
+    """
+    from weft.sources.keep import keep
+    from weft.trace import Trace, sites
+
     try:
-        from weft.trace import sites
-    except ImportError:
-        return None
-    resolve = getattr(sites, "resolve", None)
-    if resolve is None:
-        return None
-    try:
-        resolve(path)
+        trace = Trace.open(path)
+        sites.resolve(trace)
+        problems = keep(trace, texts=texts, more=told_places(trace))
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
-    return None
+    return "; ".join(problems) or None
+
+
+def told_places(trace: Trace) -> Iterable[Place]:
+    """Places besides the calls and their callers that a report names: their source is kept too."""
+    return ()
 
 
 def hydra_race(job: Job, headers: Iterable[Header]) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
-import re
 from functools import cache
 from pathlib import Path
 
-from weft import findings
+from weft import findings, sources
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
@@ -58,9 +56,6 @@ def tag_argument(value: int) -> str:
     return "ANY_TAG" if value == ANY_TAG else str(value)
 
 
-_METHOD = re.compile(r"\.(\w+)\s*\(")
-
-
 def _word(event: Event) -> str:
     """The function in a word. In Python, where mpi4py makes other calls inside its own, the method on the line.
 
@@ -70,13 +65,17 @@ def _word(event: Event) -> str:
     place = event.site
     if not (place.file or "").endswith(".py"):
         return name
-    known = _names(event.rank.trace.functions)
-    methods: set[str] = {
-        str(m).lower() for m in _METHOD.findall(linecache.getline(place.file or "", place.line))
-    } & known
+    methods = called(event) & _names(event.rank.trace.functions)
     if len(methods) == 1 and name not in methods:
-        return methods.pop()
+        return next(iter(methods))
     return "recv" if name == "mprobe" and not methods else name
+
+
+def called(event: Event) -> frozenset[str]:
+    """The methods that a line of Python with a call of MPI calls, in lower case; none where its source is not known."""
+    place = event.site
+    spelled = sources.of(event.rank.trace).called(place.file or "", place.line) or ()
+    return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
 @cache

@@ -13,14 +13,14 @@ from weft.trace.rankfile import open_inside
 MAX_JSON: Final = 64 << 20
 
 
-def read_json(root: Path, name: str, schema: str, problems: list[str]) -> dict[str, Any]:
+def read_json(root: Path, name: str, schema: str, problems: list[str], limit: int = MAX_JSON) -> dict[str, Any]:
     """The object in RUN/name; {} and a problem where it cannot be read or says another schema."""
     try:
         fd = open_inside(root / name, root)
         with os.fdopen(fd, "rb") as file:
-            data = file.read(MAX_JSON + 1)
-        if len(data) > MAX_JSON:
-            raise RunError(f"{root / name} is larger than {MAX_JSON >> 20} MiB")
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise RunError(f"{root / name} is larger than {limit >> 20} MiB")
         value = json.loads(data)
         if not isinstance(value, dict):
             raise RunError(f"{root / name} holds no JSON object")

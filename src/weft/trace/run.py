@@ -36,7 +36,7 @@ from weft.trace.layout import (
     StreamKind,
 )  # fmt: skip
 from weft.trace.rankfile import Header, RankFile
-from weft.trace.sites import Site, Sites
+from weft.trace.sites import Placed, Site, Sites
 from weft.trace.tasks import TaskFile, Tasks, task_files
 from weft.trace.worlds import World, kin
 
@@ -424,6 +424,10 @@ class Trace:
         sites = Sites(self.path, problems)
         self._say(*problems)
         return sites
+
+    def site(self, rank: Placed, id: int) -> Site:
+        """The call site that a rank, or its tasks, know by `id`."""
+        return self._sites.site(rank, id)
 
     def forget_sites(self) -> None:
         """Read RUN/sites.json again: it was just written."""

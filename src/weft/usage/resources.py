@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft import sources
 from weft.findings import Finding
 from weft.terms.calls import masks, words
 from weft.terms.describe import where
@@ -114,9 +114,9 @@ def _by_library(event: Event) -> bool:
     """
     if not (event.site.file or "").endswith(".py") or event.function.name != "MPI_Comm_dup":
         return False
-    line = linecache.getline(event.site.file or "", event.site.line).lower()
+    spelled = sources.of(event.rank.trace).called(event.site.file or "", event.site.line) or ()
     # Without the source nothing is claimed.
-    return "dup" not in line and "clone" not in line
+    return not any(word in name.lower() for name in spelled for word in ("dup", "clone"))
 
 
 def _unfinished(rank: Rank) -> Iterator[Finding]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import stat
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.describe import in_task
@@ -18,17 +16,8 @@ from weft.terms.shown import call_text, value_json, value_text
 from weft.trace import Event, Flag, Site
 from weft.trace.communicators import members_text
 
-MAX_SOURCE: Final = 4 << 20
-"""Bytes of a source file that are read; a longer one is not shown."""
-
-AROUND: Final = 6
-"""Lines of source shown before and after the call's."""
-
-MAX_LINE: Final = 400
 MAX_VALUES: Final = 256
 MAX_CALLERS: Final = 20
-
-_SOURCES: Final = re.compile(r"\.(py|pyx|pyi|c|h|cc|cpp|cxx|hh|hpp|hxx|f|for|f77|f90|f95|f03|f08|inc|cu|jl|rs)", re.I)
 
 
 def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -44,7 +33,7 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
         "task": in_task(event).strip() or None,
-        "damage": event.damage, "site": _site(event.site), "source": source(event.site),
+        "damage": event.damage, "site": _site(event.site), "source": source(event),
         "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
         "partners": partners(event, match) if match else None,
         "findings": [n for n, f in enumerate(findings) if event.id in f.events],
@@ -89,27 +78,10 @@ def _site(site: Site) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def source(site: Site) -> dict[str, Any] | None:
-    """The lines around a call, None where the file is not here.
-
-    The record names the file, and a record comes from other people: only regular files with the ending of a program's
-    source are read, and of those only these few lines.
-    """
-    if not site.file or not site.line or not _SOURCES.fullmatch(Path(site.file).suffix):
-        return None
-    path = Path(site.file)
-    try:
-        status = path.stat()
-        if not path.is_absolute() or not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE:
-            return None
-        lines = path.read_text("utf-8", "replace").splitlines()
-    except (OSError, ValueError):
-        return None
-    if site.line > len(lines):
-        return None
-    first = max(1, site.line - AROUND)
-    return {"first": first, "line": site.line,
-            "lines": [text[:MAX_LINE] for text in lines[first - 1 : site.line + AROUND]]}  # fmt: skip
+def source(event: Event) -> dict[str, Any] | None:
+    """The lines around a call, as weft.sources gives them; None where they are not known."""
+    site = event.site
+    return sources.of(event.rank.trace).panel(site.file, site.line) if site.file and site.line else None
 
 
 def partners(event: Event, match: Match) -> list[dict[str, Any]]:

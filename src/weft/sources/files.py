@@ -1,0 +1,74 @@
+"""Source files of this machine, read with care: a record names them, and a record comes from other people."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weft.sources.layout import MAX_FILE
+
+_SUFFIXES: Final = re.compile(
+    r"\.(py|pyw|pyx|pxd|pxi|pyi|c|h|cc|cpp|cxx|c\+\+|hh|hpp|hxx|h\+\+|inl|ipp|tpp|tcc|icc|f|for|ftn|fpp|f77|f90|f95|f03|"
+    r"f08|f18|inc|fh|cu|cuh|jl|rs|chpl|cilk|cdv|fdv)",
+    re.I,
+)
+_ENCODINGS: Final = frozenset(
+    "latin-1 latin1 iso-8859-1 iso8859-1 iso-8859-15 cp1252 cp1251 koi8-r euc-jp shift_jis shift-jis gbk gb18030 big5"
+    " euc-kr".split()
+)
+"""What a source file may say that it is written in, besides UTF-8."""
+_COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A source file as it is now."""
+
+    data: bytes
+    mtime_ns: int
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines, counted as compilers count them."""
+        text = _decoded(self.data).replace("\r\n", "\n").replace("\r", "\n")
+        return text.removesuffix("\n").split("\n")
+
+
+def is_source(path: str) -> bool:
+    """Whether a file of this name may hold source."""
+    suffix = Path(path).suffix
+    return not suffix or _SUFFIXES.fullmatch(suffix) is not None
+
+
+def read(path: str | Path) -> File | None:
+    """A regular file with the ending of a source file, or a script of Python without one; None for any other."""
+    name = str(path)
+    if "\0" in name or not is_source(name):
+        return None
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+                return None
+            data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError):
+        return None
+    script = data.startswith(b"#!") and b"python" in data[:200].partition(b"\n")[0]
+    if len(data) > MAX_FILE or b"\0" in data or not (Path(name).suffix or script):
+        return None
+    return File(data, status.st_mtime_ns)
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or what the file itself says in its first two lines (PEP 263)."""
+    for line in data[:400].split(b"\n")[:2]:
+        found = _COOKIE.match(line)
+        name = found[1].decode("ascii", "replace").lower() if found else ""
+        if name in _ENCODINGS:
+            return data.decode(name, "replace")
+    return data.decode("utf-8-sig", "replace")

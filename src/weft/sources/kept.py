@@ -1,0 +1,229 @@
+"""The sources of a run, read again: statements, excerpts, what a line calls, and what has changed since."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from weft.sources import changes, files, statement
+from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
+from weft.trace import RunError, Trace
+from weft.trace.json_file import read_json
+from weft.trace.rankfile import open_inside
+
+AROUND: Final = 6
+"""Lines before and behind a call's that views show."""
+MAX_WIDTH: Final = 400
+MAX_HELD: Final = 16 << 20
+"""Characters of unpacked text that are held at a time."""
+MAX_INDEX: Final = 8 << 20
+_MAX_SPANS: Final = 10_000
+_MAX_LINE: Final = 2**31
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a run says of one file."""
+
+    mark: changes.Mark
+    spans: tuple[tuple[int, int], ...]
+    """(first line, number of lines) of each stretch, in order."""
+    at: int
+    packed: int
+    plain: int
+    calls: dict[int, tuple[str, ...]]
+
+
+class Sources:
+    """The sources of a run. Of a run that has none, recorded before they were kept, the files of today are read."""
+
+    def __init__(self, root: Path) -> None:
+        self.problems: list[str] = []
+        self._root = root
+        self._files: dict[str, Kept] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._held = 0
+        self._colours: dict[tuple[str, int], Any] = {}
+        self.kept = os.path.lexists(root / INDEX)
+        """Whether the run has its sources, or at least what each line calls."""
+        if self.kept:
+            self._files = _index(root, self.problems)
+
+    # Lines
+
+    def lines(self, file: str, line: int) -> tuple[int, list[str]] | None:
+        """The stretch of known lines that holds a line: its first line, and the lines."""
+        if not self.kept:
+            return self._today(file, line)
+        known = self._files.get(file)
+        if known is None or line < 1:
+            return None
+        place = bisect_right(known.spans, line, key=lambda span: span[0]) - 1
+        if place < 0 or line >= sum(known.spans[place]):
+            return None
+        first, count = known.spans[place]
+        before = sum(n for _, n in known.spans[:place])
+        found = self._text(file, known)[before : before + count]
+        return (first, found) if line < first + len(found) else None
+
+    def _today(self, file: str, line: int) -> tuple[int, list[str]] | None:
+        if file not in self._texts:
+            found = files.read(file)
+            self._hold(file, found.lines if found else [])
+        return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
+
+    def _text(self, file: str, known: Kept) -> list[str]:
+        if file not in self._texts:
+            self._hold(file, self._unpacked(file, known))
+        return self._texts[file]
+
+    def _hold(self, file: str, lines: list[str]) -> None:
+        size = sum(map(len, lines))
+        if self._held + size > MAX_HELD:
+            self._texts.clear()
+            self._colours.clear()
+            self._held = 0
+        self._texts[file] = lines
+        self._held += size
+
+    def _unpacked(self, file: str, known: Kept) -> list[str]:
+        try:
+            with os.fdopen(open_inside(self._root / TEXTS, self._root), "rb") as texts:
+                texts.seek(known.at)
+                unpack = zlib.decompressobj()
+                data = unpack.decompress(texts.read(known.packed), known.plain + 1)
+            if len(data) != known.plain or not unpack.eof:
+                raise zlib.error("its length is not the recorded one")
+        except (RunError, OSError, zlib.error) as error:
+            self.problems.append(f"the source of {file} in {self._root / TEXTS} cannot be read: {error}")
+            return []
+        return data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+
+    # What views show
+
+    def statement(self, file: str, line: int) -> Statement | None:
+        """The statement of a call at a line, out of the run; None where the run does not have it."""
+        found = self.lines(file, line) if self.kept else None
+        return statement.statement(found[1], found[0], line, file) if found else None
+
+    def excerpt(self, file: str, line: int, around: int = AROUND) -> Excerpt | None:
+        """The lines around a call's; None where they are not known."""
+        if not self.kept and not file.startswith("/"):
+            return None
+        found = self.lines(file, line)
+        if found is None:
+            return None
+        start, lines = found
+        first = max(start, line - around)
+        shown = tuple(text[:MAX_WIDTH] for text in lines[first - start : line + around + 1 - start])
+        return Excerpt(file, line, first, shown, self.kept)
+
+    def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
+        """The lines of an excerpt as (class, text) pairs: see weft.sources.colour.CLASSES."""
+        from weft.sources import colour
+
+        found = self.lines(excerpt.file, excerpt.line)
+        if found is None:
+            return colour.plain(excerpt.lines)
+        key = excerpt.file, found[0]
+        if key not in self._colours:
+            self._colours[key] = colour.tokens(found[1], excerpt.file)
+        made = self._colours[key]
+        at = excerpt.first - found[0]
+        return [colour.cut(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
+
+    def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, Any] | None:
+        """An excerpt as plain values for a page; None where the lines are not known.
+
+        {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept",
+        "statement": {"first", "text"} or None}
+        """
+        found = self.excerpt(file, line, around)
+        if found is None:
+            return None
+        of = self.statement(file, line)
+        return {
+            "file": file, "line": line, "first": found.first, "lines": list(found.lines),
+            "coloured": [[list(part) for part in parts] for parts in self.coloured(found)], "kept": found.kept,
+            "statement": of and {"first": of.first, "text": of.text},
+        }  # fmt: skip
+
+    def called(self, file: str, line: int) -> tuple[str, ...] | None:
+        """What a line of Python calls, such as `comm.recv`; None where its source is not known."""
+        if self.kept:
+            known = self._files.get(file)
+            return known.calls.get(line) if known else None
+        found = self.lines(file, line)
+        return statement.called(found[1], line - found[0], file) if found else None
+
+    # What is no longer as it was
+
+    def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
+        """Which files (by default: all of the run) are not what they were when the run was recorded."""
+        wanted = self._files if of is None else [file for file in dict.fromkeys(of) if file in self._files]
+        return [found for file in wanted if (found := changes.change(self._files[file].mark, self._here)) is not None]
+
+    def note(self, of: Iterable[str] | None = None) -> str | None:
+        """One sentence on the files that have changed since the run; None where all are as they were."""
+        return changes.sentence(self.changes(of))
+
+    _here: bool = True
+    """Whether this is the machine that ran the program: on another one, a file that is not there says nothing."""
+
+
+_OF: WeakKeyDictionary[Trace, Sources] = WeakKeyDictionary()
+
+
+def of(trace: Trace) -> Sources:
+    """The sources of a run, read when they are first asked for."""
+    found = _OF.get(trace)
+    if found is None:
+        found = _OF[trace] = Sources(trace.path)
+        found._here = changes.is_here(trace.run.get("host"))
+    return found
+
+
+def forget(trace: Trace) -> None:
+    """Read the sources of a run again: they were just written."""
+    _OF.pop(trace, None)
+
+
+def _index(root: Path, problems: list[str]) -> dict[str, Kept]:
+    data = read_json(root, INDEX, SCHEMA, problems, MAX_INDEX)
+    entries = data.get("files")
+    found: dict[str, Kept] = {}
+    for entry in entries[:MAX_FILES] if isinstance(entries, list) else []:
+        try:
+            found[str(entry["path"])] = _kept(entry)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            problems.append(f"{root / INDEX} is damaged in part: some lines of source are not shown")
+            break
+    return found
+
+
+def _kept(entry: dict[str, Any]) -> Kept:
+    spans = tuple((int(first), int(count)) for first, count in entry.get("spans", ())[:_MAX_SPANS])
+    at, packed, plain = (int(entry.get(name, 0)) for name in ("at", "packed", "plain"))
+    if not (0 <= at <= MAX_PACKED and 0 <= packed <= MAX_PACKED and 0 <= plain <= 3 * MAX_FILE):
+        raise ValueError("a text that is too long")
+    end = 1
+    for first, count in spans:
+        if not (end <= first < _MAX_LINE and 0 < count < _MAX_LINE):
+            raise ValueError("stretches that are in no order")
+        end = first + count
+    calls = {
+        int(line): tuple(str(name) for name in names[: statement.MAX_CALLS])
+        for line, names in entry.get("calls", {}).items()
+    }
+    doubt = entry.get("doubt")
+    mark = changes.Mark(
+        str(entry["path"]), str(entry["found"]), int(entry["size"]), int(entry["mtime_ns"]), str(entry["sha256"]),
+        doubt if doubt in ("newer", "edited") else "",
+    )  # fmt: skip
+    return Kept(mark, spans, at, packed, plain, calls)

@@ -1,0 +1,140 @@
+"""Statements out of lines of Python, C, C++ and Fortran: where the one with a call begins and ends, and what it calls.
+
+Only some lines around the call are looked at, by their brackets and how they end: a report needs what a person would
+point at, not a parser, and a file that was cut or does not compile has lines all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from weft.sources.layout import Statement
+
+Language = Literal["python", "c", "fortran", "fixed"]
+
+BEFORE: Final = 4
+"""Lines above the call's at most, if the statement begins there."""
+MAX_LINES: Final = 6
+MAX_WIDTH: Final = 160
+MAX_CALLS: Final = 16
+_LONGEST: Final = 2000
+"""Characters of a line that are looked at."""
+
+_STRINGS: Final = r"\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?"
+_HIDDEN: Final[dict[Language, re.Pattern[str]]] = {
+    "python": re.compile(r'#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|' r"'''(?:\\.|[^\\])*?(?:'''|\Z)|" + _STRINGS, re.S),
+    "c": re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|" + _STRINGS, re.S),
+    "fortran": re.compile(r"![^\n]*|\"[^\"\n]*\"?|'[^'\n]*'?"),
+    "fixed": re.compile(r"(?m:^[cC*dD][^\n]*)|![^\n]*|\"[^\"\n]*\"?|'[^'\n]*'?"),
+}
+"""Comments and strings."""
+_BRACKETS: Final[dict[Language, tuple[str, str]]] = {
+    "python": ("([{", ")]}"), "c": ("([", ")]"), "fortran": ("(", ")"), "fixed": ("(", ")"),
+}  # fmt: skip
+_CALLED: Final = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*|\.[A-Za-z_][\w.]*)\s*\(|\)\s*(\.[A-Za-z_][\w.]*)\s*\(")
+_NO_CALLS: Final = frozenset("if elif while for return and or not in is with assert lambda print await yield".split())
+_OPEN_END: Final = re.compile(r"(?:[=,(?|&+*/<]|\\|-(?<!--))$")
+_FIXED_MORE: Final = re.compile(r" {5}[^ 0\n]")
+
+
+def language(file: str) -> Language:
+    """What a file is written in, by its name; files without an ending are scripts of Python."""
+    suffix = Path(file).suffix.lower()
+    if suffix in ("", ".py", ".pyw", ".pyx", ".pxd", ".pxi", ".pyi"):
+        return "python"
+    if suffix in (".f", ".for", ".ftn", ".fpp", ".f77", ".fdv"):
+        return "fixed"
+    return "fortran" if suffix.startswith(".f") else "c"
+
+
+def statement(lines: Sequence[str], first: int, line: int, file: str) -> Statement | None:
+    """The statement with a call in line `line` of a file whose line `first` is `lines[0]`; None where it is blank."""
+    at = line - first
+    if not 0 <= at < len(lines) or not lines[at].strip():
+        return None
+    kind = language(file)
+    start = max(0, at - BEFORE)
+    part = [text[:_LONGEST] for text in lines[start : at + MAX_LINES + 3]]
+    begin = start + _begin(_bare(part, kind), at - start, kind)
+    end = begin + _length(_bare(part[begin - start :], kind), at - begin, kind)
+    shown = [text.expandtabs(8).rstrip() for text in lines[begin:end]]
+    return Statement(first + begin, line, tuple(_fitting(shown)))
+
+
+def called(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
+    """What the line `lines[at]` calls, such as `comm.recv`; where that is nothing, what its statement does."""
+    part = [text[:_LONGEST] for text in lines[at : at + MAX_LINES + 3]]
+    if not part:
+        return ()
+    kind = language(file)
+    bare = _bare(part, kind)
+    return _names(bare[0]) or _names("\n".join(bare[: _length(bare, 0, kind)]))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    found = [first or second for first, second in _CALLED.findall(text)]
+    return tuple(dict.fromkeys(name[:100] for name in found if name not in _NO_CALLS))[:MAX_CALLS]
+
+
+def _bare(lines: Sequence[str], kind: Language) -> list[str]:
+    """The lines with comments left out and strings emptied."""
+
+    def hidden(found: re.Match[str]) -> str:
+        text = found[0]
+        quoted = '""' if text[0] in "\"'" else ""
+        return quoted + "\n" * text.count("\n")
+
+    return _HIDDEN[kind].sub(hidden, "\n".join(lines)).split("\n")
+
+
+def _depth(text: str, kind: Language) -> int:
+    opening, closing = _BRACKETS[kind]
+    return sum(text.count(mark) for mark in opening) - sum(text.count(mark) for mark in closing)
+
+
+def _begin(bare: Sequence[str], at: int, kind: Language) -> int:
+    """Where the statement of line `at` begins: the first line from which on each one goes on in the next."""
+    if not bare[at].strip():
+        return at  # what stands above seemed to hide the call: it was cut in a string or a comment
+    for begin in range(at):
+        depth = 0
+        for line in range(begin, at):
+            depth += _depth(bare[line], kind)
+            if not _goes_on(bare, line, depth, kind):
+                break
+        else:
+            return begin if bare[begin].strip() else at
+    return at
+
+
+def _length(bare: Sequence[str], at: int, kind: Language) -> int:
+    """How many lines the statement has that begins in the first and goes at least to line `at`."""
+    depth = 0
+    for line, text in enumerate(bare):
+        depth += _depth(text, kind)
+        if line >= at and not _goes_on(bare, line, depth, kind):
+            return line + 1
+    return len(bare)
+
+
+def _goes_on(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
+    """Whether a statement does not end with this line."""
+    text = bare[line].rstrip()
+    if kind == "python":
+        return depth > 0 or text.endswith("\\")
+    if kind == "fortran":
+        return text.endswith("&")
+    if kind == "fixed":
+        return line + 1 < len(bare) and _FIXED_MORE.match(bare[line + 1]) is not None
+    return not text.lstrip().startswith("#") and (depth > 0 or _OPEN_END.search(text) is not None)
+
+
+def _fitting(lines: Sequence[str]) -> list[str]:
+    """The lines without common indentation, cut to what a reader can take in."""
+    plain = textwrap.dedent("\n".join(lines)).split("\n")
+    shown = [text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 3] + "..." for text in plain[:MAX_LINES]]
+    return shown if len(plain) <= MAX_LINES else [*shown[:-1], "..."]
