@@ -175,7 +175,11 @@ class Links:
     def _all_of(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
         """The messages of some sends and of some receives."""
         rows = np.union1d(sends, self._partners(recvs)).astype(np.int64)
-        return self.messages(scale, rows) + self.lonely(scale, recvs[self.match.recvs.partner[recvs] == NONE])
+        found = self.messages(scale, rows)
+        for one in found:
+            if "receive" in one:
+                one["ns"] = self.waited((one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1]))
+        return found + self.lonely(scale, recvs[self.match.recvs.partner[recvs] == NONE])
 
     def _posted(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
         """Rows of sends or receives of the window that a call posted which fits the filter; none of too many."""
@@ -218,7 +222,7 @@ class Links:
         rows = [self._row(*pair) for pair in zip(given, had, strict=True)]
         costs = dict(zip(rows, cost[some].tolist(), strict=True))
         costs.pop(-1, None)
-        return [{**m, "ns": costs[m["row"]]} for m in self.messages(scale, np.array([*costs], np.int64))]
+        return [{**m, "ns": costs[m["row"]], "worst": True} for m in self.messages(scale, np.array([*costs], np.int64))]
 
     def _row(self, send: Id, receive: Id) -> int:
         """The row of match.sends of the message that one call sent and another had, -1 for none."""

@@ -12,7 +12,6 @@ from weft.terms.sizes import size_of
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
-from weft.waits.costs import seconds
 
 
 def size(event: Event) -> int | None:
@@ -64,15 +63,23 @@ def _why(links: Links, send: Event, post: Event, done: Event, gone: Event) -> li
     """Who waited for whom, and which side came first."""
     said = []
     if late := links.waited(done.id, send.id):
-        said.append(f"Rank {done.rank.index} waited {seconds(late)} for it in {_call(done)}: it was sent late.")
+        said.append(f"Rank {done.rank.index} waited {_long(late)} for it in {_call(done)}: it was sent late.")
     if late := links.held(gone.id, post.id):
-        said.append(f"Rank {gone.rank.index} waited {seconds(late)} in {_call(gone)} until its receive was posted.")
+        said.append(f"Rank {gone.rank.index} waited {_long(late)} in {_call(gone)} until its receive was posted.")
     apart = post.enter_ns - send.enter_ns
     if apart >= 0:
-        said.append(f"It was sent {seconds(apart)} before its receive was posted.")
+        said.append(f"It was sent {_long(apart)} before its receive was posted.")
     else:
-        said.append(f"Its receive was posted {seconds(-apart)} before it was sent.")
+        said.append(f"Its receive was posted {_long(-apart)} before it was sent.")
     return said
+
+
+def _long(ns: int) -> str:
+    """A time with three digits that count, as the page writes it: 1.25 ms."""
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if ns >= factor * 0.9995:
+            return f"{ns / factor:.0f} {unit}" if ns >= 100 * factor else f"{ns / factor:.3g} {unit}"
+    return f"{ns} ns"
 
 
 def _call(event: Event) -> str:

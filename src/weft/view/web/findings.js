@@ -53,5 +53,5 @@ export class Findings {
     });
   }
 
-  focus() { (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus(); }
+  focus() { this.actions.panes.show("findings"); (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus(); }
 }
