@@ -17,6 +17,9 @@ from weft.trace import Event, Flag, Site
 from weft.trace.communicators import members_text
 from weft.view.messages import size
 
+AROUND: Final = 14
+"""Lines of source shown before and after the call's."""
+
 MAX_VALUES: Final = 256
 MAX_CALLERS: Final = 20
 
@@ -105,7 +108,11 @@ def _site(site: Site) -> dict[str, Any]:
 def source(event: Event) -> dict[str, Any] | None:
     """The lines around a call, as weft.sources gives them; None where they are not known."""
     site = event.site
-    return sources.of(event.rank.trace).panel(site.file, site.line) if site.file and site.line else None
+    if not site.file or not site.line:
+        return None
+    of = sources.of(event.rank.trace)
+    panel = of.panel(site.file, site.line, around=AROUND)
+    return panel and {**panel, "note": of.note([site.file])}
 
 
 def partners(event: Event, match: Match) -> list[dict[str, Any]]:

@@ -66,6 +66,8 @@ def _why(links: Links, send: Event, post: Event, done: Event, gone: Event) -> li
         said.append(f"Rank {done.rank.index} waited {_long(late)} for it in {_call(done)}: it was sent late.")
     if late := links.held(gone.id, post.id):
         said.append(f"Rank {gone.rank.index} waited {_long(late)} in {_call(gone)} until its receive was posted.")
+    if not said:
+        said.append("Nobody waited for it.")
     apart = post.enter_ns - send.enter_ns
     if apart >= 0:
         said.append(f"It was sent {_long(apart)} before its receive was posted.")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import sources
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
@@ -113,6 +114,7 @@ class Picture:
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
+            "sources_note": sources.of(trace).note(),
             "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
         }  # fmt: skip
 

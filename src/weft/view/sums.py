@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Match
-from weft.report.tables import MAX_ROWS, Tables, tables, to_json
+from weft.report.tables import MAX_BLOCKS, MAX_ROWS, tables, to_json
 from weft.terms.describe import where
 from weft.terms.sizes import size_of
-from weft.terms.words import plural
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
 from weft.view.waiting import culprits
-from weft.waits import KEYS, Key, Row
-from weft.waits.costs import Clockwork, waiting
+from weft.waits import KEYS, Key, blocks
+from weft.waits.causes import LATE
+from weft.waits.clockwork import Clockwork
+from weft.waits.ledger import Base, Ledger, ledger
+from weft.waits.states import waiting
 
 Ints = NDArray[np.int64]
 
@@ -46,17 +48,20 @@ class Sums:
 
     @cached_property
     def _clock(self) -> Clockwork:
-        return Clockwork(self.trace)
+        return waiting(self.trace, self.match).clock
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return ledger(self.trace, self.match)
 
     @cached_property
     def _waits(self) -> Ints:
         """By event of the run the ns that it waited, as the report has them."""
-        found: Ints = waiting(self._clock, self.match)
-        return found
+        return waiting(self.trace, self.match).by_event()
 
     def whole(self) -> dict[str, Any]:
         """The tables of the run."""
-        return {**self._whole, "whole": True, **self._base(self._whole["times"]["rank"])}
+        return {**self._whole, "whole": True}
 
     def of(self, t0: int, t1: int, events: tuple[Ints, Ints]) -> dict[str, Any]:
         """The tables of [t0, t1) of the run's time; `events` are those under way in it, by rank as [first, end)."""
@@ -65,15 +70,29 @@ class Sums:
         for rank, span in zip(self.trace.ranks, spans, strict=True):
             if span.stop > span.start:
                 self._add(times, rank, span, (t0, t1))
-        made = {key: _sorted(rows) for key, rows in times.items()}
-        sent = to_json(Tables(made, *self._sent(t0, t1, spans)))
-        late = culprits(self.trace, self.match, within=lambda waiter, cost: self._inside(waiter, cost, t0, t1))
-        return {**sent, "culprits": late, "whole": False, **self._base(sent["times"]["rank"])}
+        made = {key: _rows(rows) for key, rows in times.items()}
+        (messages, each), (sizes, _) = (blocks(values, MAX_BLOCKS) for values in self._sent(t0, t1, spans))
+        return {
+            "times": made, "whole": False, "waiting": self._waiting(t0, t1, sum(row["ns"] for row in made["rank"])),
+            "matrix": {"ranks_per_block": each, "messages": messages.tolist(), "bytes": sizes.tolist()},
+            "culprits": culprits(self.trace, self.match, within=lambda who, cost: self._inside(who, cost, t0, t1)),
+        }  # fmt: skip
 
-    def _base(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What percentages are of, in words and ns."""
-        return {"base": f"the time in MPI of {plural(len(self.trace.ranks), 'rank')} together",
-                "base_ns": sum(int(row["ns"]) for row in rows)}  # fmt: skip
+    def _waiting(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
+        """Waiting by cause in a stretch; the base is that of the report, all ranks' time, cut to the stretch."""
+        rows, run = waiting(self.trace, self.match).late, self._ledger
+        base = Base(t1 - t0, run.base.ranks, run.base.streams)
+        inside = self._inside(rows.waiter, rows.ns, t0, t1)
+        found = [(cause, int(inside[rows.cause == cause].sum())) for cause in LATE]
+        late = sum(ns for _, ns in found)
+        causes: list[tuple[str, str, bool, int]] = [(c.slug, c.label, True, ns) for c, ns in found if ns]
+        causes.append(("else", "all else in MPI", False, in_mpi - late))
+        return {
+            "base": {"ns": base.ns, "span_ns": base.span, "text": base.words}, "in_mpi_ns": in_mpi, "late_ns": late,
+            "crowded": run.crowded, "open_calls": run.open_calls,
+            "causes": [{"cause": slug, "name": name, "late": of_late, "ns": ns, "share": round(base.share(ns), 6)}
+                       for slug, name, of_late, ns in causes],
+        }  # fmt: skip
 
     def _add(
         self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]
@@ -135,5 +154,6 @@ def _sizes(rank: Rank, events: Ints) -> Ints:
     return unit * counts
 
 
-def _sorted(rows: dict[str, list[int]]) -> list[Row]:
-    return sorted((Row(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)[:MAX_ROWS]
+def _rows(rows: dict[str, list[int]]) -> list[dict[str, Any]]:
+    by_time = sorted(rows.items(), key=lambda row: -row[1][1])[:MAX_ROWS]
+    return [{"name": name, "calls": n, "ns": ns, "waiting_ns": waited} for name, (n, ns, waited) in by_time]

@@ -16,7 +16,6 @@ from weft.waits.states import waiting
 
 MAX_ROWS: Final = 1000
 
-
 Ints = NDArray[np.int64]
 
 

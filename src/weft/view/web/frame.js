@@ -203,7 +203,8 @@ export class Frame {
   get troubled() {
     if (!this.finding) return new Set();
     const { ranks, evidence, severity } = this.finding;
-    if (severity === "note" && ranks.length === this.run.ranks) return new Set();
+    const all = severity === "note" ? new Set([...ranks, ...(evidence.waiting ?? []), ...(evidence.late ?? [])]) : ranks;
+    if (severity === "note") return all.size === this.run.ranks ? new Set() : all;
     return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
   }
 }

@@ -5,7 +5,7 @@ import { announce } from "weft/dom.js";
 import { Frame, GUTTER, RULER } from "weft/frame.js";
 import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
 import { drawChosenMessage, drawMessages, messageAt } from "weft/messages.js";
-import { outline } from "weft/shapes.js";
+import { drawNotes, outline } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
 
@@ -260,6 +260,7 @@ export class Graph extends Frame {
     this.paintEnds(palette, view);
     if (this.chosen) this.paintChosen(view, palette);
     if (this.message?.axis === this.state.axis) drawChosenMessage(context, view, this.message);
+    drawNotes(context, view.notes);
     this.lines = view.lines;
     for (const mark of this.state.marks) this.paintLine(this.x(mark), palette.good, "");
     if (this.measure) this.paintMeasure(palette);

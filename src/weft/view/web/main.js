@@ -90,6 +90,9 @@ class Page extends Calls {
     byId("ended").className = `pill ${kind}`;
     byId("facts").textContent = `${plural(run.ranks, "rank")} · ${plural(run.events, "call")} · ${duration(run.last_ns)}`;
     byId("facts").title = run.command.join(" ");
+    byId("sources-note").hidden = !run.sources_note;
+    byId("sources-note").textContent = run.sources_note ? "sources changed" : "";
+    byId("sources-note").title = run.sources_note ?? "";
   }
 
   /** What else only keys, wheel and fingers do. */

@@ -227,7 +227,7 @@ class File {
     const messages = this.data.messages.filter((m) => (m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event)));
     const band = this.data.bands.find((b) => b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event));
     return {
-      ...(known ?? this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
+      ...(known ? { ...known, source: this.data.sources[known.source] ?? null } : this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
       links: { messages: messages.map((m) => this.placedMessage(axis, m)).filter(Boolean), band: band ? this.band(axis, band) : null },
     };
   }

@@ -110,21 +110,29 @@ export function torn(context, x, edge, top, height, colour, ground) {
   context.restore();
 }
 
-/** A few words on a ground of their own, inside the picture, where none were drawn yet. */
+const NOTE = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+
+/** A few words on a ground of their own, inside the picture, where there are none yet; they are drawn above all else. */
 export function note(context, view, x, y, text, colour) {
-  context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
-  context.textBaseline = "middle";
+  context.font = NOTE;
   const width = context.measureText(text).width;
   const left = Math.max(4, Math.min(x, view.width - width - 8));
-  const box = { left: left - 3, top: y - 8, right: left + width + 4, bottom: y + 8 };
+  const box = { left: left - 3, top: y - 8, right: left + width + 4, bottom: y + 8, text, colour };
   if (view.notes.some((o) => o.left < box.right && box.left < o.right && o.top < box.bottom && box.top < o.bottom)) return;
   view.notes.push(box);
-  context.fillStyle = thin(colours().paper, 0.92);
-  context.beginPath();
-  context.roundRect(box.left, box.top, box.right - box.left, 16, 4);
-  context.fill();
-  context.fillStyle = colour;
-  context.fillText(text, left, y + 0.5);
+}
+
+export function drawNotes(context, notes) {
+  context.font = NOTE;
+  context.textBaseline = "middle";
+  for (const { left, top, right, text, colour } of notes) {
+    context.fillStyle = thin(colours().paper, 0.92);
+    context.beginPath();
+    context.roundRect(left, top, right - left, 16, 4);
+    context.fill();
+    context.fillStyle = colour;
+    context.fillText(text, left + 3, top + 8.5);
+  }
 }
 
 /** A frame around a call. */

@@ -2,16 +2,23 @@
 
 import { el } from "weft/dom.js";
 
-const KINDS = new Set(["k", "n", "f", "s", "c", "o", "d", "p"]); // keyword, number, function, string, comment, operator, decorator, preprocessor
+const KINDS = new Set(["k", "f", "s", "n", "c", "p"]); // keyword, function, string, number, comment, preprocessor or decorator
 
-/** The lines of a source as the server gives them: `first`, `line`, `last` (of the statement), `lines`, each text or [kind, text] pairs. */
+/** The last line of the call's statement, which may go on over several. */
+function lastOf(source) {
+  const { statement, line } = source;
+  return statement ? Math.max(line, statement.first + statement.text.split("\n").length - 1) : line;
+}
+
+/** The lines of a source as the server gives them: `first`, `line`, `lines`, and `coloured`, by line pairs of kind and text. */
 export function sourceLines(source, { around = Infinity } = {}) {
-  const last = source.last ?? source.line;
-  const from = Math.max(source.first, source.line - around);
-  const shown = source.lines.map((text, i) => [source.first + i, text]).filter(([at]) => at >= from && at <= last + around);
-  const digits = String(source.first + source.lines.length).length;
+  const last = lastOf(source);
+  const begin = Math.min(source.line, source.statement?.first ?? source.line);
+  const from = Math.max(source.first, begin - around);
+  const shown = (source.coloured ?? source.lines).map((text, i) => [source.first + i, text]).filter(([at]) => at >= from && at <= last + around);
+  const digits = String(source.first + (source.coloured ?? source.lines).length).length;
   return el("pre", { class: "source", tabindex: "0", "aria-label": "source" }, shown.map(([at, line]) => {
-    const here = at >= source.line && at <= last;
+    const here = at >= begin && at <= last;
     return el("span", { class: here ? "here" : "", "aria-current": here ? "true" : undefined },
       el("i", { "aria-hidden": "true" }, String(at).padStart(digits)), coloured(line), "\n");
   }));

@@ -91,7 +91,9 @@ export class Tables {
     const long = data.whole || logical ? "" : ` (${duration(this.actions.graph.realTime(data.to) - this.actions.graph.realTime(data.from))})`;
     const choose = (whole) => { this.whole = whole; this.show(this.state.tab); };
     return el("div", { class: "base" }, el("span", { id: "tables-span" }, `${span}${long}.`),
-      this.state.tab === "profile" ? el("span", { class: "quiet", id: "tables-base" }, `100 % is ${data.base}: ${duration(data.base_ns)}.`) : null,
+      this.state.tab !== "matrix" ? el("span", { class: "quiet", id: "tables-base" }, `100 % is ${data.waiting.base.text}.`) : null,
+      this.state.tab !== "matrix" && data.waiting.crowded ? el("span", { class: "warned" }, sentence(data.waiting.crowded)) : null,
+      this.state.tab !== "matrix" && data.waiting.open_calls ? el("span", { class: "quiet" }, `${plural(data.waiting.open_calls, "call")} of the run never returned: the time in ${data.waiting.open_calls === 1 ? "it" : "them"} is not counted.`) : null,
       data.fixed ? el("span", { class: "quiet" }, "An exported file has the numbers of the whole run only.") : el("span", { class: "segments", role: "radiogroup", "aria-label": "Time of the tables" },
         [[false, "Window"], [true, "Whole run"]].map(([whole, title]) => el("button", { type: "button", role: "radio", "aria-checked": String(this.whole === whole), onclick: () => choose(whole) }, title))));
   }
@@ -123,10 +125,10 @@ export class Tables {
 
   profile() {
     const keys = [["function", "Function"], ["rank", "Rank"], ["site", "Call site"]];
-    const total = this.data.base_ns || 1;
+    const total = this.data.waiting.base.ns || 1;
     return el("div", { class: "profiles" }, keys.map(([key, title]) => {
       const rows = this.data.times[key];
-      const heads = [[title, false], ["calls", true], ["time in MPI", true], ["share", true], ["waiting", true]];
+      const heads = [[title, false], ["calls", true], ["time in MPI", true], ["of all", true], ["waiting", true]];
       return el("section", {}, el("h3", {}, `Time by ${title.toLowerCase()}`), sortedTable(`Time by ${title}`, heads, rows.slice(0, 200).map((row) => ({
         cells: [row.name, count(row.calls), duration(row.ns), `${((row.ns / total) * 100).toFixed(1)} %`, row.waiting_ns ? duration(row.waiting_ns) : "–"],
         values: [row.name, row.calls, row.ns, row.ns, row.waiting_ns], go: this.filterOf(key, row.name),
@@ -163,11 +165,17 @@ export class Tables {
 
   waits() {
     const rows = this.data.culprits;
-    if (!rows.length) return el("p", { class: "clean" }, "Nobody waited for anybody in this time.");
-    const heads = [["late", true], ["how", false], ["cost", true], ["waits", true], ["who waited", false], ["worst", true]];
-    return [el("h3", {}, "Waiting by who caused it"), sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
-      cells: [`rank ${row.rank}`, row.kind, duration(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
-      values: [row.rank, row.kind, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
-    })), (event) => this.actions.jump(event))];
+    const { base, causes, in_mpi_ns: inside } = this.data.waiting;
+    const share = (ns) => `${((ns / (base.ns || 1)) * 100).toFixed(1)} %`;
+    const cause = (name, ns) => ({ cells: [name, duration(ns), share(ns)], values: [name, ns, ns] });
+    const heads = [["late", true], ["how", false], ["cost", true], ["of all", true], ["waits", true], ["who waited", false], ["worst", true]];
+    return el("div", { class: "profiles" },
+      el("section", {}, el("h3", {}, "Time in MPI by cause"), sortedTable("Time in MPI by cause", [["cause", false], ["time", true], ["of all", true]], [...causes.map((one) => cause(one.name, one.ns)), cause("in MPI", inside)])),
+      el("section", {}, el("h3", {}, "Waiting by who caused it"), rows.length ? sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
+        cells: [`rank ${row.rank}`, row.name, duration(row.ns), share(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
+        values: [row.rank, row.name, row.ns, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
+      })), (event) => this.actions.jump(event)) : el("p", { class: "clean" }, "Nobody waited for anybody in this time.")));
   }
 }
+
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
