@@ -185,7 +185,8 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
     assert lines(trace) == [
-        "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)", "rank 0 was in recv(source=1, tag=0) at a.py:5",
+        "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)",
+        "rank 0 was in recv(source=1, tag=0) at a.py:5",
     ]  # fmt: skip
     assert summary(trace).splitlines()[0].startswith("rank 1 got SIGINT")
 

@@ -198,6 +198,25 @@ def test_any_text_is_a_filter_or_a_usage_error(trace: Trace, text: str) -> None:
 
 
 def test_a_filter_prints_as_it_was_written() -> None:
-    for text in ("fn:Recv -tag:7 wait>1ms", "fn:Recv or -rank:1 bytes>4k"):
+    for text in ("fn:Recv -tag:7 wait>1ms", "fn:Recv or -rank:1 bytes>4k", "Send -step.py:9"):
         assert str(Filter(text)) == text
-    assert parse("Send")[0].key == "fn"
+    assert parse("Send")[0].key == "word"
+
+
+@pytest.mark.parametrize("word", ["step.py", "step", "STEP.py", "step.py:9", "9", "exchange", "exch*", "is,step"])
+def test_a_word_alone_finds_files_lines_and_functions_of_the_source(trace: Trace, word: str) -> None:
+    assert found(trace, word) == [("Send", 0, 0)]
+
+
+@pytest.mark.parametrize("word", ["step.py:8", "ste", "tep.py", "10", "exchanges", "py"])
+def test_a_word_alone_finds_nothing_that_is_called_otherwise(trace: Trace, word: str) -> None:
+    assert found(trace, word) == []
+
+
+def test_a_word_alone_finds_calls_of_callers_and_paths() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].barrier(site=("/src/halo/low.c", 5, "swap"))
+    b.ranks[0].barrier(site=("/src/rod/low.c", 5, "swap"))
+    opened = b.open()
+    assert len(found(opened, "low.c:5")) == len(found(opened, "swap")) == len(found(opened, "Barrier -high.c")) == 2
+    assert len(found(opened, "halo/low.c")) == len(found(opened, "/src/halo/low.c:5")) == 1

@@ -1,5 +1,6 @@
 """The waits of a run by a slow and obvious definition, to hold the fast one against."""
 
+# ruff: noqa: A002 - the domain's word id
 from __future__ import annotations
 
 from weft.match import NONE, Match, Post

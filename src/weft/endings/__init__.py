@@ -4,5 +4,6 @@ from weft.endings.consequences import consequences
 from weft.endings.ends import End, How, ends
 from weft.endings.findings import find
 from weft.endings.lines import lines, to_json
+from weft.endings.words import words
 
-__all__ = ["End", "How", "consequences", "ends", "find", "lines", "to_json"]
+__all__ = ["End", "How", "consequences", "ends", "find", "lines", "to_json", "words"]

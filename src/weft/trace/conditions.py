@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from weft.trace.layout import ANY_SOURCE, COUNT_IN_TAIL, Events, Flag, decode_du
 if TYPE_CHECKING:
     from weft.trace.functions import Function
     from weft.trace.run import Rank
+    from weft.trace.sites import Site
 
 Mask = NDArray[np.bool_]
 
@@ -45,6 +46,8 @@ class Term(NamedTuple):
     negated: bool = False
 
     def __str__(self) -> str:
+        if self.key == "word":
+            return f"{'-' * self.negated}{self.value}"
         return f"{'-' * self.negated}{self.key}{self.operator}{self.value}"
 
 
@@ -192,6 +195,31 @@ def _site(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     return np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
 
 
+def _word(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    """What a word alone means: the function called, or a file, line or function of where the call stands."""
+    patterns = [_literal(p) for p in term.value.casefold().split(",")]
+
+    def fits(id: int) -> bool:  # noqa: A002
+        own = rank.site(id)
+        names = {name.casefold() for site in (own, *own.callers) for name in _site_words(site)}
+        return any(pattern.fullmatch(name) for pattern in patterns for name in names)
+
+    standing = np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
+    return _fn(rank, events, part, term) | standing
+
+
+def _site_words(site: Site) -> Iterator[str]:
+    """The words by which a place in the source may be called."""
+    if site.function:
+        yield site.function
+    if site.file:
+        parts = site.file.split("/")
+        for k in range(len(parts)):
+            for name in {"/".join(parts[k:]), "/".join(parts[k:]).rsplit(".", 1)[0]}:
+                yield from (name, f"{name}:{site.line}")
+        yield str(site.line)
+
+
 def _waits(rank: Rank, events: Events) -> NDArray[np.float64]:
     ns = decode_durations(events["duration"]) * rank.axis.length
     return np.where(events["flags"] & Flag.CLOSED, ns, math.inf)
@@ -292,6 +320,7 @@ KEYS: Final[dict[str, Callable[[Rank, Events, slice, Term], Mask]]] = {
     "tag": _tag,
     "comm": _comm,
     "site": _site,
+    "word": _word,
     "wait": _wait,
     "time": _time,
     "count": _count,

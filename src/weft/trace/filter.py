@@ -1,8 +1,11 @@
 """The filter language of `weft dump`, the view and Trace.select: `fn:Recv tag:7 rank:0-63 wait>1ms`.
 
 A filter is a list of terms, all of which an event must fit; a term that begins with `-` must not fit. Within a term
-a comma means "or"; between lists of terms stands the word `or`. A word alone is a function, or one of is:.
+a comma means "or"; between lists of terms stands the word `or`. A word alone is a function, a file, a line or one of
+is:.
 
+    Recv step.py step.py:9 step    the function called, or where the call or a caller of it stands: file (its ending may
+                                   be left out), file:line, function; a number alone is a line of any file
     fn:Recv fn:MPI_Send fn:*all*   function; MPI_ and the large-count _c may be left out, * and ? stand for letters
     rank:0-3,7                     index of the rank in the run
     peer:2 peer:any                the other side, a root or target; any: the argument was MPI_ANY_SOURCE
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "Filter", "Term", "alternatives", "parse"]
 
 BLOCK: Final = 1 << 18
+_WORD: Final = re.compile(r"[^\s\"'()<>=;|&]*[^\s\"'()<>=;|&:-]")
 _TERM: Final = re.compile(r"(?P<negated>-?)(?P<key>[A-Za-z_]+)(?P<operator>:|>=|<=|=|>|<)(?P<value>.+)", re.DOTALL)
 
 # What people write where they mean another key.
@@ -60,9 +64,9 @@ def parse(query: str) -> list[Term]:
             if word[negated:] in STATES:
                 terms.append(Term("is", ":", word[negated:], negated))
                 continue
-            if not re.fullmatch(r"[\w*?,]+", word[negated:]):
+            if not _WORD.fullmatch(word[negated:]):
                 raise UsageError(f"{word!r} is no filter; write key:value, such as tag:7 or wait>1ms")
-            terms.append(Term("fn", ":", word[negated:], negated))
+            terms.append(Term("word", ":", word[negated:], negated))
         else:
             terms.append(Term(match["key"].lower(), match["operator"], match["value"], bool(match["negated"])))
     return terms

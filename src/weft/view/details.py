@@ -15,6 +15,10 @@ from weft.terms.describe import in_task
 from weft.terms.shown import call_text, value_json, value_text
 from weft.trace import Event, Flag, Site
 from weft.trace.communicators import members_text
+from weft.view.messages import size
+
+AROUND: Final = 14
+"""Lines of source shown before and after the call's."""
 
 MAX_VALUES: Final = 256
 MAX_CALLERS: Final = 20
@@ -32,7 +36,7 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
         "args": _arguments(event), "polls": event.polls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
-        "task": in_task(event).strip() or None,
+        "task": in_task(event).strip() or None, "tip": tip(event),
         "damage": event.damage, "site": _site(event.site), "source": source(event),
         "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
         "partners": partners(event, match) if match else None,
@@ -53,6 +57,29 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
         facts["datatype"] = {"name": made.name, "size": made.size, "extent": made.extent, "combiner": made.combiner,
                              "signature": signature and [list(run) for run in signature[:32]]}  # fmt: skip
     return facts
+
+
+def tip(event: Event) -> dict[str, Any]:
+    """What a call's box says of itself: whom it dealt with, how many bytes, and where it stands."""
+    return {"text": call_text(event), "bytes": size(event), "site": event.site.text, "tag": _tag(event),
+            "peer": _peer(event)}  # fmt: skip
+
+
+def _peer(event: Event) -> str | None:
+    """`from any, got 2`, `to 3`, `root 0`; None for a call without."""
+    function = event.function
+    named = function.slot.get("peer")
+    if named is None or named.handle:
+        return None
+    word = {"dest": "to", "source": "from", "root": "root", "target_rank": "target"}.get(named.name, named.name)
+    asked = value_text(event, named.name, event.args.get(named.name))
+    got = f", got {event.status.source}" if asked == "any" and event.status else ""
+    return f"{word} {asked}{got}"
+
+
+def _tag(event: Event) -> int | None:
+    named = event.function.slot.get("tag")
+    return None if named is None or named.handle or event.tag < 0 else event.tag
 
 
 def _arguments(event: Event) -> list[dict[str, Any]]:
@@ -81,7 +108,11 @@ def _site(site: Site) -> dict[str, Any]:
 def source(event: Event) -> dict[str, Any] | None:
     """The lines around a call, as weft.sources gives them; None where they are not known."""
     site = event.site
-    return sources.of(event.rank.trace).panel(site.file, site.line) if site.file and site.line else None
+    if not site.file or not site.line:
+        return None
+    of = sources.of(event.rank.trace)
+    panel = of.panel(site.file, site.line, around=AROUND)
+    return panel and {**panel, "note": of.note([site.file])}
 
 
 def partners(event: Event, match: Match) -> list[dict[str, Any]]:

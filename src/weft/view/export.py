@@ -75,15 +75,18 @@ class _Data:
         self.whole = picture.trace.event_count <= MAX_CALLS
         self.windows = [] if self.whole else self._windows()
         self.ranges = self._ranges()
+        self.sources: dict[str, Any] = {}
+        """By file and line what is shown of the source, once for all calls there."""
 
     def packed(self) -> bytes:
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._links()
         head = {
             "run": self.picture.facts(), "axes": {name: self.picture.axis(name) for name in names},
-            "findings": {name: self.picture.findings(name) for name in names}, "tables": self.picture.tables(),
+            "findings": {name: self.picture.findings(name) for name in names}, "tables": self.picture.tables("time"),
             "whole": self.whole, "windows": self.windows, "row_first": self._firsts(), "messages": messages,
-            "bands": bands, "details": self._details(), "shades": self._shades(),
+            "bands": bands, "message_facts": self._messages_told(messages), "details": self._details(),
+            "sources": self.sources, "shades": self._shades(),
         }  # fmt: skip
         return pack(head, {**self._calls(), **self._columns()})
 
@@ -192,10 +195,28 @@ class _Data:
             facts = self.picture.event("time", rank, event)
             facts.pop("links")
             facts.pop("place")
+            facts["source"] = self._shared(facts["source"])
             size += len(json.dumps(facts, default=str))
             if len(found) >= MAX_DETAILS or size > MAX_DETAIL_BYTES:
                 break
             found[f"{rank}:{event}"] = facts
+        return found
+
+    def _shared(self, source: dict[str, Any] | None) -> str | None:
+        """Keeps what is shown of the source once, and returns its name."""
+        if source is None:
+            return None
+        name = f"{source['file']}:{source['line']}"
+        self.sources.setdefault(name, {key: source[key] for key in source if key != "lines"})
+        return name
+
+    def _messages_told(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The facts of messages by side and row, those that made somebody wait or were lost first."""
+        found: dict[str, Any] = {}
+        for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
+            side = "receive" if one.get("kind") == "unmatched-receive" else "send"
+            facts = self.picture.message("time", side, one["row"])
+            found[f"{side}:{one['row']}"] = {key: facts[key] for key in facts if key not in ("arrow", "places")}
         return found
 
     def _matter(self) -> Iterable[tuple[int, int]]:

@@ -17,7 +17,9 @@ from weft.trace import Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
+from weft.view.window import Hits
 from weft.waits.causes import Cause
+from weft.waits.states import Rows as Waits
 from weft.waits.states import waiting
 
 MAX_MESSAGES: Final = 500
@@ -28,6 +30,9 @@ WORST: Final = 60
 
 MAX_LOST: Final = 40
 """Messages that end in the air, drawn of each kind where messages are many."""
+
+MOST_HITS: Final = 20_000
+"""Calls of a window that fit a filter: of more, the messages are not looked for."""
 
 MAX_BANDS: Final = 120
 MAX_PARTS: Final = 6_000
@@ -76,9 +81,25 @@ class Links:
     @cached_property
     def _late(self) -> tuple[Ints, Ints, Ints]:
         """The receives that waited for their message, as (places, ns, places of the sends), and sorted by place."""
-        rows = waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER)
-        by = np.argsort(rows.waiter, kind="stable")
-        return rows.waiter[by], rows.ns[by], rows.culprit[by]
+        return _by_place(waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER))
+
+    @cached_property
+    def _held(self) -> tuple[Ints, Ints, Ints]:
+        """The same of the sends that waited for their receive."""
+        return _by_place(waiting(self.trace, self.match).rows.of(Cause.LATE_RECEIVER))
+
+    def waited(self, receive: Id, send: Id) -> int:
+        """How many ns a call waited for a message that was sent late; 0 for not at all."""
+        return self._cost(self._late, receive, send)
+
+    def held(self, send: Id, post: Id) -> int:
+        """How many ns a call waited until the receive of its message was posted; 0 for not at all."""
+        return self._cost(self._held, send, post)
+
+    def _cost(self, waits: tuple[Ints, Ints, Ints], waiter: Id, culprit: Id) -> int:
+        mine, theirs = (int(self._first[rank]) + event for rank, event in (waiter, culprit))
+        part = slice(*np.searchsorted(waits[0], [mine, mine + 1]))
+        return int(waits[1][part][waits[2][part] == theirs].sum())
 
     @cached_property
     def _first(self) -> Ints:
@@ -86,13 +107,30 @@ class Links:
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
-    def in_window(self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES) -> dict[str, Any]:
-        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`."""
-        t0, t1 = (int(t) for t in scale.time([start, end]))
-        events = self._events(scale.timeline, t0, t1)
-        return {**self._messages(scale, events, many), **self._bands(scale, events, max(many // 4, MAX_BANDS))}
+    def in_window(
+        self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
+    ) -> dict[str, Any]:
+        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`.
 
-    def _events(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
+        Where a filter's `hits` are given each has `fits`, and of too many messages those that fit are taken.
+        """
+        t0, t1 = (int(t) for t in scale.time([start, end]))
+        events = self.events(scale.timeline, t0, t1)
+        found = {**self._messages(scale, events, many, hits), **self._bands(scale, events, max(many // 4, MAX_BANDS))}
+        if hits is not None:
+            for one in [*found["messages"], *found["bands"]]:
+                one["fits"] = any(self._fits(hits, end) for end in _ends(one, self.rows))
+        return found
+
+    def _fits(self, hits: Hits, event: Id) -> bool:
+        row, position = self.rows.of_event(*event)
+        of_row = hits.get(row)
+        if of_row is None:
+            return False
+        place = int(np.searchsorted(of_row, position))
+        return place < len(of_row) and int(of_row[place]) == position
+
+    def events(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
         """By rank the events of the window, as indices [first, end)."""
         first, end = (a.astype(np.int64) for a in timeline.range(t0, t1))
         if len(self.rows) == len(self.trace.ranks):
@@ -117,17 +155,46 @@ class Links:
             highs.append(part.start + int(high))
         return Slots(np.array(lows, np.int64), np.array(highs, np.int64))
 
-    def _messages(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+    def _messages(
+        self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
+    ) -> dict[str, Any]:  # fmt: skip
         sends, recvs = self._slots(self.match.sends, events), self._slots(self.match.recvs, events)
-        if max(sends.count, recvs.count) <= many:
-            rows = np.union1d(sends.rows(), self._partners(recvs.rows()))
-            lonely = recvs.rows()[self.match.recvs.partner[recvs.rows()] == NONE]
-            shown = self.messages(scale, rows.astype(np.int64)) + self.lonely(scale, lonely)
-            return {"messages": shown, "hidden": 0}
+        count = max(sends.count, recvs.count)
+        if count <= many:
+            return {"messages": self._all_of(scale, sends.rows(), recvs.rows()), "hidden": 0}
+        if hits is not None:
+            rows = [self._posted(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
+            if max(map(len, rows)) <= many and any(map(len, rows)):
+                shown = self._all_of(scale, rows[0], rows[1])
+                return {"messages": shown, "hidden": max(0, count - len(shown))}
         worst = self._worst(scale, events)
         lost = self.messages(scale, sends.within(self._lost[0])[:MAX_LOST])
         lost += self.lonely(scale, recvs.within(self._lost[1])[:MAX_LOST])
-        return {"messages": worst + lost, "hidden": max(sends.count, recvs.count) - len(worst) - len(lost)}
+        return {"messages": worst + lost, "hidden": max(0, count - len(worst) - len(lost))}
+
+    def _all_of(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
+        """The messages of some sends and of some receives."""
+        rows = np.union1d(sends, self._partners(recvs)).astype(np.int64)
+        found = self.messages(scale, rows)
+        for one in found:
+            if "receive" in one:
+                one["ns"] = self.waited((one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1]))
+        return found + self.lonely(scale, recvs[self.match.recvs.partner[recvs] == NONE])
+
+    def _posted(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
+        """Rows of sends or receives of the window that a call posted which fits the filter; none of too many."""
+        parts = [np.zeros(0, np.int64)]
+        for row, positions in hits.items():
+            rank = self.rows[row].rank.index
+            mine = self.rows[row].events_of(positions)
+            mine = mine[slice(*np.searchsorted(mine, [events[0][rank], events[1][rank]]))]
+            part = posts.of_rank(rank)
+            if len(mine) > MOST_HITS:
+                return parts[0]
+            first, end = (np.searchsorted(posts.event[part], mine, side=side) for side in ("left", "right"))
+            parts += [part.start + np.arange(a, b) for a, b in zip(first.tolist(), end.tolist(), strict=True) if b > a]
+        found: Ints = np.unique(np.concatenate(parts)).astype(np.int64)
+        return found
 
     @cached_property
     def _lost(self) -> tuple[Ints, Ints]:
@@ -152,7 +219,19 @@ class Links:
         some = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         some = some[np.argsort(-cost[some], kind="stable")[:WORST]]
         given, had = ([self._id(place) for place in side[some].tolist()] for side in (culprit, waiter))
-        return self._arrows(scale, given, had, [{"ns": ns} for ns in cost[some].tolist()])
+        rows = [self._row(*pair) for pair in zip(given, had, strict=True)]
+        costs = dict(zip(rows, cost[some].tolist(), strict=True))
+        costs.pop(-1, None)
+        return [{**m, "ns": costs[m["row"]], "worst": True} for m in self.messages(scale, np.array([*costs], np.int64))]
+
+    def _row(self, send: Id, receive: Id) -> int:
+        """The row of match.sends of the message that one call sent and another had, -1 for none."""
+        recvs = self.match.recvs
+        for row in self.match.sends_of(send):
+            to = int(self.match.sends.partner[row])
+            if to != NONE and recvs.id(to)[0] == receive[0] and receive[1] in (recvs.completion[to], recvs.event[to]):
+                return row
+        return -1
 
     def _id(self, place: int) -> Id:
         rank = int(np.searchsorted(self._first, place, side="right")) - 1
@@ -166,7 +245,8 @@ class Links:
         done = np.where(recvs.completion[to] != NONE, recvs.completion[to], recvs.event[to]).astype(np.int64)
         given, posts = _ids(sends, taken, sends.event), _ids(recvs, to, recvs.event)
         had = [(rank, int(event)) for (rank, _), event in zip(posts, done, strict=True)]
-        facts = [{"tag": int(sends.tag[row]), "comm": self._comm(int(sends.comm[row])), "post": list(post)}
+        facts = [{"tag": int(sends.tag[row]), "comm": self._comm(int(sends.comm[row])), "post": list(post),
+                  "row": row}
                  for row, post in zip(taken.tolist(), posts, strict=True)]  # fmt: skip
         lost = rows[sends.partner[rows] == NONE]
         return self._arrows(scale, given, had, facts) + self._stubs(scale, sends, lost, "unmatched-send")
@@ -196,6 +276,7 @@ class Links:
             found.append({
                 "from": [spot[0], spot[1]], "toward": toward, "end": spot[2], "event": list(event), "peer": peer,
                 "tag": int(posts.tag[row]), "comm": self._comm(int(posts.comm[row])), "kind": kind,
+                "row": row,
             })  # fmt: skip
         return found
 
@@ -234,6 +315,22 @@ class Links:
             "instance": instance, "comm": self._comm(comm), "comm_index": comm, "name": " / ".join(sorted(names)),
             "missing": max(0, members - len(parts)), "parts": sorted(parts),
         }  # fmt: skip
+
+
+def _by_place(waits: Waits) -> tuple[Ints, Ints, Ints]:
+    by = np.argsort(waits.waiter, kind="stable")
+    return waits.waiter[by], waits.ns[by], waits.culprit[by]
+
+
+def _ends(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
+    """The calls of a message or of a collective."""
+    if "parts" in one:
+        for row, _, _, first, last in one["parts"]:
+            yield from ((rows[row].rank.index, first), (rows[row].rank.index, last))
+        return
+    for name in ("send", "receive", "post", "event"):
+        if name in one:
+            yield one[name][0], one[name][1]
 
 
 def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[Any]) -> list[Id]:

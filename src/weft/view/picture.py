@@ -15,19 +15,19 @@ from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
-from weft.report.tables import tables
-from weft.report.tables import to_json as tables_json
 from weft.report.text import failure_line, heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
-from weft.view.details import details
+from weft.view.details import details, tip
+from weft.view.ends import end_marks, placed
 from weft.view.index import Progress, indexed, last_time, margin, remembered
 from weft.view.levels import logical
 from weft.view.links import Links, arrows_of, open_events
+from weft.view.messages import message
 from weft.view.rows import Rows
 from weft.view.scale import Scale, folded, on_the_clock
-from weft.view.waiting import culprits
+from weft.view.sums import Sums
 from weft.view.window import Hits, parse_lanes, window
 
 AXES: Final = ("time", "folded", "logical")
@@ -53,7 +53,8 @@ class Picture:
             )
         self.trace = trace
         self.rows = Rows(trace)
-        last = last_time(self.rows)
+        self.ends = end_marks(trace)
+        last = max([last_time(self.rows), *(mark.time for mark in self.ends)])
         self.measured = last
         timeline = indexed(self.rows, last + margin(last), progress)
         self._scales: dict[str, Scale] = {"time": on_the_clock(timeline, last), "folded": folded(timeline, last)}
@@ -63,6 +64,7 @@ class Picture:
         self.report: Report | None = None
         self.failure: str | None = None
         self._links: Links | None = None
+        self._sums: Sums | None = None
         self.matched, self.reported = threading.Event(), threading.Event()
         self.shown = threading.Event()
 
@@ -91,12 +93,10 @@ class Picture:
         if name not in AXES:
             raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
         if name == "logical":
-            self.matched.wait()
+            self._matched()
         with self._lock:
             if name not in self._scales:
-                if self._links is None:
-                    raise WeftError(self.failure or "the run could not be matched")
-                self._scales[name] = logical(self.rows, self._links.match)
+                self._scales[name] = logical(self.rows, self._matched().match)
             return self._scales[name]
 
     # What the page asks for
@@ -122,12 +122,8 @@ class Picture:
         """Where the axis ends, and what is folded."""
         scale = self.scale(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
-        return {
-            "name": name,
-            "end": scale.end,
-            "measured": scale.measured,
-            "folds": folds,
-        }
+        ends = placed(self.ends, scale, self.rows.first, self.trace)
+        return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
 
     def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
         """A stretch of the axis."""
@@ -140,11 +136,31 @@ class Picture:
         self.shown.set()
         return found
 
-    def between(self, axis: str, start: float, end: float) -> dict[str, Any]:
+    def between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
         """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
-        return {"ready": True, **self._links.in_window(self.scale(axis), start, end)}
+        hits = self.hits(query) if query else None
+        return {"ready": True, **self._links.in_window(self.scale(axis), start, end, hits=hits)}
+
+    def message(self, axis: str, side: str, row: int) -> dict[str, Any]:
+        """One message, with its arrow as the graph draws it."""
+        links = self._matched()
+        facts, scale = message(links, side, row), self.scale(axis)
+        rows = np.array([row], np.int64)
+        arrows = links.messages(scale, rows) if side == "send" else links.lonely(scale, rows)
+        ends = [facts[end]["event"] for end in ("send", "post", "receive") if facts[end]]
+        return {**facts, "arrow": arrows[0], "places": scale.spots(ends)}
+
+    def _matched(self) -> Links:
+        self.matched.wait()
+        if self._links is None:
+            raise WeftError(self.failure or "the run could not be matched")
+        return self._links
+
+    def tip(self, rank: int, index: int) -> dict[str, Any]:
+        """What the box of a call says of itself."""
+        return tip(self._known(rank, index))
 
     def findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
         """The findings, worst first, with where they are on the axis."""
@@ -231,9 +247,7 @@ class Picture:
 
     def frontiers(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
         """By row the last event before a call and the first one after it, and whether their ends are meant."""
-        self.matched.wait()
-        if self._links is None:
-            raise WeftError(self.failure or "the run could not be matched")
+        self._matched()
         order = self.ground.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
         return {"past": [_point(p, 0) for p in past], "future": [_point(p, 0xFFFFFFFF) for p in future]}
@@ -308,13 +322,31 @@ class Picture:
 
     # Tables
 
-    def tables(self) -> dict[str, Any]:
-        """Time by function, rank and call site; messages and bytes from rank to rank; waiting by who caused it."""
-        self.matched.wait()
-        if self._links is None:
-            raise WeftError(self.failure or "the run could not be matched")
-        made = tables_json(tables(self.trace, self._links.match))
-        return {**made, "culprits": culprits(self.trace, self._links.match)}
+    def tables(self, axis: str, span: tuple[float, float] | None = None) -> dict[str, Any]:
+        """Time by function, rank and call site; messages and bytes from rank to rank; waiting by who caused it.
+
+        Of a stretch of the axis, or where that holds all of the run (or none is given), of the run as a whole.
+        """
+        links, scale = self._matched(), self.scale(axis)
+        with self._lock:
+            self._sums = self._sums or Sums(links)
+        if span is None or (span[0] <= 0 and span[1] >= scale.measured):
+            return {**self._sums.whole(), "from": 0.0, "to": scale.measured}
+        start, end = max(0.0, span[0]), min(max(span[1], 0.0), scale.measured)
+        t0, t1 = (int(t) for t in scale.time([start, max(start, end)]))
+        on_the_clock = self._scales["time"].timeline
+        if axis == "logical":
+            t0, t1 = self._clock_of(scale, t0, t1)
+        return {**self._sums.of(t0, t1, links.events(on_the_clock, t0, t1)), "from": start, "to": end}
+
+    def _clock_of(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
+        """The time in which the calls of a stretch of another axis were under way."""
+        first, end = (a.astype(np.int64) for a in scale.timeline.range(t0, t1))
+        rows = np.flatnonzero(end > first)
+        if not len(rows):
+            return 0, 0
+        clock = self._scales["time"].timeline
+        return int(clock.times(rows, first[rows])[0].min()), int(clock.times(rows, end[rows] - 1)[1].max())
 
 
 def _point(point: int, nothing: int) -> tuple[int, bool] | None:

@@ -211,12 +211,14 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], Any]]] = {
     "run": lambda p, g: p.facts(),
     "axis": lambda p, g: p.axis(g["axis"]),
     "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),
-    "links": lambda p, g: p.between(g["axis"], *_span(g)),
+    "links": lambda p, g: p.between(g["axis"], *_span(g), g.get("filter", "")),
+    "message": lambda p, g: p.message(g["axis"], g["side"], int(g["row"])),
+    "tip": lambda p, g: p.tip(int(g["rank"]), int(g["event"])),
     "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
     "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),
     "around": lambda p, g: p.around(g["axis"], int(g["rank"]), int(g["event"])),
     "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
     "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
-    "tables": lambda p, g: p.tables(),
+    "tables": lambda p, g: p.tables(g["axis"], _span(g)),
 }
 """What the page can ask, and how it is answered."""

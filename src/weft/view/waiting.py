@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.match import Match
 from weft.terms.words import rank_set
@@ -14,11 +16,16 @@ from weft.waits.states import waiting
 
 MAX_ROWS: Final = 1000
 
+Ints = NDArray[np.int64]
 
-def culprits(trace: Trace, match: Match) -> list[dict[str, Any]]:
+
+def culprits(
+    trace: Trace, match: Match, within: Callable[[Ints, Ints], Ints] | None = None
+) -> list[dict[str, Any]]:  # fmt: skip
     """By rank that was late and cause of waiting: what it cost the others, the dearest first, and the worst wait.
 
     Each wait of the ledger (weft.waits) is in one row, so the rows add up to what all ranks waited for somebody late.
+    `within` tells of waits, given as places and ns of who waited, how many of these ns are meant.
     """
     waits = waiting(trace, match)
     clock = waits.clock
@@ -26,6 +33,9 @@ def culprits(trace: Trace, match: Match) -> list[dict[str, Any]]:
     for kind in LATE:
         rows = waits.rows.of(kind)
         waiter, cost, culprit = rows.waiter, rows.ns, rows.culprit
+        if within is not None:
+            cost = within(waiter, cost)
+            waiter, cost, culprit = waiter[cost > 0], cost[cost > 0], culprit[cost > 0]
         if not len(cost):
             continue
         late = clock.ranks_of(culprit)

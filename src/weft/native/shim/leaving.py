@@ -1,7 +1,7 @@
 """Run by the recorder inside a Python program, for what only the interpreter knows: exceptions that nobody caught.
 
-Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here; what
-goes wrong in it stays in it.
+Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here;
+what goes wrong in it stays in it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _tell(error: BaseException, traceback: TracebackType | None, who: str) -> No
     from traceback import format_exception
 
     whole = "".join(format_exception(type(error), error, traceback))
-    tell(
+    tell(  # noqa: F821 - the recorder puts it here
         _bytes(_name(type(error)), 1024), _bytes(_text(error), 1 << 15), _bytes(whole, TRACEBACK), _bytes(who, 256),
         _frames(traceback),
     )  # fmt: skip

@@ -24,7 +24,9 @@ const remote = {
   around: (axis, rank, event) => json("around", { axis, rank, event }),
   at: (given) => json("at", given),
   search: (given) => json("search", given),
-  tables: () => json("tables"),
+  tables: (given) => json("tables", given),
+  message: (axis, side, row) => json("message", { axis, side, row }),
+  tip: (rank, event) => json("tip", { rank, event }),
 };
 
 /** The backend of this page. */

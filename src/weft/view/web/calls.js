@@ -1,16 +1,17 @@
 // Choosing calls: by click, by step, by jump to a partner; and what is shown of the chosen one.
 
 import { copy } from "weft/details.js";
-import { announce, byId } from "weft/dom.js";
-import { hideTip } from "weft/pointer.js";
+import { byId, say } from "weft/dom.js";
+import { sideOf } from "weft/messages.js";
+import { Moves, NEAREST } from "weft/moves.js";
+import { hideTip } from "weft/tips.js";
 
-export const NEAREST = 20; // ns that a window shows at least
-
-/** What the page does with calls; the page itself has the graph, the state and the panels. */
-export class Calls {
-  async click(hit) {
+/** What the page does with calls and messages; the page itself has the graph, the state and the panels. */
+export class Calls extends Moves {
+  async click(hit, message = null) {
     if (hit.kind === "head") { this.fold(hit.item.name); return; }
     byId("graph").focus();
+    if (message) { this.selectMessage([sideOf(message), message.row]); return; }
     if (hit.kind !== "lane" || !hit.item) { if (hit.kind === "lane") this.select(null); return; }
     const event = await this.eventAt(hit);
     this.select(event);
@@ -36,12 +37,14 @@ export class Calls {
   }
 
   async select(event) {
-    this.state.set({ selected: event });
+    this.state.set({ selected: event, message: null });
     this.graph.around = null;
+    this.graph.message = null;
     if (!event) {
       this.graph.chosen = null;
       this.detailsPanel.hide();
       this.tables.mark(null);
+      this.panes.chosen("");
       this.graph.draw();
       return false;
     }
@@ -50,9 +53,33 @@ export class Calls {
     this.graph.chosen = call;
     this.detailsPanel.show(call, this.findings ?? []);
     this.tables.mark(call);
+    this.panes.chosen(call.function.replace(/^MPI_/, ""));
     this.graph.draw();
     if (this.state.around) this.shade();
     return true;
+  }
+
+  /** Selects a message, named by its side and row; it stays marked until something else is chosen. */
+  async selectMessage(message) {
+    this.state.set({ selected: null, message });
+    Object.assign(this.graph, { chosen: null, around: null });
+    const { axis } = this.state;
+    const facts = await this.api.message(axis, ...message);
+    if (String(this.state.message) !== String(message) || this.state.axis !== axis) return;
+    this.graph.message = { ...facts, axis };
+    this.detailsPanel.showMessage(facts);
+    this.tables.mark(null);
+    this.panes.chosen("Message");
+    this.graph.draw();
+  }
+
+  /** Brings the chosen message into the window. */
+  frameMessage() {
+    const { places } = this.graph.message;
+    const [from, to] = [Math.min(...places.map((p) => p[1])), Math.max(...places.map((p) => Math.min(p[2], this.graph.axis.end)))];
+    this.unfoldRows(places.map((p) => p[0]));
+    const wide = Math.max(to - from, NEAREST);
+    this.zoomTo(from - wide * 0.25, to + wide * 0.25);
   }
 
   chosenPlace() { return this.graph.chosen?.place ?? null; }
@@ -61,6 +88,7 @@ export class Calls {
   async jump(event) {
     hideTip();
     if (!(await this.select(event))) return;
+    if (this.panes.narrow && document.body.dataset.pane !== "details") this.panes.show("graph");
     const [row, start, last] = this.chosenPlace();
     const end = this.graph.chosen.open ? start : last; // where it does not end it need not be seen to
     this.unfoldRows([row]);
@@ -81,8 +109,9 @@ export class Calls {
   }
 
   frame() {
+    if (this.graph.message) { this.frameMessage(); return; }
     const place = this.chosenPlace();
-    if (!place) return;
+    if (!place) { say("Choose a call first."); return; }
     const end = Math.min(place[2], this.graph.axis.end);
     const wide = Math.max(end - place[1], NEAREST);
     this.zoomTo(place[1] - wide * 0.5, end + wide * 0.5);
@@ -92,7 +121,9 @@ export class Calls {
     const call = this.graph.chosen;
     if (!call) { this.firstInView(); return; }
     const next = call.event + by;
-    if (next >= 0 && next < call.count) this.jump([call.rank, next]);
+    if (next < 0) say("This is the first call of its rank.");
+    else if (next >= call.count) say("This is the last call of its rank.");
+    else this.jump([call.rank, next]);
   }
 
   row(by) {
@@ -100,7 +131,8 @@ export class Calls {
     if (!place) { this.firstInView(); return; }
     const order = this.graph.lanes.lanes.flatMap((lane) => lane.rows);
     const row = order[order.indexOf(place[0]) + by];
-    if (row !== undefined) this.nearest(row, Math.max(place[1], this.state.from));
+    if (row === undefined) say(by < 0 ? "This is the first row." : "This is the last row.");
+    else this.nearest(row, Math.max(place[1], this.state.from));
   }
 
   async nearest(row, at) {
@@ -109,18 +141,21 @@ export class Calls {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: at - reach, to: at + reach });
       if (event) { this.jump(event); return; }
     }
-    announce("there is no call near");
+    say("There is no call near.");
   }
 
   firstInView() { this.nearest(this.graph.lanes.lanes[0].rows[0], (this.state.from + this.state.to) / 2); }
 
   partner() {
-    const partner = this.graph.chosen?.partners?.find((p) => p.event);
+    const { chosen, message } = this.graph;
+    const partner = chosen?.partners?.find((p) => p.event);
     if (partner) this.jump(partner.event);
-    else announce("this call has no partner");
+    else if (message) this.jump((message.send ?? message.post).event);
+    else say(chosen ? "This call has no partner." : "Choose a call first.");
   }
 
   around() {
+    if (!this.graph.chosen && !this.state.around) { say("Choose a call first: its past and future are shaded."); return; }
     this.state.set({ around: !this.state.around });
     if (this.graph.chosen) this.detailsPanel.show(this.graph.chosen, this.findings ?? []);
     if (this.state.around) this.shade();
@@ -136,6 +171,15 @@ export class Calls {
     this.graph.draw();
   }
 
-  copyReplay() { if (this.graph.chosen) copy(this.graph.chosen.replay); }
-  escape() { hideTip(); this.graph.measure = null; this.select(null); }
+  copyReplay() {
+    if (this.graph.chosen) copy(this.graph.chosen.replay);
+    else say("Choose a call first: the command replays to it.");
+  }
+
+  escape() {
+    if (!this.state.selected && !this.state.message && !this.graph.measure) say("Nothing is chosen.");
+    hideTip();
+    this.graph.measure = null;
+    this.select(null);
+  }
 }

@@ -1,7 +1,9 @@
 // Everything about the selected call.
 
-import { announce, byId, el, replace } from "weft/dom.js";
-import { bytes, count, duration, exact } from "weft/units.js";
+import { announce, byId, el, replace, say } from "weft/dom.js";
+import { sourceLines } from "weft/source.js";
+import { tagged } from "weft/tips.js";
+import { bytes, count, duration, exact, plural } from "weft/units.js";
 
 export class Details {
   constructor(state, actions) {
@@ -15,15 +17,15 @@ export class Details {
   show(call, findings) {
     this.panel.hidden = false;
     replace(this.panel,
-      el("header", {}, el("h2", {}, call.function), el("button", { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) }, "×")),
-      el("div", { class: "quiet" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`),
+      el("header", {}, el("h2", {}, call.function), this.close()),
+      el("div", { class: "quiet wraps" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`),
       call.open ? el("p", { class: "alarm" }, call.state === "running" || !call.state ? "This call never returned." : `This call never returned; the process is ${call.state}.`) : null,
       call.error ? el("p", { class: "alarm" }, `It returned error class ${call.error}.`) : null,
       call.buffer_changed ? el("p", { class: "alarm" }, "The send buffer was changed while it was pending.") : null,
       call.damage ? el("p", { class: "alarm" }, `Arguments are damaged: ${call.damage}.`) : null,
       this.findings(call, findings), this.buttons(call), this.partners(call), this.source(call),
-      el("h3", {}, "Times"), facts([["began", exact(call.enter_ns), "enter"], ["returned", call.exit_ns === null ? "never" : exact(call.exit_ns), "exit"],
-        ["took", duration(call.duration_ns), "took"], call.polls ? ["polls", `${count(call.polls)} failed ones in a row`] : null]),
+      el("h3", {}, "Times"), table([["began", exact(call.enter_ns), "enter"], ["returned", call.exit_ns === null ? "never" : exact(call.exit_ns), "exit"],
+        ["took", duration(call.duration_ns), "took"], call.polls ? ["polls", `${plural(call.polls, "failed one")} in a row`] : null]),
       this.arguments(call), this.status(call), this.communicator(call), this.datatype(call), this.replay(call));
     announce(`${call.function} of rank ${call.rank}, ${call.open ? "never returned" : duration(call.duration_ns)}`);
   }
@@ -50,30 +52,59 @@ export class Details {
   }
 
   source(call) {
-    const { site } = call;
-    const lines = call.source;
+    const { site, source } = call;
     return [el("h3", {}, "Source"),
       el("div", { class: "mono" }, site.file ? `${site.file}:${site.line}` : site.text, site.function ? ` ${site.function}` : ""),
-      lines ? el("pre", { class: "source", tabindex: "0", "aria-label": "source" }, lines.lines.map((text, i) =>
-        el("span", { class: lines.first + i === lines.line ? "here" : "" }, `${String(lines.first + i).padStart(4)}  ${text}`))) : null,
+      source ? sourceLines(source, { around: 4 }) : null,
+      source ? el("div", { class: "actions" }, el("button", { type: "button", title: "Source ( 4 )", onclick: () => this.actions.openTab("source") }, "Wider, with more lines")) : null,
       site.callers.length ? el("div", { class: "quiet mono" }, site.callers.slice(0, 6).map((c) => el("div", {}, `from ${c.text}`))) : null];
+  }
+
+  /** Everything about a chosen message: what it was, why somebody waited, and the calls at its ends. */
+  showMessage(facts) {
+    this.panel.hidden = false;
+    const { send, post, receive } = facts;
+    const [from, to] = [send?.event[0] ?? facts.peer, post?.event[0] ?? facts.peer];
+    const rank = (n) => (n < 0 ? "any rank" : `rank ${n}`);
+    replace(this.panel,
+      el("header", {}, el("h2", {}, "Message"), this.close()),
+      el("div", { class: "route" }, `${rank(from)} → ${rank(to)}`),
+      el("div", { class: "actions" }, el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it")),
+      facts.why.map((words) => el("p", { class: send && post ? "" : "alarm" }, words)),
+      table([["bytes", facts.bytes === null ? "not known" : count(facts.bytes), "message-bytes"], ["tag", facts.tag === -1 ? "any" : facts.tag, "message-tag"],
+        ["communicator", facts.comm, "message-comm"], ["latency", facts.latency_ns === null ? "it never came" : duration(facts.latency_ns), "message-latency"]]),
+      el("p", { class: "quiet small wraps" }, "Latency: from the beginning of the send to the return of the call that had the message."),
+      el("h3", {}, "Calls"), el("div", { class: "links" }, this.end("sent by", send), this.end("receive posted by", post),
+        receive && String(receive.event) !== String(post?.event) ? this.end("delivered in", receive) : null));
+    announce(`Message from ${rank(from)} to ${rank(to)}, ${tagged(facts.tag)}. ${facts.why.join(" ")}`);
+  }
+
+  end(how, call) {
+    if (!call) return null;
+    const times = `began ${exact(call.enter_ns)}, ${call.open ? "never returned" : `returned ${exact(call.exit_ns)}`}`;
+    return el("button", { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
+      `${how} ${call.function} of rank ${call.event[0]} `, el("span", { class: "quiet" }, call.site), el("br"), el("span", { class: "quiet small" }, times));
+  }
+
+  close() {
+    return el("button", { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) }, "×");
   }
 
   arguments(call) {
     if (!call.args.length) return null;
-    return [el("h3", {}, "Arguments"), facts(call.args.map((a) => [a.out ? `${a.name} (out)` : a.name, a.text, `arg-${a.name}`]))];
+    return [el("h3", {}, "Arguments"), table(call.args.map((a) => [a.out ? `${a.name} (out)` : a.name, a.text, `arg-${a.name}`]))];
   }
 
   status(call) {
     if (!call.status) return null;
     const { source, tag, bytes: size } = call.status;
-    return [el("h3", {}, "Status"), facts([["source", source, "status-source"], ["tag", tag, "status-tag"], ["received", `${count(size)} bytes`, "status-bytes"], call.cancelled ? ["cancelled", "yes"] : null])];
+    return [el("h3", {}, "Status"), table([["source", source, "status-source"], ["tag", tag, "status-tag"], ["received", `${plural(size, "byte")}`, "status-bytes"], call.cancelled ? ["cancelled", "yes"] : null])];
   }
 
   communicator(call) {
     const { comm } = call;
     if (!comm) return null;
-    return [el("h3", {}, "Communicator"), facts([["name", comm.label ? `${comm.label} (${comm.name})` : comm.name], ["made by", comm.made_by ?? "MPI"],
+    return [el("h3", {}, "Communicator"), table([["name", comm.label ? `${comm.label} (${comm.name})` : comm.name], ["made by", comm.made_by ?? "MPI"],
       ["my rank", `${comm.my_rank} of ${count(comm.size)}`, "comm-rank"], ["members", comm.members, "comm-members"], comm.remote_members ? ["remote", comm.remote_members] : null])];
   }
 
@@ -81,7 +112,7 @@ export class Details {
     const { datatype } = call;
     if (!datatype) return null;
     const runs = datatype.signature?.map(([name, n]) => (typeof name === "number" ? `${name} × ${n}` : `${count(n)} × ${name}`)).join(", ");
-    return [el("h3", {}, "Datatype"), facts([["name", datatype.name], datatype.size === null ? null : ["size", bytes(datatype.size)], datatype.extent === null ? null : ["extent", bytes(datatype.extent)], runs ? ["made of", runs] : null])];
+    return [el("h3", {}, "Datatype"), table([["name", datatype.name], datatype.size === null ? null : ["size", bytes(datatype.size)], datatype.extent === null ? null : ["extent", bytes(datatype.extent)], runs ? ["made of", runs] : null])];
   }
 
   replay(call) {
@@ -91,7 +122,7 @@ export class Details {
 }
 
 /** A table of facts: [name, value, id]. */
-function facts(rows) {
+function table(rows) {
   return el("table", {}, el("tbody", {}, rows.filter(Boolean).map(([name, value, id]) =>
     el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "mono", "data-fact": id }, String(value))))));
 }
@@ -99,8 +130,8 @@ function facts(rows) {
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    announce("copied");
+    say("Copied.");
   } catch {
-    announce("the browser does not let the page copy: select the text");
+    say("The browser does not let the page copy: select the text.");
   }
 }

@@ -33,6 +33,19 @@ export function announce(text) {
   byId("status").textContent = shown(text);
 }
 
+const SAID = 2600; // ms that a word stays
+let gone = 0;
+
+/** Says something to everybody: why a key did nothing, what was copied. */
+export function say(text) {
+  announce(text);
+  const box = byId("said");
+  box.textContent = shown(text);
+  box.hidden = false;
+  clearTimeout(gone);
+  gone = setTimeout(() => { box.hidden = true; }, SAID);
+}
+
 /** A table whose columns can be sorted: heads are [title, isNumber], rows are {cells, values, go}. */
 export function sortedTable(caption, heads, rows, go) {
   const body = el("tbody");

@@ -28,6 +28,7 @@ export class Findings {
       this.all.length ? el("ol", {}, items) : answer.failures.length ? null : answer.ends?.length ? el("p", { class: "quiet" }, "No misuse of MPI found.") : el("p", { class: "clean" }, "✓ Nothing found in this run."),
       answer.ends?.length ? [el("h2", {}, "Where it ended"), el("ul", { class: "problems" }, answer.ends.map((text) => el("li", {}, text)))] : null,
       answer.failures.map((text) => el("p", { class: "failed" }, text)),
+      this.actions.run.sources_note ? [el("h2", {}, "The sources"), el("p", { class: "problems" }, this.actions.run.sources_note)] : null,
       answer.problems?.length ? [el("h2", {}, "The record"), el("ul", { class: "problems" }, answer.problems.map((text) => el("li", {}, text)))] : null);
     this.mark();
   }
@@ -53,5 +54,5 @@ export class Findings {
     });
   }
 
-  focus() { (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus(); }
+  focus() { this.actions.panes.show("findings"); (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus(); }
 }

@@ -1,10 +1,12 @@
 // What stands around and behind the calls: ruler, labels of rows, folds, marks.
 
+import { endMark, note } from "weft/shapes.js";
 import { thin } from "weft/theme.js";
 import { duration, plural, tickLabel, ticks } from "weft/units.js";
 
 export const RULER = 26;
 export const GUTTER = 92;
+const LABEL = 13; // pixels of height that a label takes
 
 /** The part of the graph that is no call; the graph itself has the rows, the axis and the window. */
 export class Frame {
@@ -53,7 +55,7 @@ export class Frame {
     this.paintLine(a, palette.accent, "");
     this.paintLine(b, palette.accent, "");
     this.context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
-    const text = this.state.axis === "logical" ? `${Math.round(Math.abs(this.measure[1] - this.measure[0]))} steps` : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
+    const text = this.state.axis === "logical" ? plural(Math.round(Math.abs(this.measure[1] - this.measure[0])), "step") : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
     this.context.fillStyle = palette.accent;
     this.context.textAlign = "center";
     this.context.textBaseline = "middle";
@@ -93,10 +95,11 @@ export class Frame {
       context.fillStyle = palette.line;
       context.fillRect(x, RULER - 8, 1, 8);
       const text = logical ? String(Math.round(at)) : tickLabel(this.realTime(at), step);
-      if (at < 0 || (logical && step < 1) || x < free) continue;
+      const wide = context.measureText(text).width;
+      if (at < 0 || (logical && step < 1) || x < free || x + 4 + wide > GUTTER + this.width) continue;
       context.fillStyle = palette.quiet;
       context.fillText(text, x + 4, RULER / 2);
-      free = x + context.measureText(text).width + 12;
+      free = x + wide + 12;
     }
     if (this.hover !== null) {
       context.fillStyle = palette.accent;
@@ -115,36 +118,77 @@ export class Frame {
     context.fillRect(0, RULER, GUTTER - 4, this.height);
     context.translate(0, RULER - this.scroll);
     context.textBaseline = "middle";
-    let free = -Infinity;
-    for (const item of this.lanes.items) {
+    const taken = [];
+    const place = (y, tall) => {
+      if (taken.some(([top, bottom]) => y - tall / 2 < bottom && y + tall / 2 > top)) return false;
+      taken.push([y - tall / 2, y + tall / 2]);
+      return true;
+    };
+    // Those that a finding is about come first: where there is no room for all labels, theirs stay.
+    const order = [...this.lanes.items].sort((a, b) => this.weight(b) - this.weight(a) || a.y - b.y);
+    for (const item of order) {
       const y = item.y + item.height / 2;
-      if (item.kind === "head") {
-        context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
-        context.fillStyle = palette.ink;
-        const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${plural(item.rows.length, "row")}`;
-        const wide = context.measureText(text).width + 16;
-        context.fillStyle = thin(palette.paper, 0.85);
-        context.fillRect(0, item.y + 2, wide, item.height - 2);
-        context.fillStyle = palette.ink;
-        context.fillText(text, 8, y + 1);
-        free = item.y + item.height;
-      } else if (y - 7 >= free) {
-        this.paintLabel(item, y, palette);
-        free = y + 6;
-      }
+      if (item.kind === "head") { this.paintHead(item, y, palette); place(y, item.height); }
+      else if (place(y, LABEL)) this.paintLabel(item, y, palette);
     }
     context.restore();
     this.paintScrollbar(palette);
   }
 
+  weight(item) {
+    if (item.kind === "head") return 3;
+    return item.stressed ? 2 : this.stateOf(item) || this.isTroubled(item) ? 1 : 0;
+  }
+
+  paintHead(item, y, palette) {
+    const { context } = this;
+    context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+    const text = `${item.folded ? "▸" : "▾"} ${item.name} · ${plural(item.rows.length, "row")}`;
+    const wide = context.measureText(text).width + 16;
+    context.fillStyle = thin(palette.paper, 0.85);
+    context.fillRect(0, item.y + 2, wide, item.height - 2);
+    context.fillStyle = palette.ink;
+    context.fillText(text, 8, y + 1);
+  }
+
+  /** The word for a row whose record ends before its time, "" for others. */
+  stateOf(item) {
+    const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
+    return ["missing", "damaged", "aborted", "stopped"].includes(state) ? state : "";
+  }
+
+  isTroubled(item) {
+    const ranks = this.troubled;
+    return !item.group && item.rows.some((row) => ranks.has(this.run.rows[row][1]));
+  }
+
   paintLabel(item, y, palette) {
     const { context } = this;
-    const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
-    const bad = ["missing", "damaged", "aborted", "stopped"].includes(state);
-    const trouble = item.rows.length === 1 && this.troubled.has(this.run.rows[item.rows[0]][1]);
-    context.font = `${trouble ? "600 " : ""}11px system-ui, 'DejaVu Sans', sans-serif`;
-    context.fillStyle = bad || trouble ? palette.error : palette.ink;
-    context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${bad ? ` ${state}` : ""}`, 10, y, GUTTER - 16);
+    const state = this.stateOf(item);
+    const trouble = this.isTroubled(item);
+    const colour = state ? palette.error : palette[this.finding?.severity] ?? palette.error;
+    if (item.stressed) {
+      context.fillStyle = thin(colour, 0.12);
+      context.fillRect(0, item.y - 1, GUTTER - 4, item.height + 2);
+      context.fillStyle = colour;
+      context.fillRect(0, item.y - 1, 3, item.height + 2);
+    }
+    context.font = `${trouble ? "700 " : ""}${item.stressed ? 12 : 11}px system-ui, 'DejaVu Sans', sans-serif`;
+    context.fillStyle = state || trouble ? colour : palette.ink;
+    context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${state ? ` ${state}` : ""}`, 10, y + 0.5, GUTTER - 16);
+  }
+
+  /** Where ranks ended before their time: a cross for what went wrong by itself, a square for what was ended from outside. */
+  paintEnds(palette, view) {
+    const { context } = this;
+    for (const end of this.axis.ends ?? []) {
+      const lane = view.laneOf(end.row);
+      const x = this.x(end.at);
+      if (!lane || x < -20 || x > this.width + 20) continue;
+      const size = Math.max(4, Math.min(9, lane.height / 2.4));
+      endMark(context, x + size + 3, this.lanes.rowY[end.row], size, end.kind, palette);
+      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], end.label, palette.error);
+    }
   }
 
   paintScrollbar(palette) {
@@ -155,10 +199,12 @@ export class Frame {
     this.context.fillRect(this.canvas.clientWidth - 7, y, 5, size);
   }
 
-  /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle. */
+  /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle; none of a note on all. */
   get troubled() {
     if (!this.finding) return new Set();
-    const { ranks, evidence } = this.finding;
+    const { ranks, evidence, severity } = this.finding;
+    const all = severity === "note" ? new Set([...ranks, ...(evidence.waiting ?? []), ...(evidence.late ?? [])]) : ranks;
+    if (severity === "note") return all.size === this.run.ranks ? new Set() : all;
     return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
   }
 }

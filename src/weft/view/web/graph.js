@@ -1,9 +1,11 @@
 // The graph: asks for the window that is shown, draws it, and bridges the wait with what it drew before.
 
-import { drawAround, drawBands, drawFinding, drawMessages, outline } from "weft/arrows.js";
+import { drawAround, drawBands, drawFinding } from "weft/arrows.js";
 import { announce } from "weft/dom.js";
 import { Frame, GUTTER, RULER } from "weft/frame.js";
 import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
+import { drawChosenMessage, drawMessages, messageAt } from "weft/messages.js";
+import { drawNotes, outline } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
 
@@ -19,6 +21,8 @@ export class Graph extends Frame {
     this.whole = null; // the whole run, coarsely: behind everything that is not there yet
     this.links = { messages: [], bands: [], hidden: 0, bands_hidden: false, ready: false };
     this.chosen = null; // details of the selected call
+    this.message = null; // facts of the chosen message
+    this.lines = []; // where messages are drawn
     this.around = null;
     this.finding = null;
     this.rowHeight = 0;
@@ -56,11 +60,32 @@ export class Graph extends Frame {
 
   /** Puts the rows in their places. */
   lay() {
-    this.lanes = new Lanes(this.run, this.grouping, this.state.folded, this.height, this.rowHeight);
+    this.lanes = new Lanes(this.run, this.grouping, this.state.folded, this.height, this.rowHeight, this.stressedRows());
     this.scroll = Math.max(0, Math.min(this.scroll, this.lanes.bottom - this.height));
     this.whole = null;
     this.part = null;
     this.draw();
+  }
+
+  /** The rows that the chosen finding is about; of a rank with threads those of the calls that it names. */
+  stressedRows() {
+    const ranks = this.troubled;
+    const named = (this.finding?.events ?? []).filter(([rank]) => ranks.has(rank));
+    const told = new Set(named.map(([rank]) => rank));
+    const others = [...ranks].filter((rank) => !told.has(rank)).map((rank) => this.rankRow.get(rank));
+    return new Set([...named.map((event) => event[2]), ...others].filter((row) => row !== undefined));
+  }
+
+  /** Takes a finding; its rows get room where they have little. */
+  take(finding) {
+    this.finding = finding;
+    if (!this.lanes) return;
+    const wanted = [...this.stressedRows()].sort().join();
+    if (wanted === this.stress) { this.draw(); return; }
+    this.stress = wanted;
+    const before = this.lanes.query + this.lanes.height;
+    this.lay();
+    if (this.lanes.query + this.lanes.height !== before) this.load();
   }
 
   // Places
@@ -70,7 +95,8 @@ export class Graph extends Frame {
 
   view() {
     return {
-      run: this.run, width: this.width, ratio: devicePixelRatio || 1, notes: [],
+      run: this.run, width: this.width, ratio: devicePixelRatio || 1, notes: [], lines: [], wide: this.state.to - this.state.from,
+      pitch: this.lanes.height, clock: this.state.axis !== "logical", realTime: (at) => this.realTime(at),
       x: (at) => this.x(at),
       rowY: (row) => this.lanes.rowY[row],
       rankY: (rank) => (this.rankRow.has(rank) ? this.lanes.rowY[this.rankRow.get(rank)] : null),
@@ -135,10 +161,11 @@ export class Graph extends Frame {
   }
 
   async fetchLinks(given, same) {
-    const links = await this.api.links({ axis: given.axis, from: given.from, to: given.to });
+    const { axis, from, to, filter } = given;
+    const links = await this.api.links({ axis, from, to, filter });
     if (!same() || this.stale) return;
     this.links = links;
-    this.links.axis = given.axis;
+    this.links.axis = axis;
     this.draw();
     this.canvas.dispatchEvent(new CustomEvent("counted"));
     if (!links.ready) setTimeout(() => this.load(), 700);
@@ -199,6 +226,10 @@ export class Graph extends Frame {
   paintGround(view, palette) {
     const { context } = this;
     for (const lane of this.lanes.lanes) {
+      if (lane.stressed) {
+        context.fillStyle = thin(palette[this.finding?.severity] ?? palette.error, 0.1);
+        context.fillRect(0, lane.y - 3, this.width, lane.height + 6);
+      }
       context.fillStyle = palette.track;
       context.fillRect(0, lane.y, this.width, lane.height);
     }
@@ -226,7 +257,11 @@ export class Graph extends Frame {
       drawMessages(context, view, this.nearMisses(this.links.messages), false);
     }
     if (this.finding) drawFinding(context, view, this.finding);
+    this.paintEnds(palette, view);
     if (this.chosen) this.paintChosen(view, palette);
+    if (this.message?.axis === this.state.axis) drawChosenMessage(context, view, this.message);
+    drawNotes(context, view.notes);
+    this.lines = view.lines;
     for (const mark of this.state.marks) this.paintLine(this.x(mark), palette.good, "");
     if (this.measure) this.paintMeasure(palette);
   }
@@ -261,7 +296,16 @@ export class Graph extends Frame {
     const item = this.lanes.at(y - RULER + this.scroll);
     if (item && item.kind === "head") return { kind: "head", item };
     if (x < GUTTER) return { kind: "label", item };
-    return { kind: "lane", item, at, index: item ? this.lanes.lanes.indexOf(item) : -1 };
+    return { kind: "lane", x: x - GUTTER, y: y - RULER + this.scroll, item, at, index: item ? this.lanes.lanes.indexOf(item) : -1 };
+  }
+
+  /** The message under a place, null for none: in the row of one of its ends a call comes first. */
+  messageAt(hit, reach = 6) {
+    if (hit.kind !== "lane") return null;
+    const { item } = hit;
+    const inside = item && item.kind === "lane" && hit.y >= item.y && hit.y <= item.y + item.height;
+    const lines = inside ? this.lines.filter(({ message }) => !item.rows.includes(message.from[0]) && !item.rows.includes(message.to?.[0])) : this.lines;
+    return messageAt(lines, hit.x, hit.y, inside ? reach / 2 : reach);
   }
 
   /** The box under a place, as an index into the window's boxes, -1 for none. */

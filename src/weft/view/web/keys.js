@@ -31,8 +31,8 @@ export function table(actions) {
       [[","], "previous call of the row", () => actions.step(-1)],
       [["ArrowDown"], "the row below", () => actions.row(1)],
       [["ArrowUp"], "the row above", () => actions.row(-1)],
-      [["p"], "to the partner", () => actions.partner()],
-      [["z"], "zoom to the call", () => actions.frame()],
+      [["p"], "to the partner; from a message to its send", () => actions.partner()],
+      [["z"], "zoom to the chosen call or message", () => actions.frame()],
       [["h"], "shade its past and future", () => actions.around()],
       [["y"], "copy the command that replays to it", () => actions.copyReplay()],
       [["Escape"], "choose nothing", () => actions.escape()],
@@ -48,6 +48,8 @@ export function table(actions) {
       [["1"], "table of time by function, rank and line", () => actions.tab("profile")],
       [["2"], "table of messages from rank to rank", () => actions.tab("matrix")],
       [["3"], "table of waiting by who caused it", () => actions.tab("waits")],
+      [["4"], "source around the chosen call", () => actions.tab("source")],
+      [["5", "i"], "legend: what is drawn", () => actions.tab("legend")],
       [["l"], "light or dark", () => actions.theme()],
       [["?"], "these keys", () => actions.help()],
     ]],
@@ -55,7 +57,8 @@ export function table(actions) {
 }
 
 const MOUSE = [["wheel", "closer, further away"], ["shift + wheel, drag", "earlier, later"], ["alt + wheel", "rows above, below"], ["ctrl + wheel", "higher, lower rows"],
-  ["drag in the ruler", "zoom to a stretch"], ["shift + drag", "measure a time"], ["click", "choose a call"], ["double click", "zoom to a call"]];
+  ["drag in the ruler", "zoom to a stretch"], ["shift + drag", "measure a time"], ["click", "choose a call or a message"], ["double click", "zoom to a call"],
+  ["two fingers", "closer, further away"]];
 
 const NAMES = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Escape: "Esc" };
 
@@ -63,16 +66,16 @@ export function startKeys(actions) {
   const groups = table(actions);
   const byKey = new Map(groups.flatMap(([, rows]) => rows.flatMap(([keys, , action]) => keys.map((key) => [key, action]))));
   const dialog = byId("keys");
-  replace(dialog, el("h2", {}, "Keys"), el("div", { class: "columns" },
-    groups.map(([title, rows]) => el("section", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, rows.map(([keys, words]) =>
-      el("tr", {}, el("td", {}, keys.map((key) => el("kbd", {}, NAMES[key] ?? key))), el("td", {}, words))))))),
-    el("section", {}, el("h3", {}, "Mouse"), el("table", {}, el("tbody", {}, MOUSE.map(([how, words]) => el("tr", {}, el("td", {}, el("kbd", {}, how)), el("td", {}, words))))))),
+  replace(dialog, el("h2", {}, "Keys"), el("p", { class: "quiet wraps" }, "Each is a button too."), el("div", { class: "columns" },
+    groups.map(([title, rows]) => el("section", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, rows.map(([keys, words, action]) =>
+      el("tr", {}, el("td", {}, keys.map((key) => el("kbd", {}, NAMES[key] ?? key))), el("td", {}, el("button", { type: "button", class: "plain", onclick: () => { dialog.close(); action(); } }, words)))))))),
+    el("section", {}, el("h3", {}, "Mouse"), el("table", {}, el("tbody", {}, MOUSE.map(([how, words]) => el("tr", {}, el("td", {}, el("kbd", {}, how)), el("td", {}, el("button", { type: "button", class: "plain", onclick: () => { dialog.close(); action(); } }, words)))))))),
   el("form", { method: "dialog" }, el("button", {}, "Close")));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     const field = event.target.closest?.("input, select, textarea");
     if (field) { if (event.key === "Escape") { field.blur(); byId("graph").focus(); } return; }
-    if (event.key === "Enter" && event.target.closest?.("button, a")) return;
+    if (["Enter", " "].includes(event.key) && event.target.closest?.("button, a")) return;
     const action = byKey.get(event.key);
     if (!action) return;
     event.preventDefault();

@@ -1,9 +1,13 @@
 // Which rows are drawn where. A lane is one row, a few neighbours where there is no room for each, or a folded group.
 
+import { plural } from "weft/units.js";
+
 const LEAST = 7; // pixels in which a row is told from its neighbours
 const MERGED = 4; // pixels of a lane that stands for several rows
-const MOST = 150; // pixels from row to row where there are few; more on a large screen
-const TALL = 50; // of which the calls take no more than these; more on a large screen
+const TALL = 50; // pixels that calls take at least where there is room; more on a large screen
+const TALLEST = 170;
+const STRESSED = 26; // pixels of a row that the chosen finding is about, where others have less
+const MOST_STRESSED = 16; // rows that are given more room
 const HEAD = 20;
 const FOLDED = 44; // pixels of a folded group; more on a large screen
 const FOLD_FROM = 17; // groups of so many rows are folded at first, where there are many rows
@@ -22,30 +26,29 @@ export function foldedAtFirst(run, grouping) {
 }
 
 export class Lanes {
-  /** `height`: pixels there are; `rowHeight`: pixels a row was given by hand, 0 to fit. */
-  constructor(run, grouping, folded, height, rowHeight) {
+  /** `height`: pixels there are; `rowHeight`: pixels a row was given by hand, 0 to fit; `stressed`: rows to stand out. */
+  constructor(run, grouping, folded, height, rowHeight, stressed = new Set()) {
     this.run = run;
     this.items = [];
     this.rowY = new Float64Array(run.rows.length);
     this.rowLane = new Int32Array(run.rows.length).fill(-1);
     const groups = grouping && run.groupings[grouping] ? run.groupings[grouping] : [["", run.rows.map((_, i) => i)]];
-    const heads = groups.length > 1 ? groups.length : 0;
-    const folds = groups.filter(([name]) => folded.has(name)).length;
-    const single = groups.reduce((sum, [name, rows]) => sum + (folded.has(name) ? 0 : rows.length), 0);
-    this.tall = Math.max(TALL, height / 22);
+    const heads = groups.length > 1;
+    const open = groups.filter(([name]) => !folded.has(name)).flatMap(([, rows]) => rows);
+    this.stressed = new Set(open.filter((row) => stressed.has(row)));
+    if (this.stressed.size > MOST_STRESSED || this.stressed.size === open.length) this.stressed.clear();
     const foldedHeight = Math.max(FOLDED, Math.min(110, height / 10));
-    const room = Math.max(40, height - heads * HEAD - folds * foldedHeight - 6);
-    const most = Math.max(MOST, height / 6.5);
-    const fit = single ? room / single : most;
-    this.each = rowHeight ? 1 : fit >= LEAST ? 1 : Math.ceil((single * MERGED) / room);
-    this.height = rowHeight || (this.each === 1 ? Math.min(most, fit) : Math.max(MERGED, (room / single) * this.each));
+    const folds = groups.length - groups.filter(([name]) => !folded.has(name)).length;
+    this.fit(groups.filter(([name]) => !folded.has(name)), Math.max(40, height - heads * groups.length * HEAD - folds * foldedHeight - 6), rowHeight);
+    this.tall = Math.max(TALL, height / 22, Math.min(TALLEST, this.height * 0.46));
     let y = 3;
     for (const [name, rows] of groups) {
       if (heads) {
         this.items.push({ kind: "head", name, rows, y, height: HEAD, folded: folded.has(name) });
         y += HEAD;
       }
-      y = folded.has(name) ? this.lane(rows, y, foldedHeight, name) : this.single(rows, y);
+      if (folded.has(name)) y = this.lane(rows, y, foldedHeight, name);
+      else for (const part of this.parts(rows)) y = this.lane(part, y, this.heightOf(part), "");
     }
     this.bottom = y;
     this.lanes = this.items.filter((item) => item.kind === "lane");
@@ -53,22 +56,49 @@ export class Lanes {
     this.query = this.lanes.map((lane) => ranges(lane.rows)).join("|");
   }
 
-  single(rows, from) {
-    let y = from;
-    for (let i = 0; i < rows.length; i += this.each) y = this.lane(rows.slice(i, i + this.each), y, this.height, "");
-    return y;
+  /** How high a row is, and how many make a lane: those that must stand out have theirs first. */
+  fit(groups, room, rowHeight) {
+    const rows = groups.reduce((sum, [, of]) => sum + of.length, 0);
+    this.each = 1;
+    this.stress = 0;
+    this.height = rowHeight || (rows ? room / rows : room);
+    if (this.height < STRESSED && this.stressed.size) {
+      this.stress = STRESSED;
+      const left = Math.max(room / 2, room - STRESSED * this.stressed.size);
+      if (!rowHeight) this.height = left / (rows - this.stressed.size);
+    }
+    if (rowHeight || this.height >= LEAST) return;
+    const left = this.height * (rows - this.stressed.size * Boolean(this.stress));
+    this.each = Math.ceil(((rows - this.stressed.size) * MERGED) / left);
+    const parts = groups.reduce((sum, [, of]) => sum + this.parts(of).filter((part) => !this.stands(part)).length, 0);
+    this.height = Math.max(MERGED, left / Math.max(1, parts));
   }
+
+  /** The rows of each lane: neighbours, and those that stand out by themselves. */
+  parts(rows) {
+    const found = [];
+    for (const row of rows) {
+      const last = found.at(-1);
+      const alone = this.stress && this.stressed.has(row);
+      if (!last || alone || last.length >= this.each || this.stands(last)) found.push([row]);
+      else last.push(row);
+    }
+    return found;
+  }
+
+  stands(part) { return Boolean(this.stress) && part.length === 1 && this.stressed.has(part[0]); }
+  heightOf(part) { return this.stands(part) ? Math.max(this.stress, this.height) : this.height; }
 
   lane(rows, y, height, group) {
     const most = group ? height * 0.8 : this.tall;
     const gap = height >= 14 ? Math.max(Math.min(10, height * 0.22), height - most) : height >= 6 ? 1 : 0;
-    this.items.push({ kind: "lane", rows, y: y + gap / 2, height: height - gap, group, label: this.label(rows, group) });
+    this.items.push({ kind: "lane", rows, y: y + gap / 2, height: height - gap, group, label: this.label(rows, group), stressed: rows.some((row) => this.stressed.has(row)) });
     for (const row of rows) this.rowY[row] = y + height / 2;
     return y + height;
   }
 
   label(rows, group) {
-    if (group) return `${rows.length} rows`;
+    if (group) return plural(rows.length, "row");
     const first = this.run.rows[rows[0]][0];
     return rows.length === 1 ? first : `${first}–${this.run.rows[rows.at(-1)][0]}`;
   }

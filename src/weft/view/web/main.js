@@ -1,14 +1,14 @@
 // Puts the parts of the page together; every action of mouse and keys is here.
 
 import { connect } from "weft/api.js";
-import { Calls, NEAREST } from "weft/calls.js";
+import { Calls } from "weft/calls.js";
 import { Details } from "weft/details.js";
-import { announce, byId, el, replace } from "weft/dom.js";
+import { announce, byId, el, replace, say } from "weft/dom.js";
 import { Findings } from "weft/findings.js";
 import { Graph } from "weft/graph.js";
 import { startKeys } from "weft/keys.js";
-import { foldedAtFirst } from "weft/lanes.js";
 import { Minimap } from "weft/minimap.js";
+import { Panes } from "weft/panes.js";
 import { listen } from "weft/pointer.js";
 import { Search } from "weft/search.js";
 import { State } from "weft/state.js";
@@ -17,7 +17,6 @@ import { startTheme, switchTheme } from "weft/theme.js";
 import { duration, plural } from "weft/units.js";
 
 const AXES = [["time", "Time"], ["folded", "Folded"], ["logical", "Logical"]];
-const FLIGHT = 260; // ms
 
 class Page extends Calls {
   async start() {
@@ -29,6 +28,7 @@ class Page extends Calls {
     const placed = this.state.read();
     this.heading();
     this.state.addEventListener("change", (event) => this.changed(event.detail));
+    this.panes = new Panes(this.state, this);
     this.graph = new Graph(byId("graph"), this.api, this.run, this.state);
     this.minimap = new Minimap(byId("minimap"), this.api, this.run, this.state, this);
     this.findingsPanel = new Findings(this.state, this);
@@ -41,6 +41,7 @@ class Page extends Calls {
     byId("theme").addEventListener("click", () => this.theme());
     byId("graph").addEventListener("counted", () => this.counts());
     byId("graph").addEventListener("failed", (event) => { byId("counts").textContent = event.detail; });
+    this.buttons();
     await this.useAxis(placed);
     this.choosers();
     await this.look(placed);
@@ -67,12 +68,14 @@ class Page extends Calls {
     this.choose(this.state.finding);
     if (!placed && answer.findings[0]?.severity === "error") this.fly(0, true);
     if (this.state.selected) this.select(this.state.selected);
+    else if (this.state.message) this.selectMessage(this.state.message).catch((error) => say(error.message));
     this.graph.load();
   }
 
   take(answer) {
     this.findings = answer.findings;
     this.findingsPanel.show(answer);
+    this.panes.counted(answer.findings.length);
     this.minimap.findings = answer.findings;
     this.minimap.draw();
   }
@@ -87,6 +90,16 @@ class Page extends Calls {
     byId("ended").className = `pill ${kind}`;
     byId("facts").textContent = `${plural(run.ranks, "rank")} · ${plural(run.events, "call")} · ${duration(run.last_ns)}`;
     byId("facts").title = run.command.join(" ");
+    byId("sources-note").hidden = !run.sources_note;
+    byId("sources-note").textContent = run.sources_note ? "sources changed" : "";
+    byId("sources-note").title = run.sources_note ?? "";
+  }
+
+  /** What else only keys, wheel and fingers do. */
+  buttons() {
+    const all = [["−", "Further away ( - )", () => this.zoom(1 / 0.6)], ["+", "Closer ( + )", () => this.zoom(0.6)], ["⤢", "The whole run ( f )", () => this.all()],
+      ["‹", "Earlier ( ← )", () => this.pan(-0.4)], ["›", "Later ( → )", () => this.pan(0.4)], ["↶", "Take the last window back ( u )", () => this.undo()]];
+    replace(byId("moves"), all.map(([sign, title, action]) => el("button", { type: "button", title, "aria-label": title.split(" (")[0], onclick: action }, sign)));
   }
 
   choosers() {
@@ -103,7 +116,7 @@ class Page extends Calls {
   }
 
   changed(changes) {
-    if ("from" in changes) { this.graph.load(); this.minimap.draw(); }
+    if ("from" in changes) { this.graph.load(); this.minimap.draw(); this.tables?.moved(); }
     if ("axis" in changes) this.newAxis(changes);
     if ("finding" in changes) this.findingsPanel.mark();
     if ("tab" in changes) this.tables.show(this.state.tab);
@@ -119,7 +132,7 @@ class Page extends Calls {
       return el("li", {}, swatch, name);
     }));
     const calls = part.data.events.reduce((sum, n) => sum + n, 0);
-    const hidden = links.hidden ? `, ${links.messages.length ? `the worst ${plural(links.messages.length, "message")} drawn, ` : ""}${plural(links.hidden, "message")} hidden` : links.messages.length ? `, ${plural(links.messages.length, "message")}` : "";
+    const hidden = links.hidden ? `, ${links.messages.length ? `${this.state.filter && links.messages.some((m) => m.fits) ? "" : "the worst "}${plural(links.messages.length, "message")} drawn, ` : ""}${plural(links.hidden, "message")} hidden` : links.messages.length ? `, ${plural(links.messages.length, "message")}` : "";
     byId("counts").textContent = part.data.outline ? "an outline: the single calls of this stretch are not in the file" : `${plural(calls, "call")} here${hidden}`;
   }
 
@@ -127,74 +140,8 @@ class Page extends Calls {
     this.graph?.lay();
     this.graph?.load();
     this.minimap?.load();
-    if (this.state?.tab) this.tables.show(this.state.tab);
+    if (this.state?.tab) this.tables?.show(this.state.tab);
   }
-
-  // Windows
-
-  /** The window, kept within reach of the run. */
-  move(from, to) {
-    const { end } = this.graph.axis;
-    const least = this.state.axis === "logical" ? 2 : NEAREST;
-    const wide = Math.max(least, Math.min(to - from, end * 1.4));
-    const middle = Math.max(0, Math.min(end, (from + to) / 2));
-    this.state.set({ from: middle - wide / 2, to: middle + wide / 2 });
-  }
-
-  zoomTo(from, to, still = false) {
-    this.state.remember();
-    if (still || matchMedia("(prefers-reduced-motion: reduce)").matches) { this.move(from, to); return; }
-    const [a, b] = [this.state.from, this.state.to];
-    const begun = performance.now();
-    const flight = (this.flight = Symbol("flight"));
-    const frame = (now) => {
-      if (this.flight !== flight) return;
-      const t = Math.min(1, (now - begun) / FLIGHT);
-      const s = t * t * (3 - 2 * t);
-      this.move(a + (from - a) * s, b + (to - b) * s);
-      if (t < 1) requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
-  }
-
-  stepped(from, to) { this.flight = null; this.zoomOnce(); this.move(from, to); }
-
-  /** Of a flurry of small steps the first one can be taken back. */
-  zoomOnce() {
-    const now = performance.now();
-    if (now - (this.lastStep ?? -1e9) > 600) this.state.remember();
-    this.lastStep = now;
-  }
-
-  pan(share) { const by = (this.state.to - this.state.from) * share; this.stepped(this.state.from + by, this.state.to + by); }
-
-  zoom(factor, at = this.focus()) {
-    const { from, to } = this.state;
-    this.stepped(at - (at - from) * factor, at + (to - at) * factor);
-  }
-
-  /** What keys zoom around: the chosen call where it is seen, else the middle. */
-  focus() {
-    const { from, to } = this.state;
-    const place = this.chosenPlace();
-    const at = place ? Math.max(place[1], from) : null;
-    return at !== null && at <= to && place[2] >= from ? at : (from + to) / 2;
-  }
-
-  all() { this.zoomTo(0, this.graph.axis.end); }
-  end(side) { const wide = this.state.to - this.state.from; const at = side < 0 ? 0 : this.graph.axis.end - wide; this.zoomTo(at, at + wide); }
-  undo() { this.flight = null; this.state.undo(); }
-  redo() { this.flight = null; this.state.redo(); }
-
-  rowHeight(factor) {
-    const { graph } = this;
-    graph.rowHeight = Math.max(0, Math.min(90, (graph.rowHeight || Math.max(8, graph.lanes.height)) * factor));
-    if (graph.rowHeight * this.run.rows.length <= graph.height || graph.rowHeight < 3) graph.rowHeight = factor < 1 ? 0 : graph.rowHeight;
-    graph.lay();
-    graph.load();
-  }
-
-  scroll(share) { const { graph } = this; graph.scroll = Math.max(0, Math.min(graph.scroll + graph.height * share, graph.lanes.bottom - graph.height)); graph.draw(); }
 
   // Findings
 
@@ -202,6 +149,7 @@ class Page extends Calls {
     const finding = this.findings?.[i];
     if (!finding) return;
     this.choose(i);
+    if (this.panes.narrow && !still) this.panes.show("graph");
     this.unfoldRows(finding.events.map((event) => event[2]));
     if (finding.window) this.zoomTo(...finding.window, still);
     announce(`${finding.severity}: ${finding.message}`);
@@ -209,27 +157,37 @@ class Page extends Calls {
 
   choose(i) {
     this.state.set({ finding: i });
-    this.graph.finding = this.findings?.[i] ?? null;
-    this.graph.draw();
+    this.graph.take(this.findings?.[i] ?? null);
   }
 
   finding(by) {
-    if (!this.findings?.length) return;
-    this.fly(Math.max(0, Math.min(this.findings.length - 1, this.state.finding + by)));
+    if (!this.findings?.length) { this.noFinding(); return; }
+    const wanted = this.state.finding + by;
+    if (wanted < 0) say("This is the first finding.");
+    else if (wanted >= this.findings.length) say("This is the last finding.");
+    else this.fly(wanted);
   }
 
-  flyAgain() { this.fly(Math.max(0, this.state.finding)); }
+  flyAgain() { if (this.findings?.length) this.fly(Math.max(0, this.state.finding)); else this.noFinding(); }
+  noFinding() { say(this.findings ? "There are no findings." : "Weft still looks through the run."); }
   focusFindings() { this.findingsPanel.focus(); }
 
   // Filter, axis, rows
 
   filtered() { this.graph.whole = null; this.graph.load(); this.minimap.load(); }
-  filter(text) { byId("filter").value = text; this.search.submit(); }
+
+  filter(text) {
+    if (this.api.exported) { say("This file cannot be filtered: use weft view."); return; }
+    byId("filter").value = text;
+    if (this.panes.narrow) this.panes.show("graph");
+    this.search.submit();
+  }
+
   next(back) { this.search.next(back); }
 
   async axis(name) {
     if (name === this.state.axis) return;
-    const call = this.state.selected;
+    const { selected: call, message } = this.state;
     this.flight = null;
     this.state.remember();
     this.graph.links.axis = null;
@@ -237,6 +195,7 @@ class Page extends Calls {
     this.state.set({ axis: name, ...anchor });
     await this.settled;
     if (call) this.select(call);
+    else if (message) this.selectMessage(message);
   }
 
   /** The window of another axis that shows about the same: it is taken from the calls at its ends. */
@@ -267,57 +226,10 @@ class Page extends Calls {
     })();
   }
 
-  nextAxis() { const names = AXES.map(([name]) => name); this.axis(names[(names.indexOf(this.state.axis) + 1) % names.length]); }
+  nextAxis() { const names = [...byId("axes").children].map((button) => button.dataset.axis); this.axis(names[(names.indexOf(this.state.axis) + 1) % names.length]); }
 
-  group(name) {
-    this.state.set({ grouping: name, folded: new Set(foldedAtFirst(this.run, name)) });
-    this.graph.rowHeight = 0;
-    this.graph.lay();
-    this.graph.load();
-    this.marked();
-  }
-
-  nextGrouping() {
-    const names = ["", ...Object.keys(this.run.groupings)];
-    this.group(names[(names.indexOf(this.graph.grouping) + 1) % names.length]);
-  }
-
-  fold(name) {
-    const { folded } = this.state;
-    if (!folded.delete(name)) folded.add(name);
-    this.graph.lay();
-    this.graph.load();
-  }
-
-  foldAll() {
-    const names = (this.run.groupings[this.graph.grouping] ?? []).map(([name]) => name);
-    const { folded } = this.state;
-    if (names.every((name) => folded.has(name))) folded.clear();
-    else names.forEach((name) => folded.add(name));
-    this.graph.lay();
-    this.graph.load();
-  }
-
-  /** Rows that something happens in are not hidden in a folded group, where that leaves the graph readable. */
-  unfoldRows(rows) {
-    const groups = this.run.groupings[this.graph.grouping] ?? [];
-    const hidden = groups.filter(([name, of]) => this.state.folded.has(name) && of.length <= 64 && rows.some((row) => of.includes(row)));
-    if (!hidden.length) return;
-    for (const [name] of hidden) this.state.folded.delete(name);
-    this.graph.lay();
-    this.graph.load();
-  }
-
-  mark() {
-    const at = this.focus();
-    const { marks, from, to } = this.state;
-    const near = marks.find((m) => Math.abs(m - at) < (to - from) * 0.004);
-    this.state.set({ marks: near === undefined ? [...marks, at] : marks.filter((m) => m !== near) });
-    this.graph.draw();
-    this.minimap.draw();
-  }
-
-  tab(name) { this.state.set({ tab: this.state.tab === name ? "" : name }); }
+  tab(name) { this.openTab(this.state.tab === name && !this.panes.narrow ? "" : name); }
+  openTab(name) { this.state.set({ tab: name }); if (this.panes.narrow) this.panes.show(name ? "tables" : "graph"); }
   theme() { switchTheme(() => this.repaint()); }
   help() { const dialog = byId("keys"); if (dialog.open) dialog.close(); else dialog.showModal(); }
 }

@@ -27,7 +27,20 @@ class File {
   }
 
   async findings(axis) { return this.data.findings[axis]; }
-  async tables() { return this.data.tables; }
+  async tables() { return { ...this.data.tables, fixed: true }; }
+
+  async tip(rank, event) {
+    const known = this.data.details[`${rank}:${event}`];
+    return known ? known.tip : { peer: null, tag: null, bytes: null, site: "?" };
+  }
+
+  async message(axis, side, row) {
+    const m = this.data.messages.find((one) => one.row === row && (one.kind === "unmatched-receive") === (side === "receive"));
+    const told = this.data.message_facts[`${side}:${row}`];
+    if (!m || !told) throw new Error("this message is not in this file: use weft view");
+    const ends = [told.send, told.post, told.receive].filter(Boolean);
+    return { ...told, arrow: this.placedMessage(axis, m), places: ends.map((end) => this.at3(axis, end.event)).filter(Boolean) };
+  }
   async search() { throw new Error("this file cannot be filtered: use weft view"); }
 
   // Places
@@ -168,13 +181,13 @@ class File {
 
   async links({ axis, from, to }) {
     const seen = ([, start, end]) => start <= to && end >= from;
-    const messages = this.data.messages.map((m) => this.message(axis, m)).filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
+    const messages = this.data.messages.map((m) => this.placedMessage(axis, m)).filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
     const bands = this.data.bands.map((b) => this.band(axis, b)).filter((b) => b && b.parts.some(seen));
     const few = messages.length <= 500;
     return { ready: true, messages: few ? messages : messages.filter((m) => m.ns !== undefined || !m.to).slice(0, 60), bands: bands.length <= 120 ? bands : [], hidden: few ? 0 : messages.length, bands_hidden: bands.length > 120 };
   }
 
-  message(axis, m) {
+  placedMessage(axis, m) {
     if (m.send) {
       const [a, b] = [this.at3(axis, m.send), this.at3(axis, m.receive)];
       return a && b ? { ...m, from: [a[0], a[1]], to: [b[0], b[2]] } : null;
@@ -214,8 +227,8 @@ class File {
     const messages = this.data.messages.filter((m) => (m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event)));
     const band = this.data.bands.find((b) => b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event));
     return {
-      ...(known ?? this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
-      links: { messages: messages.map((m) => this.message(axis, m)).filter(Boolean), band: band ? this.band(axis, band) : null },
+      ...(known ? { ...known, source: this.data.sources[known.source] ?? null } : this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
+      links: { messages: messages.map((m) => this.placedMessage(axis, m)).filter(Boolean), band: band ? this.band(axis, band) : null },
     };
   }
 

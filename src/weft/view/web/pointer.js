@@ -1,38 +1,52 @@
-// Mouse and touch on the graph: click, drag, wheel, hover.
+// Mouse, pen and fingers on the graph: click, drag, wheel, pinch, hover.
 
-import { byId, shown } from "weft/dom.js";
 import { Graph } from "weft/graph.js";
-import { duration } from "weft/units.js";
+import { hideTip, showTip } from "weft/tips.js";
 
 const STILL = 4; // pixels that a click may move
+const STILL_FINGER = 10;
+const REACH = 6; // pixels from a message at which it is meant
+const REACH_FINGER = 14;
 
 export function listen(graph, actions) {
   const { canvas } = graph;
+  const fingers = new Map(); // by pointer where it is
   let down = null;
+  let pinch = null;
   const place = (event) => [event.offsetX, event.offsetY];
+  const isFinger = (event) => event.pointerType === "touch";
 
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = place(event);
-    down = { x, y, from: graph.state.from, to: graph.state.to, scroll: graph.scroll, hit: graph.hit(x, y), moved: false, shift: event.shiftKey };
+    fingers.set(event.pointerId, [x, y]);
     canvas.setPointerCapture(event.pointerId);
     hideTip();
+    if (fingers.size === 2) { down = null; pinch = pinched(graph, fingers); graph.state.remember(); return; }
+    down = { x, y, from: graph.state.from, to: graph.state.to, scroll: graph.scroll, hit: graph.hit(x, y), moved: false, shift: event.shiftKey };
   });
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = place(event);
+    if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [x, y]);
+    if (pinch) { spread(graph, pinch, fingers, actions); return; }
     graph.hover = x - Graph.gutter;
-    if (!down) { showTip(graph, event, graph.hit(x, y)); graph.draw(); return; }
-    if (!down.moved && Math.hypot(x - down.x, y - down.y) < STILL) return;
+    if (!down) { hovered(graph, event, x, y); return; }
+    if (!down.moved && Math.hypot(x - down.x, y - down.y) < (isFinger(event) ? STILL_FINGER : STILL)) return;
     if (!down.moved) { down.moved = true; if (down.hit.kind === "lane" && !down.shift) graph.state.remember(); }
     drag(graph, down, x, y, actions);
   });
-  canvas.addEventListener("pointerup", () => {
+  const lifted = (event) => {
+    fingers.delete(event.pointerId);
+    if (pinch) { if (!fingers.size) pinch = null; return; }
     if (!down) return;
     const { hit, moved, shift } = down;
     down = null;
-    if (!moved) actions.click(hit);
+    if (event.type === "pointercancel") return;
+    if (!moved) actions.click(hit, graph.messageAt(hit, isFinger(event) ? REACH_FINGER : REACH));
     else if (hit.kind === "ruler") { actions.zoomTo(...sorted(graph.measure)); graph.measure = null; }
     else if (shift) graph.draw();
-  });
+  };
+  canvas.addEventListener("pointerup", lifted);
+  canvas.addEventListener("pointercancel", lifted);
   canvas.addEventListener("pointerleave", () => { graph.hover = null; hideTip(); graph.draw(); });
   canvas.addEventListener("dblclick", (event) => {
     const hit = graph.hit(...place(event));
@@ -46,6 +60,30 @@ export function listen(graph, actions) {
 }
 
 const sorted = (pair) => [...pair].sort((a, b) => a - b);
+
+function hovered(graph, event, x, y) {
+  const hit = graph.hit(x, y);
+  const message = graph.messageAt(hit, REACH);
+  graph.canvas.style.cursor = message || (hit.kind === "lane" && hit.item) || hit.kind === "head" ? "pointer" : hit.kind === "ruler" ? "ew-resize" : "default";
+  showTip(graph, event, hit, message);
+  graph.draw();
+}
+
+/** Where two fingers are when they begin to pinch: what of the run is under each. */
+function pinched(graph, fingers) {
+  const [a, b] = [...fingers.values()];
+  return { a: graph.time(a[0] - Graph.gutter), b: graph.time(b[0] - Graph.gutter) };
+}
+
+/** Keeps what was under two fingers under them. */
+function spread(graph, pinch, fingers, actions) {
+  if (fingers.size !== 2) return;
+  const [a, b] = [...fingers.values()].map(([x]) => x - Graph.gutter);
+  if (Math.abs(a - b) < 12 || (pinch.b - pinch.a) / (b - a) <= 0) return;
+  const each = (pinch.b - pinch.a) / (b - a);
+  const from = pinch.a - a * each;
+  actions.move(from, from + graph.width * each);
+}
 
 function drag(graph, down, x, y, actions) {
   if (down.hit.kind === "ruler" || down.shift) {
@@ -72,35 +110,4 @@ function wheel(graph, event, actions) {
   } else {
     actions.zoom(Math.exp(dy * 0.0018), graph.time(event.offsetX - Graph.gutter));
   }
-}
-
-function showTip(graph, event, hit) {
-  const text = tipText(graph, hit);
-  const tip = byId("tip");
-  tip.hidden = !text;
-  if (!text) return;
-  tip.textContent = shown(text);
-  const [w, h] = [tip.offsetWidth, tip.offsetHeight];
-  tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - w - 6))}px`;
-  tip.style.top = `${event.clientY + 18 + h > innerHeight ? event.clientY - h - 10 : event.clientY + 18}px`;
-}
-
-export function hideTip() { byId("tip").hidden = true; }
-
-function tipText(graph, hit) {
-  if (hit.kind === "head") return `${hit.item.name}\n${hit.item.folded ? "click to unfold" : "click to fold"}`;
-  if (hit.kind !== "lane" || !hit.item) return "";
-  const i = graph.boxAt(hit);
-  if (i >= 0) return boxText(graph, i, hit);
-  const shares = graph.sharesAt(hit);
-  const who = hit.item.rows.length > 1 ? `ranks ${graph.lanes.label(hit.item.rows, "")}` : `rank ${hit.item.label}`;
-  return shares.length ? `${who}\n${shares.map(([name, share]) => `${name} ${share < 0.01 ? "<1" : Math.round(share * 100)} %`).join(", ")}` : "";
-}
-
-function boxText(graph, i, hit) {
-  const { data } = graph.part;
-  const [name] = graph.run.functions[data.function[i]] ?? ["?"];
-  const open = !(data.flags[i] & 1);
-  const long = graph.state.axis === "logical" ? "" : `, ${duration(graph.realTime(data.end[i]) - graph.realTime(data.start[i]))}`;
-  return `${name}${open ? ", never returned" : long}\nrank ${hit.item.label}, call ${data.event[i]}`;
 }

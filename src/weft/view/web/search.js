@@ -1,6 +1,6 @@
 // The filter: dims what does not fit, counts, and steps from call to call.
 
-import { announce, byId } from "weft/dom.js";
+import { announce, byId, say } from "weft/dom.js";
 
 export class Search {
   constructor(api, state, actions) {
@@ -10,6 +10,8 @@ export class Search {
     this.input.value = state.filter;
     byId("search").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
     this.input.addEventListener("search", () => { if (!this.input.value) this.submit(); });
+    byId("found-before").addEventListener("click", () => this.next(true));
+    byId("found-next").addEventListener("click", () => this.next(false));
     if (state.filter) this.count();
   }
 
@@ -25,6 +27,7 @@ export class Search {
   /** Shows how many calls fit; false where the words are no filter. */
   async count(filter = this.state.filter) {
     this.output.className = "";
+    for (const name of ["found-before", "found-next"]) byId(name).hidden = !filter;
     if (!filter) { this.output.textContent = ""; return true; }
     try {
       const found = await this.ask(filter, this.state.from, -1, false);
@@ -44,12 +47,13 @@ export class Search {
   }
 
   async next(back) {
-    if (!this.state.filter) { this.input.focus(); return; }
+    if (this.api.exported) { say("This file cannot be filtered: use weft view."); return; }
+    if (!this.state.filter) { say("There is no filter: write one."); this.input.focus(); return; }
     const here = this.actions.chosenPlace();
     const near = here ? here[1] : back ? this.state.to : this.state.from;
     let found = await this.ask(this.state.filter, near, here ? here[0] : -1, back);
     if (!found.event && found.count) found = await this.ask(this.state.filter, back ? 1e17 : -1, -1, back); // round again
     if (found.event) this.actions.jump(found.event);
-    else announce("no call fits the filter");
+    else say("No call fits the filter.");
   }
 }

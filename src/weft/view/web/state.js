@@ -10,6 +10,7 @@ export class State extends EventTarget {
     this.to = 1;
     this.filter = "";
     this.selected = null; // [rank, event]
+    this.message = null; // [side, row] of the chosen message
     this.finding = -1;
     this.grouping = null; // null: as the page thinks best
     this.around = false;
@@ -36,20 +37,22 @@ export class State extends EventTarget {
     this.future = [];
   }
 
-  undo() { this.swap(this.past, this.future); }
-  redo() { this.swap(this.future, this.past); }
+  undo() { return this.swap(this.past, this.future); }
+  redo() { return this.swap(this.future, this.past); }
 
   swap(out, into) {
     const before = out.pop();
-    if (!before) return;
+    if (!before) return false;
     into.push({ axis: this.axis, from: this.from, to: this.to });
     this.set(before);
+    return true;
   }
 
   write() {
     const words = { axis: this.axis, from: Math.round(this.from * 100) / 100, to: Math.round(this.to * 100) / 100 };
     if (this.filter) words.filter = this.filter;
     if (this.selected) words.call = this.selected.join(":");
+    if (this.message) words.message = this.message.join(":");
     if (this.finding >= 0) words.finding = this.finding + 1;
     if (this.grouping !== null) words.rows = this.grouping;
     if (this.around) words.around = 1;
@@ -65,6 +68,7 @@ export class State extends EventTarget {
     if (["time", "folded", "logical"].includes(words.get("axis"))) this.axis = words.get("axis");
     this.filter = words.get("filter") ?? "";
     if (/^\d+:\d+$/.test(words.get("call") ?? "")) this.selected = words.get("call").split(":").map(Number);
+    if (/^(send|receive):\d+$/.test(words.get("message") ?? "")) this.message = [words.get("message").split(":")[0], Number(words.get("message").split(":")[1])];
     if (number("finding") !== null) this.finding = number("finding") - 1;
     if (words.has("rows")) this.grouping = words.get("rows");
     this.around = words.get("around") === "1";

@@ -1,39 +1,109 @@
-// Beside the graph: where the time went, who sent to whom, who made others wait. Each has a table.
+// Below the graph: where the time of the window went, who sent to whom, who made others wait; the source; the legend.
 
 import { byId, el, replace, sortedTable } from "weft/dom.js";
-import { colours, rgb } from "weft/theme.js";
-import { bytes, count, duration } from "weft/units.js";
+import { legendPanel } from "weft/legend.js";
+import { matrixPicture } from "weft/matrix.js";
+import { sourcePanel } from "weft/source.js";
+import { bytes, count, duration, exact, plural } from "weft/units.js";
 
-const TABS = { profile: "Time", matrix: "Messages", waits: "Waiting" };
-const CELL = 320;
+const TABS = { profile: "Time", matrix: "Messages", waits: "Waiting", source: "Source", legend: "Legend" };
+const STILL = 350; // ms that a window stands still before its tables are asked for
 
 export class Tables {
   constructor(api, state, actions) {
     Object.assign(this, { api, state, actions });
     this.panel = byId("tables");
     this.data = null;
+    this.whole = false; // whether the whole run is wanted, not the window
     const buttons = Object.entries(TABS).map(([name, title], i) =>
       el("button", { type: "button", id: `tab-${name}`, title: `${title} ( ${i + 1} )`, "aria-pressed": "false", onclick: () => actions.tab(name) }, title));
     replace(byId("tables-tabs"), buttons);
     if (state.tab in TABS) this.show(state.tab);
   }
 
+  get ofWindow() { return ["profile", "matrix", "waits"].includes(this.state.tab); }
+
   async show(name) {
     for (const tab of Object.keys(TABS)) byId(`tab-${tab}`).setAttribute("aria-pressed", String(tab === name));
     this.panel.hidden = !(name in TABS);
+    byId("tables-grip").hidden = this.panel.hidden;
     if (this.panel.hidden) return;
-    if (!this.data) {
-      replace(this.panel, el("p", { class: "quiet" }, "Weft adds up the run …"));
-      try { this.data = await this.api.tables(); } catch (error) { replace(this.panel, el("p", { class: "failed" }, error.message)); return; }
-      if (this.state.tab !== name) return;
+    if (name === "legend") { replace(this.panel, this.choice(name), legendPanel(this.actions.run)); return; }
+    if (name === "source") { this.source(); return; }
+    if (!this.fits(this.data)) {
+      if (!this.data) replace(this.panel, this.choice(name), el("p", { class: "quiet" }, "Weft adds up the run …"));
+      if (!(await this.load(name))) return;
     }
-    replace(this.panel, this[name]());
+    this.fill(name);
+  }
+
+  fill(name) {
+    const { scrollTop } = this.panel;
+    replace(this.panel, this.choice(name), this.base(), this[name]());
+    this.panel.scrollTop = scrollTop;
+    this.panel.dataset.shown = `${name} ${this.data.from} ${this.data.to}`;
     this.mark(this.call);
+  }
+
+  /** Another window: its tables are asked for when it stands still. */
+  moved() {
+    clearTimeout(this.timer);
+    if (!this.ofWindow || this.panel.hidden || this.whole) return;
+    this.timer = setTimeout(() => this.show(this.state.tab), STILL);
+  }
+
+  given() {
+    const { axis, from, to } = this.state;
+    return this.whole ? { axis, from: 0, to: this.actions.graph.axis.end } : { axis, from, to };
+  }
+
+  fits(data) {
+    const { axis, from, to } = this.given();
+    return data && (data.fixed || (data.asked.axis === axis && data.asked.from === from && data.asked.to === to));
+  }
+
+  async load(name) {
+    const asked = this.given();
+    try {
+      const data = await this.api.tables(asked);
+      this.data = { ...data, asked };
+    } catch (error) {
+      this.data = null;
+      replace(this.panel, this.choice(name), el("p", { class: "failed" }, error.message));
+      return false;
+    }
+    return this.state.tab === name;
+  }
+
+  // What stands above each
+
+  /** The tabs again, where the page shows one part at a time. */
+  choice(name) {
+    return el("div", { class: "tabs again" }, Object.entries(TABS).map(([tab, title]) => el("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => this.actions.openTab(tab) }, title)));
+  }
+
+  /** Of which time the numbers are, what their percentages are of, and the switch between window and run. */
+  base() {
+    const { data } = this;
+    const logical = this.state.axis === "logical";
+    const at = (place) => (logical ? `step ${count(Math.round(place))}` : exact(this.actions.graph.realTime(place)));
+    const span = data.whole ? "The whole run" : `From ${at(data.from)} to ${at(data.to)}`;
+    const long = data.whole || logical ? "" : ` (${duration(this.actions.graph.realTime(data.to) - this.actions.graph.realTime(data.from))})`;
+    const choose = (whole) => { this.whole = whole; this.show(this.state.tab); };
+    return el("div", { class: "base" }, el("span", { id: "tables-span" }, `${span}${long}.`),
+      this.state.tab !== "matrix" ? el("span", { class: "quiet", id: "tables-base" }, `100 % is ${data.waiting.base.text}.`) : null,
+      this.state.tab !== "matrix" && data.waiting.crowded ? el("span", { class: "warned" }, sentence(data.waiting.crowded)) : null,
+      this.state.tab !== "matrix" && data.waiting.open_calls ? el("span", { class: "quiet" }, `${plural(data.waiting.open_calls, "call")} of the run never returned: the time in ${data.waiting.open_calls === 1 ? "it" : "them"} is not counted.`) : null,
+      data.fixed ? el("span", { class: "quiet" }, "An exported file has the numbers of the whole run only.") : el("span", { class: "segments", role: "radiogroup", "aria-label": "Time of the tables" },
+        [[false, "Window"], [true, "Whole run"]].map(([whole, title]) => el("button", { type: "button", role: "radio", "aria-checked": String(this.whole === whole), onclick: () => choose(whole) }, title))));
   }
 
   /** Marks the rows that speak of the chosen call. */
   mark(call) {
+    const other = call !== this.call;
     this.call = call;
+    if (this.state.tab === "source" && other) { this.source(); return; }
+    if (!this.ofWindow) return;
     const names = new Set(call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : []);
     const peers = call?.partners?.filter((p) => p.event).map((p) => p.event[0]) ?? [];
     const pairs = new Set(peers.flatMap((peer) => [`${call.rank} ${peer}`, `${peer} ${call.rank}`]));
@@ -43,20 +113,27 @@ export class Tables {
       row.setAttribute("aria-current", String(mine));
       first ??= mine ? row : null;
     }
-    first?.scrollIntoView({ block: "nearest" });
+    if (other) first?.scrollIntoView({ block: "nearest" });
   }
+
+  source() {
+    replace(this.panel, this.choice("source"), sourcePanel(this.call));
+    this.panel.querySelector(".here")?.scrollIntoView({ block: "center" });
+  }
+
+  // The tables
 
   profile() {
     const keys = [["function", "Function"], ["rank", "Rank"], ["site", "Call site"]];
-    return keys.map(([key, title]) => {
+    const total = this.data.waiting.base.ns || 1;
+    return el("div", { class: "profiles" }, keys.map(([key, title]) => {
       const rows = this.data.times[key];
-      const total = rows.reduce((sum, row) => sum + row.ns, 0) || 1;
       const heads = [[title, false], ["calls", true], ["time in MPI", true], ["of all", true], ["waiting", true]];
       return el("section", {}, el("h3", {}, `Time by ${title.toLowerCase()}`), sortedTable(`Time by ${title}`, heads, rows.slice(0, 200).map((row) => ({
         cells: [row.name, count(row.calls), duration(row.ns), `${((row.ns / total) * 100).toFixed(1)} %`, row.waiting_ns ? duration(row.waiting_ns) : "–"],
         values: [row.name, row.calls, row.ns, row.ns, row.waiting_ns], go: this.filterOf(key, row.name),
       })), (filter) => this.actions.filter(filter)));
-    });
+    }));
   }
 
   /** The filter that selects a row of the profile in the graph. */
@@ -71,44 +148,34 @@ export class Tables {
     const { ranks_per_block: each, messages, bytes: sizes } = this.data.matrix;
     const rows = [];
     messages.forEach((line, i) => line.forEach((n, j) => { if (n) rows.push([i, j, n, sizes[i][j]]); }));
-    if (!rows.length) return el("p", { class: "quiet" }, "No messages from rank to rank.");
-    const name = (i) => (each === 1 ? `${i}` : `${i * each}–${(i + 1) * each - 1}`);
+    if (!rows.length) return el("p", { class: "quiet" }, "No message was sent from rank to rank in this time.");
+    const { ranks } = this.actions.run;
+    const last = (i) => Math.min((i + 1) * each, ranks) - 1;
+    const name = (i) => (i * each === last(i) ? `${last(i)}` : `${i * each}–${last(i)}`);
     const go = (i, j) => this.actions.filter(`fn:*send*,*put*,*accumulate* rank:${name(i).replace("–", "-")} peer:${name(j).replace("–", "-")}`);
     const heads = [["from", true], ["to", true], ["messages", true], ["bytes", true]];
     rows.sort((a, b) => b[3] - a[3] || b[2] - a[2]);
     const list = rows.slice(0, 500).map(([i, j, n, size]) => ({ cells: [`${name(i)}`, name(j), count(n), bytes(size)], values: [i, j, n, size], go: [i, j] }));
-    return el("div", { class: "matrix" }, this.picture(messages, sizes, name, go),
-      el("div", {}, el("h3", {}, `Messages and bytes from rank to rank${each > 1 ? `, ${each} ranks a row` : ""}`), sortedTable("Messages from rank to rank", heads, list, ([i, j]) => go(i, j))));
-  }
-
-  picture(messages, sizes, name, go) {
-    const n = messages.length;
-    const canvas = el("canvas", { width: n, height: n, role: "img", "aria-label": "Bytes from rank (row) to rank (column); the table beside it has the numbers" });
-    canvas.style.width = canvas.style.height = `${Math.max(n, Math.floor(CELL / n) * n)}px`;
-    const shown = sizes.some((line) => line.some(Boolean)) ? sizes : messages;
-    const most = Math.log1p(Math.max(...shown.map((line) => Math.max(...line))));
-    const context = canvas.getContext("2d");
-    const [r, g, b] = rgb(colours().accent);
-    shown.forEach((line, i) => line.forEach((value, j) => {
-      context.fillStyle = `rgba(${r}, ${g}, ${b}, ${messages[i][j] ? 0.12 + 0.88 * (Math.log1p(value) / (most || 1)) : 0})`;
-      context.fillRect(j, i, 1, 1);
-    }));
-    const cell = (event) => [Math.floor((event.offsetY / canvas.clientHeight) * n), Math.floor((event.offsetX / canvas.clientWidth) * n)];
-    canvas.addEventListener("click", (event) => go(...cell(event)));
-    canvas.addEventListener("pointermove", (event) => {
-      const [i, j] = cell(event);
-      if (messages[i]?.[j] !== undefined) canvas.title = `rank ${name(i)} to ${name(j)}: ${count(messages[i][j])} messages, ${bytes(sizes[i][j])}`;
-    });
-    return canvas;
+    const sum = (k) => rows.reduce((total, row) => total + row[k], 0);
+    return el("div", { class: "matrix" }, matrixPicture({ messages, bytes: sizes }, name, go),
+      el("div", {}, el("h3", {}, `Messages and bytes from rank to rank${each > 1 ? `, ${plural(each, "rank")} a row` : ""}`),
+        el("p", { class: "quiet" }, `${plural(sum(2), "message")}, ${bytes(sum(3))} in all`),
+        sortedTable("Messages from rank to rank", heads, list, ([i, j]) => go(i, j))));
   }
 
   waits() {
     const rows = this.data.culprits;
-    if (!rows.length) return el("p", { class: "clean" }, "Nobody waited for anybody.");
-    const heads = [["late", true], ["how", false], ["cost", true], ["waits", true], ["who waited", false], ["worst", true]];
-    return [el("h3", {}, "Waiting by who caused it"), sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
-      cells: [`rank ${row.rank}`, row.kind, duration(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
-      values: [row.rank, row.kind, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
-    })), (event) => this.actions.jump(event))];
+    const { base, causes, in_mpi_ns: inside } = this.data.waiting;
+    const share = (ns) => `${((ns / (base.ns || 1)) * 100).toFixed(1)} %`;
+    const cause = (name, ns) => ({ cells: [name, duration(ns), share(ns)], values: [name, ns, ns] });
+    const heads = [["late", true], ["how", false], ["cost", true], ["of all", true], ["waits", true], ["who waited", false], ["worst", true]];
+    return el("div", { class: "profiles" },
+      el("section", {}, el("h3", {}, "Time in MPI by cause"), sortedTable("Time in MPI by cause", [["cause", false], ["time", true], ["of all", true]], [...causes.map((one) => cause(one.name, one.ns)), cause("in MPI", inside)])),
+      el("section", {}, el("h3", {}, "Waiting by who caused it"), rows.length ? sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
+        cells: [`rank ${row.rank}`, row.name, duration(row.ns), share(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
+        values: [row.rank, row.name, row.ns, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
+      })), (event) => this.actions.jump(event)) : el("p", { class: "clean" }, "Nobody waited for anybody in this time.")));
   }
 }
+
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;

@@ -1,7 +1,9 @@
 // Light and dark, and the colours that the canvases draw with.
 
 const NAMES = ["paper", "panel", "ink", "quiet", "line", "track", "hover", "accent", "error", "warning", "note", "good", "shade",
-  "send", "receive", "wait", "collective", "one-sided", "io", "probe", "other", "past", "future", "message"];
+  "send", "receive", "wait", "collective", "one-sided", "io", "probe", "other", "past", "future", "message", "late"];
+
+const DARK = "#14181d";
 
 let known = null;
 
@@ -25,10 +27,15 @@ export function thin(text, opacity) {
   return `rgba(${r}, ${g}, ${b}, ${opacity})`;
 }
 
-/** The colour for text on a colour. */
+/** The colour for text on a colour: the one that stands out more (WCAG's contrast). */
 export function textOn(text) {
-  const [r, g, b] = rgb(text);
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14181d" : "#ffffff";
+  const light = luminance(text);
+  return (light + 0.05) / (luminance(DARK) + 0.05) > 1.05 / (light + 0.05) ? DARK : "#ffffff";
+}
+
+function luminance(text) {
+  const [r, g, b] = rgb(text).map((value) => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
 function stored() {

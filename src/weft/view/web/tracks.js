@@ -1,8 +1,11 @@
 // The calls: columns of true shares where many calls meet a pixel, boxes with labels where there is room.
 
+import { torn } from "weft/shapes.js";
 import { colours, rgb, textOn, thin } from "weft/theme.js";
+import { duration } from "weft/units.js";
 
 const CLOSED = 1;
+const TWO_LINES = 40; // pixels of height from which a box says how long it took
 const STACKED = 8; // pixels of height from which shares are stacked; below they are mixed into one colour
 
 /** The columns of a window as a picture, one pixel a column; made once and then drawn at any scale. */
@@ -96,10 +99,10 @@ function drawBoxes(context, view, { data, lanes, filtered }) {
     const open = !(data.flags[i] & CLOSED);
     const colour = palette[names[data.class[i]]];
     context.fillStyle = filtered && !data.fits[i] ? thin(colour, 0.22) : colour;
-    if (open && view.run.isLast(data, i)) openBox(context, view, lane, left, colour);
+    if (open && view.run.isLast(data, i)) torn(context, left, view.torn(), lane.y, lane.height, context.fillStyle, palette.paper);
     else if (width > 5 && lane.height > 9) rounded(context, left, lane.y, width - 0.5, lane.height);
     else context.fillRect(left, lane.y, width > 2 ? width - 0.5 : width, lane.height);
-    if (width > 26 && lane.height >= 11) label(context, view, data, i, lane, Math.max(0, left), Math.min(end, view.width), open);
+    if (width > 26 && lane.height >= 11) label(context, view, data, i, { lane, x: Math.max(0, left), end: Math.min(end, view.width), open, pale: filtered && !data.fits[i] });
   }
 }
 
@@ -109,53 +112,25 @@ function rounded(context, x, y, width, height) {
   context.fill();
 }
 
-/** A call that never returned runs into a torn edge. */
-function openBox(context, view, lane, x, colour) {
-  const edge = view.torn();
-  const teeth = Math.max(2, Math.round(lane.height / 8));
-  const step = lane.height / teeth;
-  context.save();
-  context.beginPath();
-  context.moveTo(x, lane.y);
-  context.lineTo(edge, lane.y);
-  for (let k = 0; k < teeth; k += 1) {
-    context.lineTo(edge - 8, lane.y + (k + 0.5) * step);
-    context.lineTo(edge, lane.y + (k + 1) * step);
-  }
-  context.lineTo(x, lane.y + lane.height);
-  context.closePath();
-  context.fill();
-  if (lane.height >= 6) {
-    context.clip();
-    context.strokeStyle = thin(colours().paper, 0.35);
-    context.lineWidth = 2;
-    const begin = Math.max(x, -lane.height);
-    for (let at = begin - lane.height; at < edge; at += 9) {
-      context.beginPath();
-      context.moveTo(at, lane.y + lane.height);
-      context.lineTo(at + lane.height, lane.y);
-      context.stroke();
-    }
-  }
-  context.restore();
-  context.fillStyle = colour;
-}
-
-function label(context, view, data, i, lane, x, end, open) {
+function label(context, view, data, i, { lane, x, end, open, pale }) {
   const [name] = view.run.functions[data.function[i]] ?? ["?"];
   const word = name.replace(/^MPI_|_c$/g, "");
   const wide = `${word}${partner(view, data, i)}${open ? " (never returned)" : ""}`;
   const room = end - x - 8;
   const text = [wide, `${word}${open ? " …" : ""}`, word].find((t) => view.measure(context, t) <= room);
   if (!text) return;
-  const width = view.measure(context, text);
   const colour = colours()[view.run.classes[data.class[i]]];
+  const two = lane.height >= TWO_LINES + 14 && !open && view.clock;
+  const took = two ? duration(view.realTime(data.end[i]) - view.realTime(data.start[i])) : "";
+  const lines = took && view.measure(context, took) <= room ? [text, took] : [text];
+  // Arrows begin and end in the middle of a row: where there is room words stand above it.
+  const y = lane.height >= TWO_LINES ? lane.y + 12.5 : lane.y + lane.height / 2 + 0.5;
   if (open) {
-    context.fillStyle = colour;
-    context.fillRect(x + 2, lane.y + 1, width + 6, lane.height - 2);
+    context.fillStyle = pale ? colours().track : colour;
+    context.fillRect(x + 2, y - 8.5, view.measure(context, text) + 6, 17);
   }
-  context.fillStyle = textOn(colour);
-  context.fillText(text, x + 4, lane.y + lane.height / 2 + 0.5);
+  context.fillStyle = pale ? colours().quiet : textOn(colour);
+  lines.forEach((line, k) => context.fillText(line, x + 4, y + k * 15));
 }
 
 function partner(view, data, i) {
