@@ -21,7 +21,8 @@ Step = tuple[str, int, int, int, list[int]]
 steps = st.lists(
     st.tuples(
         st.sampled_from(["message", "message", "message", "exchange", "collective", "icollective", "settle"]),
-        st.integers(0, 5), st.integers(1, 2), st.sampled_from(SIZES), st.lists(st.integers(0, 60), min_size=6, max_size=6),
+        st.integers(0, 5), st.integers(1, 2), st.sampled_from(SIZES),
+        st.lists(st.integers(0, 60), min_size=6, max_size=6),
     ),
     min_size=1, max_size=14,
 )  # fmt: skip

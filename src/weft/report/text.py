@@ -24,7 +24,7 @@ _PARTS: Final = re.compile(
 MAX_REPLAYS: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
-WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
+WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "wait-at-epoch", "imbalance"))
 """Kinds that only cost time."""
 
 _INDENT: Final = 9

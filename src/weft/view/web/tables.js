@@ -48,15 +48,30 @@ export class Tables {
 
   profile() {
     const keys = [["function", "Function"], ["rank", "Rank"], ["site", "Call site"]];
-    return keys.map(([key, title]) => {
+    const total = this.data.waiting.base.ns || 1;
+    return [this.base(), ...keys.map(([key, title]) => {
       const rows = this.data.times[key];
-      const total = rows.reduce((sum, row) => sum + row.ns, 0) || 1;
       const heads = [[title, false], ["calls", true], ["time in MPI", true], ["of all", true], ["waiting", true]];
       return el("section", {}, el("h3", {}, `Time by ${title.toLowerCase()}`), sortedTable(`Time by ${title}`, heads, rows.slice(0, 200).map((row) => ({
         cells: [row.name, count(row.calls), duration(row.ns), `${((row.ns / total) * 100).toFixed(1)} %`, row.waiting_ns ? duration(row.waiting_ns) : "–"],
         values: [row.name, row.calls, row.ns, row.ns, row.waiting_ns], go: this.filterOf(key, row.name),
       })), (filter) => this.actions.filter(filter)));
-    });
+    })];
+  }
+
+  /** What every share is a share of, and whether ranks had to share cores. */
+  base() {
+    const { base, crowded } = this.data.waiting;
+    return el("p", { class: "quiet" }, `Shares are of ${base.text}.${crowded ? ` ${crowded}.` : ""}`);
+  }
+
+  /** The time in MPI by cause: the same numbers as in the report. */
+  causes() {
+    const { causes, in_mpi_ns: inside, base } = this.data.waiting;
+    const share = (ns) => `${((ns / (base.ns || 1)) * 100).toFixed(1)} %`;
+    const rows = [...causes, { name: "in MPI", ns: inside }];
+    return el("section", {}, el("h3", {}, "Time in MPI by cause"), sortedTable("Time in MPI by cause", [["cause", false], ["time", true], ["of all", true]],
+      rows.map((row) => ({ cells: [row.name, duration(row.ns), share(row.ns)], values: [row.name, row.ns, row.ns] })), () => {}));
   }
 
   /** The filter that selects a row of the profile in the graph. */
@@ -104,11 +119,11 @@ export class Tables {
 
   waits() {
     const rows = this.data.culprits;
-    if (!rows.length) return el("p", { class: "clean" }, "Nobody waited for anybody.");
+    if (!rows.length) return [this.base(), el("p", { class: "clean" }, "Nobody waited for anybody."), this.causes()];
     const heads = [["late", true], ["how", false], ["cost", true], ["waits", true], ["who waited", false], ["worst", true]];
-    return [el("h3", {}, "Waiting by who caused it"), sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
-      cells: [`rank ${row.rank}`, row.kind, duration(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
-      values: [row.rank, row.kind, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
-    })), (event) => this.actions.jump(event))];
+    return [this.base(), el("h3", {}, "Waiting by who caused it"), sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
+      cells: [`rank ${row.rank}`, row.name, duration(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
+      values: [row.rank, row.name, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
+    })), (event) => this.actions.jump(event)), this.causes()];
   }
 }
