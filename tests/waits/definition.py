@@ -100,10 +100,10 @@ class Definition:
                 base = max([call.enter_ns, *others])
             else:
                 base = call.enter_ns
-            if at > base and at - base >= 4 * (leave - at):
+            if size >= 4096 and at > base and at - base >= 4 * (leave - at):
                 blocked.append(size)
         for size in sorted(blocked):
-            times = 1 if size >= 65536 else 2 if size >= 4096 else 4 if size >= 1024 else 16
+            times = 1 if size >= 65536 else 2
             if sum(other <= size for other in blocked) >= times:
                 return size
         return float("inf")

@@ -26,7 +26,7 @@ MAX_REPLAYS: Final = 3
 MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
-WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "imbalance"))
+WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "wait-at-epoch", "imbalance"))
 """Kinds that only cost time."""
 
 

@@ -21,10 +21,11 @@ from weft.waits.native import Ints, Messages
 
 NEVER = int(np.iinfo(np.int64).max)
 
-# A process that loses its core inside an eager send looks once like one that waits for its receive. The smaller a
-# message, the less is one such sight worth: sends of a few bytes are held by no library as it comes.
-_SEEN = ((64 << 10, 1), (4 << 10, 2), (1 << 10, 4), (0, 16))
-"""From how many bytes on how many sends that clearly blocked show that sends of this size do."""
+# A process that loses its core inside an eager send looks once like one that waits for its receive. And an eager send
+# may be held until the receiver calls MPI at all: Open MPI's shared memory gives the buffer of 257 bytes and more back
+# only then. So the smaller a message, the less is such a sight worth; no library has a smaller limit than 4 KiB.
+_SEEN = ((64 << 10, 1), (4 << 10, 2))
+"""From how many bytes on how many sends that clearly blocked show that sends of this size do. Below: none do."""
 
 _KNOWN_TYPES = 1 << 16
 """Datatypes of a rank whose sizes are looked up, by id."""
@@ -62,7 +63,7 @@ def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Me
 
 def _limit(blocked: Ints, eager: int) -> int:
     """The least size that is proven, above all that were seen to be buffered."""
-    sizes = np.sort(blocked[blocked > eager])
+    sizes = np.sort(blocked[(blocked > eager) & (blocked >= _SEEN[-1][0])])
     seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger
     needed = np.select([sizes >= least for least, _ in _SEEN], [times for _, times in _SEEN])
     proven = sizes[seen >= needed]
