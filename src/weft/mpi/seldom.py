@@ -39,7 +39,13 @@ _LENGTHS = {
     "3 * (int64_t)n": "OF_RANGES",
 }
 _LENGTH_NEEDS = {"OF_SUM": "degrees", "OF_GRAPH_EDGES": "index", "OF_RANGES": "n"}
-_NUMBERS = {"RANK": "IS_RANK", "RANK_NNI": "IS_RANK", "TAG": "IS_TAG", "LOCK_TYPE": "IS_LOCK_TYPE", "ASSERT": "IS_ASSERT"}
+_NUMBERS = {
+    "RANK": "IS_RANK",
+    "RANK_NNI": "IS_RANK",
+    "TAG": "IS_TAG",
+    "LOCK_TYPE": "IS_LOCK_TYPE",
+    "ASSERT": "IS_ASSERT",
+}
 _PLACES = {"buffer", "comm", "datatype", "count", "peer", "object", "tail"}
 
 

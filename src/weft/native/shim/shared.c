@@ -93,6 +93,7 @@ void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int6
         int64_t request = c->indices ? c->indices[i] : i;
         /* The status of a send says nothing but whether it was cancelled. */
         bool known = request >= 0 && request < c->n;
-        weft_text_status(text, &statuses[i], known && (!c->silent[request] || weft_status_cancelled(&statuses[i])));
+        if (known && (!c->silent[request] || weft_status_cancelled(&statuses[i]))) weft_text_status(text, &statuses[i], true);
+        else weft_text_u(text, 0);
     }
 }
