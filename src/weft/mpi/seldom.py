@@ -1,7 +1,7 @@
 """Which functions have a wrapper of their own, and the table of the others, that one body in C serves (seldom.c).
 
-A wrapper for each of MPI's six hundred functions takes the compiler half a minute. The few that loops call have one, and
-those that need more than the table can say; all others are described here by where their arguments go.
+A wrapper for each of MPI's six hundred functions takes the compiler half a minute. The few that loops call have one,
+and those that need more than the table can say; all others are described here by where their arguments go.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def _length(f: Function, p: Parameter) -> str | None:
 
 def table_c(functions: list[Function]) -> str:
     """The table as C: for each function of `functions` that is listed its line, and the lines of its arguments."""
-    lines, arguments = [], []
+    lines: list[str] = []
+    arguments: list[str] = []
     for k, f in enumerate(functions):
         if listed(f):
             lines.append(_line(f, k, len(arguments)))
