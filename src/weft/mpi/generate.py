@@ -7,6 +7,7 @@ the arguments, calls on, and keeps the tables of objects true. stubs.S gives eac
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from weft.mpi import table
@@ -60,7 +61,8 @@ _LENGTHS: list[tuple[str, str, str]] = [
 ]
 
 
-def _length(f: Function, p: Parameter) -> str:
+def length(f: Function, p: Parameter) -> str:
+    """C expression of an array's length, by the names of the function's parameters."""
     for function, parameter, expression in _LENGTHS:
         if re.fullmatch(function, f.name, re.IGNORECASE) and re.fullmatch(parameter, p.name):
             return expression
@@ -82,14 +84,14 @@ def _declare(p: Parameter) -> str:
     return f"{base.strip()} {p.name}{bracket}{rest}"
 
 
-def _pointed(p: Parameter) -> bool:
+def pointed(p: Parameter) -> bool:
     """Whether the C parameter is a pointer to the one value that is recorded."""
     return p.declaration.endswith("*") and not p.array and p.type != "address"
 
 
 def _value(p: Parameter) -> str:
     """C expression of a scalar's value as it stands before the call (or after it, for what comes out)."""
-    if _pointed(p) and p.type != "string":
+    if pointed(p) and p.type != "string":
         return f"({p.name} ? *{p.name} : {_null(p)})"
     return p.name
 
@@ -104,7 +106,7 @@ def _null(p: Parameter) -> str:
 
 def _place(p: Parameter) -> str:
     """The variable that holds a request, which tells those that share a handle apart."""
-    return p.name if _pointed(p) and not p.array else "NULL"
+    return p.name if pointed(p) and not p.array else "NULL"
 
 
 def _id(p: Parameter, value: str) -> str:
@@ -127,19 +129,20 @@ def _integer(p: Parameter, value: str) -> str:
 
 def _bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
     """C expression of the bytes that a part of the tail can take."""
-    terms, fixed = [], head
+    terms: Counter[str] = Counter()
+    fixed = head
     for p in parameters:
         if p.type == "string":
             fixed += 8192
             if p.array:
-                terms.append(f"weft_strings_bound((char *const *){p.name})")
+                terms[f"weft_strings_bound((char *const *){p.name})"] += 1
         elif p.array:
             fixed += 16
             each = 48 if p.type == "status" else 10
-            terms.append(f"{each} * weft_positive({_length(f, p)})")
+            terms[f"weft_positive({length(f, p)})"] += each
         else:
             fixed += 48 if p.type == "status" else 10
-    return " + ".join([str(fixed), *terms])
+    return " + ".join([str(fixed), *(f"{bytes_} * {length}" for length, bytes_ in terms.items())])
 
 
 def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
@@ -148,16 +151,21 @@ def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
         yield f"        weft_text_strings(&text, (char *const *){name});"
         return
     if p.type == "status":
-        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({_length(f, p)}) : 0, &completion);"
+        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({length(f, p)}) : 0, &completion);"
         return
     special = f" || (const void *){name} == (const void *)MPI_UNWEIGHTED || (const void *){name} == (const void *)MPI_WEIGHTS_EMPTY"
     ignored = special if p.kind == "WEIGHT" else ""
-    yield f"        {{ int64_t w_n = !{name}{ignored} || !({guard}) ? 0 : weft_positive({_length(f, p)}); weft_text_u(&text, (uint64_t)w_n);"
-    if p.handle:
-        yield f"          for (int64_t w_i = 0; w_i < w_n; w_i++) weft_text_u(&text, {_id(p, f'{name}[w_i]')}); }}"
+    failed = "!ok || " if guard == "ok" else ""
+    n = f"{failed}!{name}{ignored} ? 0 : weft_positive({length(f, p)})"
+    if p.handle == "REQUEST":
+        yield f"        weft_text_requests(&text, {n}, {name});"
+    elif p.handle:
+        yield f"        weft_text_handles(&text, WEFT_CLASS_{p.handle}, {n}, {name}, sizeof *{name});"
+    elif p.kind in ("RANK", "RANK_NNI"):
+        yield f"        weft_text_ranks(&text, {n}, (const int *){name});"
     else:
-        element = f"((const int *){name})[w_i]" if "[3]" in p.declaration else f"{name}[w_i]"
-        yield f"          int64_t last = 0; for (int64_t w_i = 0; w_i < w_n; w_i++) {{ int64_t v = {_integer(p, element)}; weft_text_z(&text, v - last); last = v; }} }}"
+        size = "sizeof(int)" if "[3]" in p.declaration else f"sizeof *{name}"
+        yield f"        weft_text_numbers(&text, {n}, {name}, {size});"
 
 
 def _tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
@@ -171,7 +179,7 @@ def _tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
         status = "w_status" if after and p.direction == "out" else p.name
         test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
         yield f"        weft_text_status(&text, {status}, {test});"
-    elif p.handle == "COMM" and after and _promises(f):
+    elif p.handle == "COMM" and after and promises(f):
         yield "        weft_text_u(&text, promised);"
     elif p.handle:
         value = _id(p, _value(p))
@@ -193,7 +201,7 @@ def _slot(f: Function) -> Iterator[str]:
     for p in f.parameters:
         value = _value(p)
         if p.place == "buffer":
-            yield f"    event->buffer = weft_address({value if not _pointed(p) else p.name});"
+            yield f"    event->buffer = weft_address({value if not pointed(p) else p.name});"
         elif p.place == "comm":
             yield f"    event->comm = {_id(p, value)};"
         elif p.place == "datatype":
@@ -254,14 +262,14 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
         yield look
 
 
-def _promises(f: Function) -> bool:
+def promises(f: Function) -> bool:
     """Whether the call makes a communicator that is there only when its request completes."""
     made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
     return len(made) == 2
 
 
 def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    if _promises(f):
+    if promises(f):
         return
     names = {q.name for q in f.parameters}
     key, group = '""', "0"
@@ -279,27 +287,73 @@ def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
 
 
 def _made_request(f: Function, p: Parameter) -> Iterator[str]:
-    persistent = "true" if "_init" in f.name else "false"
-    buffer = f.parameter("buffer")
-    silent = (
-        "false"
-        if re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE)
-        else "true"
-    )
-    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {persistent}, .silent = {silent}, .place = {p.name}}};"
+    words = {False: "false", True: "true"}
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[persistent(f)]}, .silent = {words[silent(f)]}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
-    if _SENDS.fullmatch(f.name) and buffer:
-        yield f"        weft_watch(&pending, event->site, {buffer.name}, (int64_t)count, datatype);"
-    elif _RECEIVES.fullmatch(f.name) and buffer:
-        yield f"        weft_watch_receive(&pending, event->site, {buffer.name}, (int64_t)count, datatype, *{p.name});"
-    elif buffer and (found := _READING.fullmatch(f.name)):
-        sends = "sendcount" in {q.name for q in f.parameters}
-        count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
-        condition = "if (weft_root(comm, root)) " if found[1] == "bcast" else ""
-        yield f"        {condition}weft_watch(&pending, event->site, {buffer.name}, (int64_t){count}, {datatype});"
+    watching, buffer, count, datatype = watched(f)
+    condition = "if (weft_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
+    call, more = ("weft_watch_receive", f", *{p.name}") if watching == "WATCH_RECEIVE" else ("weft_watch", "")
+    if watching != "NO_WATCH":
+        yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
+
+
+def watched(f: Function) -> tuple[str, str | None, str, str]:
+    """How the buffer of a call that makes a request is watched, and the parameters that say what: buffer, count, datatype."""
+    buffer = f.parameter("buffer")
+    name = buffer.name if buffer else None
+    if _SENDS.fullmatch(f.name) and buffer:
+        return "WATCH_SEND", name, "count", "datatype"
+    if _RECEIVES.fullmatch(f.name) and buffer:
+        return "WATCH_RECEIVE", name, "count", "datatype"
+    found = _READING.fullmatch(f.name)
+    if buffer is None or found is None:
+        return "NO_WATCH", None, "", ""
+    sends = "sendcount" in {q.name for q in f.parameters}
+    count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
+    return "WATCH_AT_ROOT" if found[1] == "bcast" else "WATCH_SEND", name, count, datatype
+
+
+def persistent(f: Function) -> bool:
+    """Whether the request that the call makes is started by other calls."""
+    return "_init" in f.name
+
+
+def silent(f: Function) -> bool:
+    """Whether the status of the request that the call makes tells nothing."""
+    return not re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE)
+
+
+def enquires(f: Function) -> bool:
+    """Whether Fortran bindings make the call on their own account."""
+    return _ENQUIRIES.fullmatch(f.name) is not None
+
+
+def posts(f: Function) -> bool:
+    """Whether the call's place among those of other threads decides what is matched."""
+    return _POSTS.fullmatch(f.name) is not None
+
+
+def gets(f: Function) -> bool:
+    """Whether the handle that comes out of the call names what may be there already."""
+    return _GETTERS.fullmatch(f.name) is not None
+
+
+def frees(f: Function) -> bool:
+    """Whether the call frees the object of its handle."""
+    return _FREES.fullmatch(f.name) is not None
+
+
+def polls(f: Function) -> bool:
+    """Whether the call asks whether something is done, or completes requests."""
+    return _POLLS.fullmatch(f.name) is not None or _completion(f) is not None
+
+
+def keeps_windows(f: Function) -> bool:
+    """Whether the call keeps the accounts of a window."""
+    return _completes_accesses(f) is not None or any(_window(f))
 
 
 def _after(f: Function) -> Iterator[str]:
@@ -432,7 +486,7 @@ def wrapper(f: Function) -> str:
                     f"    uint32_t before_id_{p.name} = {_id(p, 'before_' + p.name)}; (void)before_id_{p.name};"
                 )
             lines.append(f"    (void)before_{p.name};")
-    if _POSTS.fullmatch(f.name):
+    if posts(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_lock();")
     lines += _tail_entry(f, entry)
     if f.name == "MPI_Finalize":
@@ -452,7 +506,7 @@ def wrapper(f: Function) -> str:
     if f.name == "MPI_Win_fence":
         lines.append("    weft_exposed_closing(win);")
     lines.append(f"    {f.result} w_result = {_call(f, replace, 'weft_under')};")
-    if _POSTS.fullmatch(f.name):
+    if posts(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
     if completed:
         lines.append(
@@ -471,9 +525,8 @@ def _opening(f: Function) -> Iterator[str]:
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
-    if _ENQUIRIES.fullmatch(f.name):
-        yield f"    if (UNLIKELY(weft_fortran_own(site, K_{f.name}))) return {_call(f, {})};"
-    yield "    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(site);"
+    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if _ENQUIRIES.fullmatch(f.name) else ""
+    yield f"    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = {own}weft_enter(site);"
     poll = _POLLS.fullmatch(f.name) is not None
     if poll:
         key = " ^ ".join(
@@ -481,10 +534,10 @@ def _opening(f: Function) -> Iterator[str]:
             for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "status"
         )  # fmt: skip
         yield f"    uint64_t w_key = {key};"
-        yield f"    struct weft_event folding, *event = thread ? weft_poll_begin(thread, {f.id}, site, w_key, &folding) : NULL;"
+        yield f"    struct weft_event folding, *event = weft_poll_begin(thread, {f.id}, site, w_key, &folding);"
         yield "    const bool folded = event == &folding;"
     else:
-        yield f"    struct weft_event *event = thread ? weft_begin(thread, {f.id}, site) : NULL;"
+        yield f"    struct weft_event *event = weft_begin(thread, {f.id}, site);"
     if not poll and f.name != "MPI_Finalize":
         yield "    if (UNLIKELY(!event)) {"
         yield f"        if (weft_outside(K_{f.name}) && (thread = weft_enter(site))) event = weft_begin(thread, {f.id}, site);"
@@ -498,7 +551,7 @@ def _poll_key(p: Parameter) -> str:
     """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them first."""
     if p.array:
         return f"weft_mix_handles({p.length}, {p.name})"
-    return f"(uint64_t){'*' if _pointed(p) else ''}{p.name}"
+    return f"(uint64_t){'*' if pointed(p) else ''}{p.name}"
 
 
 def _completion(f: Function) -> Parameter | None:
@@ -550,8 +603,7 @@ def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
     folded = "!folded && " if _POLLS.fullmatch(f.name) else ""
     conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
     yield f"    if ({folded}({' || '.join(conditions)})) {{"
-    yield f"        struct weft_text text = weft_tail(thread, event, {_bound(f, entry, 24)});"
-    yield "        if (weft_threaded) { event->flags |= WEFT_FLAG_TICKET; weft_text_u(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL)); }"
+    yield f"        struct weft_text text = weft_tail_first(thread, event, {_bound(f, entry, 24)});"
     if count:
         yield f"        if ({'event->count == INT32_MAX' if large else f'{count.name} == INT32_MAX'}) weft_text_z(&text, (int64_t){count.name});"
     for p in entry:
@@ -585,7 +637,7 @@ def _closing(
         yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
     if completion:
         yield from _completion_after(f, completion)
-    if _promises(f):
+    if promises(f):
         yield "    uint32_t promised = 0;"
     after = list(_after(f))
     if after:
@@ -603,11 +655,11 @@ def _closing(
             yield "        event->peer = event->tag = -1;"
             yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
             yield "    }"
-        yield "    if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;"
-        yield "    else {"
-    elif leaving:
-        yield "    {"
-    if in_slot or leaving:
+        if not leaving:
+            yield f"    weft_received(thread, event, bytes, {'true' if _PROBES.fullmatch(f.name) else 'false'});"
+    if leaving:
+        before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
+        yield f"    {before if in_slot else ''}{{"
         yield f"        struct weft_text text = weft_tail_more(thread, {_bound(f, leaving, 24)});"
         for p in leaving:
             yield from _tail_value(f, p, after=True)
@@ -748,7 +800,7 @@ def _served(functions: list[Function], fortran: list[str]) -> Iterator[int]:
         yield index.get(re.sub(r"(_f08|_f08ts|_f|_cptr)?_{1,2}$", "", entry), -1)
 
 
-def stubs_s(functions: list[Function], fortran: list[str]) -> str:
+def stubs_s(functions: list[Function], fortran: list[str], seldom: list[Function]) -> str:
     """The public names. Each jumps through its slot, so that a call that is not recorded costs one jump, and a
     process that turns out to use another MPI keeps its calls whole. Slots first lead to weft_bind, once."""
     count = len(functions)
@@ -760,6 +812,7 @@ def stubs_s(functions: list[Function], fortran: list[str]) -> str:
     for k in range(2 * count):
         name = functions[k % count].name
         out.append(f"STUB {'P' if k >= count else ''}{name}, {k}")
+    out += [f"SELDOM {f.name}, {j}" for j, f in enumerate(seldom)]
     for j, name in enumerate(fortran):
         out.append(f"FORTRAN_STUB {name}, {j}")
     out.append('    .section .note.GNU-stack,"",%progbits')

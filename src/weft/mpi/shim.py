@@ -22,14 +22,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
-from weft.mpi import generate, table
+from weft.mpi import generate, seldom, table
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c")  # fmt: skip
+            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c")  # fmt: skip
 _BY_HAND = (("o", ("order.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
-_PARTS = 6  # files that the wrappers are spread over, to be compiled side by side
-_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h")
+_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h")
 _INSIDE = "leaving.py"  # runs in Python programs
+_HOT = {"objects.c", "sites.c", "buffers.c", "python.c", "shared.c"}  # what every call that is recorded goes through
+_LEAN = {"lean.c": ["-O0", "-DWEFT_LEAN"]}  # called seldom: only the time to compile them counts
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
 int main(void) {
@@ -187,7 +188,7 @@ def _note_key(mpicc: str) -> str:
     digest = hashlib.sha256()
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
-    modules = [Path(str(module.__file__)).read_bytes() for module in (table, generate)]
+    modules = [Path(str(module.__file__)).read_bytes() for module in (table, generate, seldom)]
     for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]
@@ -247,13 +248,14 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         for name, text in sources.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(text)
-        flags = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
+        flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
         units = [name for name in sources if name.endswith((".c", ".S"))]
         objects = [unit.rsplit(".", 1)[0].replace("/", "-") + ".o" for unit in units]
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             commands = [
-                [mpicc, *flags, "-c", str(work / u), "-o", str(work / o)] for u, o in zip(units, objects, strict=True)
+                [mpicc, *flags, *_effort(u), "-c", str(work / u), "-o", str(work / o)]
+                for u, o in zip(units, objects, strict=True)
             ]
             list(pool.map(lambda command: _run(command, "compile the recorder", work), commands))
         compiler = os.environ.get("CC") or "cc"
@@ -269,6 +271,12 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _effort(unit: str) -> list[str]:
+    """How hard the compiler is to try: the wrappers that loops call are straight lines, on which -O2 gains nothing."""
+    name = Path(unit).name
+    return _LEAN.get(name, ["-O2" if name in _HOT else "-O1"])
 
 
 def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
@@ -287,10 +295,11 @@ def _generated(library: Library) -> dict[str, bytes]:
         "shim/names.h": generate.names_h(functions, variables),
         "shim/predefined.h": generate.predefined_h(),
         "shim/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
-        "shim/stubs.S": generate.stubs_s(functions, fortran),
+        "shim/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if seldom.listed(f)]),
         "shim/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"shim/{_INSIDE}"]),
+        "shim/seldom_table.c": seldom.table_c(functions),
+        "shim/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
+        "shim/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
-    for part in range(_PARTS):
-        texts[f"shim/wrappers{part}.c"] = generate.wrappers_c(functions[part::_PARTS])
     return {name: text.encode() for name, text in texts.items()}

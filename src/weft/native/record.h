@@ -48,7 +48,7 @@ uint64_t weft_ticks_slow(int clock);
 int weft_clock_choose(void); /* enum weft_clock of this machine */
 
 /* The event clock. Inline, as it is read twice for each call. */
-static inline uint64_t weft_ticks(int clock) {
+WEFT_INLINE uint64_t weft_ticks(int clock) {
 #if defined(__x86_64__)
     if (clock == WEFT_CLOCK_TSC) return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
@@ -75,13 +75,13 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
 /* Maps more space until `bytes` more fit behind next. False when recording had to stop. */
 bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes);
 
-static inline bool weft_stream_fits(struct weft_stream *stream, uint64_t bytes) {
+WEFT_INLINE bool weft_stream_fits(struct weft_stream *stream, uint64_t bytes) {
     return __builtin_expect((uint64_t)(stream->end - stream->next) >= bytes, 1) || weft_stream_grow(stream, bytes);
 }
 
 /* Makes everything before next part of the record. Space may have been added for an item that then needed less: then
  * next is still in an older chunk, which counts as full already. */
-static inline void weft_stream_publish(struct weft_stream *stream) {
+WEFT_INLINE void weft_stream_publish(struct weft_stream *stream) {
     int64_t used = stream->next - stream->chunk_start;
     __atomic_store_n(stream->used, used > 0 ? (uint64_t)used : 0, __ATOMIC_RELEASE);
 }
@@ -94,7 +94,7 @@ int weft_record_append(struct weft_record *record, int kind, int thread, const v
 void weft_record_free(struct weft_record *record);
 
 /* Varints, as the tails and definitions use them. The caller has made sure of 10 bytes of space. */
-static inline uint8_t *weft_put_u(uint8_t *p, uint64_t value) {
+WEFT_INLINE uint8_t *weft_put_u(uint8_t *p, uint64_t value) {
     while (value >= 0x80) {
         *p++ = (uint8_t)(value | 0x80);
         value >>= 7;
@@ -103,7 +103,7 @@ static inline uint8_t *weft_put_u(uint8_t *p, uint64_t value) {
     return p;
 }
 
-static inline uint8_t *weft_put_z(uint8_t *p, int64_t value) {
+WEFT_INLINE uint8_t *weft_put_z(uint8_t *p, int64_t value) {
     return weft_put_u(p, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
 }
 

@@ -835,11 +835,17 @@ void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
         weft_text_u(t, 0);
         return;
     }
-    weft_text_u(t, 1 + (weft_status_cancelled(status) ? 1 : 0));
-    weft_text_z(t, weft_rank(status->MPI_SOURCE));
-    weft_text_z(t, weft_tag(status->MPI_TAG));
-    weft_text_u(t, weft_status_bytes(status));
-    weft_text_u(t, 0);
+    if (UNLIKELY(t->end - t->p < 50)) {
+        t->overflow = true;
+        return;
+    }
+    uint8_t *p = t->p;
+    *p++ = weft_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, weft_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, weft_tag(status->MPI_TAG));
+    p = weft_put_u(p, weft_status_bytes(status));
+    *p++ = 0;
+    t->p = p;
 }
 
 void weft_text_string(struct weft_text *t, const char *string) {

@@ -15,8 +15,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../record.h"
 #define WEFT_HIDDEN __attribute__((visibility("hidden")))
+/* Small functions, inline where calls are frequent. Hundreds of wrappers are called seldom and compiled as small and fast
+ * as can be: WEFT_LEAN, where they call the one copy of each that shared.c holds. The compiler would leave WEFT_HOT out of
+ * the many generated wrappers, for the size of the whole. */
+#if defined(WEFT_SHARED)
+#define WEFT_INLINE extern inline WEFT_HIDDEN
+#define WEFT_HOT WEFT_INLINE
+#elif defined(WEFT_LEAN)
+#define WEFT_INLINE inline WEFT_HIDDEN
+#define WEFT_HOT WEFT_INLINE
+#else
+#define WEFT_INLINE static inline
+#define WEFT_HOT static inline __attribute__((always_inline))
+#endif
+#include "../record.h"
 #include "names.h" /* generated: K_MPI_X, the index of each function */
 
 /* The MPI's own function. */
@@ -24,8 +37,6 @@
 
 #define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
-/* The compiler would leave these out of the many generated wrappers, for the size of the whole. */
-#define WEFT_HOT static inline __attribute__((always_inline))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* ---- generated tables (wrappers.c) and stubs ---- */
@@ -92,7 +103,7 @@ extern WEFT_HIDDEN struct weft_record *weft_the_record;
 WEFT_COLD struct weft_thread *weft_thread_new(void);
 WEFT_COLD void *weft_thread_scratch(struct weft_thread *thread, size_t bytes);
 WEFT_COLD void weft_stop(void);
-static inline void *weft_thread_scratch_fast(struct weft_thread *thread, size_t bytes) {
+WEFT_INLINE void *weft_thread_scratch_fast(struct weft_thread *thread, size_t bytes) {
     return LIKELY(bytes <= thread->scratch_size) ? thread->scratch : weft_thread_scratch(thread, bytes);
 }
 
@@ -107,7 +118,7 @@ WEFT_COLD void weft_sites_reset(void);
 WEFT_COLD void weft_sites_forget(struct weft_thread *thread); /* another thread has it now, with another stack */
 WEFT_HIDDEN bool weft_in_fortran(void *address);
 /* Whether a Fortran binding makes this call on its own account, not as the one that the program asked for. */
-static inline bool weft_fortran_own(void *return_address, int k) {
+WEFT_INLINE bool weft_fortran_own(void *return_address, int k) {
     return weft_in_fortran(return_address) && (!weft_fortran_site || weft_fortran_calls[weft_fortran_entry] != k);
 }
 
@@ -116,15 +127,18 @@ struct weft_text { uint8_t *p, *end; bool overflow; }; /* a bounded writer of va
 WEFT_COLD void weft_define(int type, const void *payload, size_t length);
 WEFT_COLD void weft_define_cores(void); /* cores.c */
 
-static inline void weft_text_u(struct weft_text *t, uint64_t v) {
-    if (UNLIKELY(t->end - t->p < 10)) { t->overflow = true; return; }
-    t->p = weft_put_u(t->p, v);
+WEFT_HIDDEN void weft_text_long(struct weft_text *t, uint64_t v); /* any value */
+WEFT_INLINE void weft_text_u(struct weft_text *t, uint64_t v) {
+    if (LIKELY(v < 0x80 && t->end - t->p >= 10)) *t->p++ = (uint8_t)v;
+    else weft_text_long(t, v);
 }
-static inline void weft_text_z(struct weft_text *t, int64_t v) {
-    if (UNLIKELY(t->end - t->p < 10)) { t->overflow = true; return; }
-    t->p = weft_put_z(t->p, v);
-}
-static inline void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
+WEFT_INLINE void weft_text_z(struct weft_text *t, int64_t v) { weft_text_u(t, (uint64_t)v << 1 ^ (uint64_t)(v >> 63)); }
+/* Arrays: their length, then numbers as differences, or ids of handles. An element takes `size` bytes. */
+WEFT_HIDDEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
+WEFT_HIDDEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks);
+WEFT_HIDDEN void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size);
+WEFT_HIDDEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests);
+WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
     if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) { t->overflow = true; return; }
     t->p = weft_put_u(t->p, n);
     if (n) memcpy(t->p, bytes, n);
@@ -269,7 +283,7 @@ WEFT_COLD void weft_post_unlock(void);
 WEFT_COLD void weft_post_reset(void);
 
 /* ---- the hot path ---- */
-static inline void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
+WEFT_INLINE void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
 
 /* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
  * itself, before MPI_Init or after Weft stopped. */
@@ -284,6 +298,7 @@ WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
 }
 
 WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
+    if (UNLIKELY(!thread)) return NULL;
     if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
         weft_stop();
         return NULL;
@@ -311,11 +326,11 @@ WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
     __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
 }
 
-static inline uint64_t weft_address(const void *p) {
+WEFT_INLINE uint64_t weft_address(const void *p) {
     return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p;
 }
 
-static inline int32_t weft_rank(int rank) {
+WEFT_INLINE int32_t weft_rank(int rank) {
     if (LIKELY(rank >= 0)) return rank;
     if (rank == MPI_ANY_SOURCE) return WEFT_RANK_ANY_SOURCE;
     if (rank == MPI_PROC_NULL) return WEFT_RANK_PROC_NULL;
@@ -323,9 +338,9 @@ static inline int32_t weft_rank(int rank) {
     return rank + WEFT_RANK_INVALID_BASE;
 }
 
-static inline int32_t weft_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
+WEFT_INLINE int32_t weft_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
 
-static inline int32_t weft_count_field(int64_t count) {
+WEFT_INLINE int32_t weft_count_field(int64_t count) {
     return LIKELY(count < INT32_MAX && count >= INT32_MIN) ? (int32_t)count : INT32_MAX;
 }
 
@@ -340,6 +355,16 @@ WEFT_HOT struct weft_text weft_tail(struct weft_thread *thread, struct weft_even
     event->result = (uint32_t)((at + at % WEFT_TAIL_ALIGN) / WEFT_TAIL_ALIGN);
     event->flags |= WEFT_FLAG_HAS_TAIL;
     return (struct weft_text){.p = tails->next, .end = tails->end};
+}
+
+/* The first part of a tail: with the ticket, where several threads call MPI. */
+WEFT_HOT struct weft_text weft_tail_first(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
+    struct weft_text text = weft_tail(thread, event, bytes);
+    if (UNLIKELY(weft_threaded)) {
+        event->flags |= WEFT_FLAG_TICKET;
+        weft_text_u(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL));
+    }
+    return text;
 }
 
 /* Goes on with the newest tail of the thread: the exit part. */
@@ -358,7 +383,7 @@ WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) 
     weft_stream_publish(&thread->tails);
 }
 
-static inline void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
+WEFT_INLINE void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
     weft_text_z(t, (int64_t)(weft_address(p) - event->buffer));
 }
 
@@ -366,7 +391,7 @@ WEFT_COLD void weft_text_string(struct weft_text *t, const char *string);
 WEFT_COLD void weft_text_strings(struct weft_text *t, char *const *strings);
 
 /* ---- statuses ---- */
-static inline uint64_t weft_status_bytes(const MPI_Status *status) {
+WEFT_INLINE uint64_t weft_status_bytes(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return (uint64_t)status->_ucount;
 #elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
@@ -376,7 +401,7 @@ static inline uint64_t weft_status_bytes(const MPI_Status *status) {
     return REAL(MPI_Get_elements_x)(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
 #endif
 }
-static inline bool weft_status_cancelled(const MPI_Status *status) {
+WEFT_INLINE bool weft_status_cancelled(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return status->_cancelled != 0;
 #elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
@@ -388,7 +413,7 @@ static inline bool weft_status_cancelled(const MPI_Status *status) {
 }
 
 /* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
-static inline uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
+WEFT_INLINE uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
     event->peer = weft_rank(status->MPI_SOURCE);
     event->tag = weft_tag(status->MPI_TAG);
     if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
@@ -396,7 +421,7 @@ static inline uint64_t weft_status_slot(struct weft_event *event, const MPI_Stat
 }
 
 /* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
-static inline uint64_t weft_status_asked(struct weft_event *event, const MPI_Status *status) {
+WEFT_INLINE uint64_t weft_status_asked(struct weft_event *event, const MPI_Status *status) {
     int32_t peer = event->peer, tag = event->tag;
     uint64_t bytes = weft_status_slot(event, status);
     if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) event->peer = peer;
@@ -405,5 +430,17 @@ static inline uint64_t weft_status_asked(struct weft_event *event, const MPI_Sta
 }
 
 WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
+
+/* The bytes received: in the event's slot, or in its tail where it has one. `ticket`: with that of a probe that succeeded. */
+WEFT_HOT void weft_received(struct weft_thread *thread, struct weft_event *event, uint64_t bytes, bool ticket) {
+    if (LIKELY(!(event->flags & WEFT_FLAG_HAS_TAIL))) {
+        event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+        return;
+    }
+    struct weft_text text = weft_tail_more(thread, 24);
+    weft_text_u(&text, bytes);
+    if (ticket && event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);
+    weft_tail_end(thread, &text);
+}
 
 #endif

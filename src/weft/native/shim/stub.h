@@ -33,6 +33,18 @@ weft_first_\k:
     .size \name, .-\name
 .endm
 
+/* Says which function of seldom.h is called, then goes on to the body of all. */
+.macro SELDOM name, j
+    .globl weft_w_\name
+    .hidden weft_w_\name
+    .type weft_w_\name, @function
+weft_w_\name:
+    movq weft_seldom_at@gottpoff(%rip), %r10
+    movl $\j, %fs:(%r10)
+    jmp weft_seldom
+    .size weft_w_\name, .-weft_w_\name
+.endm
+
 .macro SAVE
     pushq %rbp
     movq %rsp, %rbp
@@ -102,6 +114,21 @@ weft_first_\k:
 1:  mov x17, #\j
     b weft_first_fortran
     .size \name, .-\name
+.endm
+
+/* Says which function of seldom.h is called, then goes on to the body of all. */
+.macro SELDOM name, j
+    .globl weft_w_\name
+    .hidden weft_w_\name
+    .type weft_w_\name, %function
+weft_w_\name:
+    adrp x16, :gottprel:weft_seldom_at
+    ldr x16, [x16, #:gottprel_lo12:weft_seldom_at]
+    mrs x17, tpidr_el0
+    mov w9, #\j
+    str w9, [x16, x17]
+    b weft_seldom
+    .size weft_w_\name, .-weft_w_\name
 .endm
 
 .macro SAVE

@@ -14,44 +14,44 @@ WEFT_HIDDEN void weft_finalized(void);
 WEFT_HIDDEN void weft_session_finalized(void);
 WEFT_HIDDEN void weft_aborting(int code);
 
-static inline int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
+WEFT_INLINE int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
 
-static inline uint64_t weft_mix(uint64_t value, int place) {
+WEFT_INLINE uint64_t weft_mix(uint64_t value, int place) {
     uint64_t h = (value + (uint64_t)place * 0x632be59bd9b4e019u) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 31;
 }
 
-static inline uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
+WEFT_INLINE uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
     uint64_t h = (uint64_t)n;
     for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
     return h;
 }
 
 /* MPI libraries number these differently; the record has one numbering. */
-static inline int64_t weft_lock_type(int type) { return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0; }
-static inline int64_t weft_assert(int assertion) {
+WEFT_INLINE int64_t weft_lock_type(int type) { return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0; }
+WEFT_INLINE int64_t weft_assert(int assertion) {
     return (assertion & MPI_MODE_NOCHECK ? 1 : 0) | (assertion & MPI_MODE_NOSTORE ? 2 : 0) | (assertion & MPI_MODE_NOPUT ? 4 : 0) |
            (assertion & MPI_MODE_NOPRECEDE ? 8 : 0) | (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
 }
 
-static inline int64_t weft_sum(int n, const int *values) {
+WEFT_INLINE int64_t weft_sum(int n, const int *values) {
     int64_t sum = 0;
     for (int i = 0; values && i < n; i++) sum += values[i] > 0 ? values[i] : 0;
     return sum;
 }
 
-static inline int weft_local(MPI_Comm comm) {
+WEFT_INLINE int weft_local(MPI_Comm comm) {
     const struct weft_comm *c = weft_comm(comm);
     return c ? c->size : 0;
 }
 
-static inline int weft_dimensions(MPI_Comm comm) {
+WEFT_INLINE int weft_dimensions(MPI_Comm comm) {
     int kind = MPI_UNDEFINED, n = 0;
     if (!weft_comm(comm) || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS || kind != MPI_CART) return 0;
     return REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS ? n : 0;
 }
 
-static inline int64_t weft_strings_bound(char *const *strings) {
+WEFT_INLINE int64_t weft_strings_bound(char *const *strings) {
     int64_t bytes = 0;
     for (int n = 0; strings && n < 1024 && strings[n]; n++) bytes += (int64_t)strnlen(strings[n], 4096) + 10;
     return bytes;
@@ -63,8 +63,9 @@ WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, c
 WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
 
 /* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
-static inline struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
+WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
                                                  struct weft_event *folding) {
+    if (UNLIKELY(!thread)) return NULL;
     struct weft_event *last = thread->poll;
     if (last && last->function == function && thread->poll_key == key && last->count < INT32_MAX) {
         uint32_t at = weft_site(thread, site);
@@ -76,7 +77,7 @@ static inline struct weft_event *weft_poll_begin(struct weft_thread *thread, uin
     return weft_begin(thread, function, site);
 }
 
-static inline void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key, uint64_t now) {
+WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key, uint64_t now) {
     if (folded) event = thread->poll;
     event->count = folded ? event->count + 1 : 1;
     weft_leave(event, now, MPI_SUCCESS);
@@ -85,7 +86,7 @@ static inline void weft_poll_failed(struct weft_thread *thread, struct weft_even
 }
 
 /* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
-static inline struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
+WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
                                                   const struct weft_event *folding, uint64_t enter) {
     struct weft_event *event = weft_begin(thread, function, site);
     if (!event) return NULL;
@@ -111,62 +112,27 @@ struct weft_completion {
     const int *indices;   /* which requests the statuses belong to; NULL: all in order */
 };
 
-static inline struct weft_completion weft_completion_one(MPI_Request request, const MPI_Request *at) {
-    static __thread struct { struct weft_found found; MPI_Request before; } one;
-    one.before = request;
-    one.found = weft_request_look(request, at, 0);
-    return (struct weft_completion){.n = 1, .ids = &one.found.id, .before = &one.before, .silent = &one.found.silent,
-                                    .guessed = &one.found.guessed};
+extern WEFT_HIDDEN __thread struct weft_completing { struct weft_found found; MPI_Request before; } weft_completing;
+WEFT_INLINE struct weft_completion weft_completion_one(MPI_Request request, const MPI_Request *at) {
+    struct weft_completing *one = &weft_completing;
+    one->before = request;
+    one->found = weft_request_look(request, at, 0);
+    return (struct weft_completion){.n = 1, .ids = &one->found.id, .before = &one->before, .silent = &one->found.silent,
+                                    .guessed = &one->found.guessed};
 }
 
 /* `all`: the call completes all requests or none. */
-static inline struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all) {
-    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
-    char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
-    struct weft_completion c = {.n = space && requests ? n : 0};
-    if (!space) {
-        weft_stop();
-        return c;
-    }
-    c.statuses = (MPI_Status *)space;
-    c.before = (MPI_Request *)(c.statuses + n + 1);
-    c.ids = (uint32_t *)(c.before + n + 1);
-    c.silent = (bool *)(c.ids + n + 1);
-    c.guessed = c.silent + n + 1;
-    c.silent[0] = true;
-    uint64_t stamp = weft_stamp(thread);
-    bool guessed = false;
-    for (int64_t i = 0; i < c.n; i++) {
-        c.before[i] = requests[i];
-        struct weft_found found = weft_request_look(requests[i], &requests[i], stamp);
-        c.ids[i] = found.id;
-        c.silent[i] = found.silent;
-        guessed |= c.guessed[i] = found.guessed;
-    }
-    if (UNLIKELY(guessed) && all) weft_request_all(requests, c.guessed, c.n, stamp);
-    return c;
-}
+WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all);
 
-static inline void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event, MPI_Request after) {
+WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event, MPI_Request after) {
     if (i < 0 || i >= c->n) return;
     struct weft_done done = weft_request_done(c->ids[i], c->before[i], after, c->guessed[i]);
     if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
     if (UNLIKELY(done.guessed)) event->buffer = WEFT_GUESSED;
 }
 
-static inline void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
-    weft_text_u(text, (uint64_t)c->n);
-    for (int64_t i = 0; i < c->n; i++) weft_text_u(text, c->ids[i]);
-}
+WEFT_HIDDEN void weft_text_ids(struct weft_text *text, const struct weft_completion *c);
 
-static inline void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c) {
-    weft_text_u(text, (uint64_t)n);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t request = c->indices ? c->indices[i] : i;
-        /* The status of a send says nothing but whether it was cancelled. */
-        bool known = request >= 0 && request < c->n;
-        weft_text_status(text, &statuses[i], known && (!c->silent[request] || weft_status_cancelled(&statuses[i])));
-    }
-}
+WEFT_HIDDEN void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c);
 
 #endif

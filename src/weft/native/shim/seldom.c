@@ -1,0 +1,303 @@
+/* One body for the functions of seldom.h: what a generated wrapper does, told by a table. */
+#include "seldom.h"
+
+__thread int weft_seldom_at;
+
+typedef long word;
+typedef word (*function)(word, word, word, word, word, word, word, word, word, word, word, word, word, word);
+
+struct call {
+    const struct weft_seldom *f;
+    const struct weft_argument *arguments;
+    word *words;
+    struct weft_thread *thread;
+    struct weft_event *event;
+    MPI_Status *status;  /* that the MPI's own function gets */
+    uintptr_t before;    /* the handle that the call frees */
+    bool ok;
+};
+
+static word forward(void *to, const word *w) {
+    return ((function)to)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]);
+}
+
+/* ---- values ---- */
+static uintptr_t null_handle(int class) {
+    switch (class) {
+    case WEFT_CLASS_COMM: return (uintptr_t)MPI_COMM_NULL;
+    case WEFT_CLASS_DATATYPE: return (uintptr_t)MPI_DATATYPE_NULL;
+    case WEFT_CLASS_GROUP: return (uintptr_t)MPI_GROUP_NULL;
+    case WEFT_CLASS_OP: return (uintptr_t)MPI_OP_NULL;
+    case WEFT_CLASS_REQUEST: return (uintptr_t)MPI_REQUEST_NULL;
+    case WEFT_CLASS_WINDOW: return (uintptr_t)MPI_WIN_NULL;
+    case WEFT_CLASS_FILE: return (uintptr_t)MPI_FILE_NULL;
+    case WEFT_CLASS_INFO: return (uintptr_t)MPI_INFO_NULL;
+    case WEFT_CLASS_ERRHANDLER: return (uintptr_t)MPI_ERRHANDLER_NULL;
+    case WEFT_CLASS_MESSAGE: return (uintptr_t)MPI_MESSAGE_NULL;
+#ifdef MPI_SESSION_NULL
+    case WEFT_CLASS_SESSION: return (uintptr_t)MPI_SESSION_NULL;
+#endif
+    default: return 0;
+    }
+}
+
+/* The value of a scalar, as it stands before the call or, for what comes out, after it. */
+static int64_t value(const struct call *c, int i) {
+    const struct weft_argument *a = &c->arguments[i];
+    word w = c->words[i];
+    if (!(a->traits & POINTED)) return a->traits & WIDE ? w : (int)w;
+    const void *at = (const void *)w;
+    if (!at) return a->form == IS_HANDLE ? (int64_t)null_handle(a->class) : 0;
+    int small;
+    int64_t large;
+    if (a->traits & WIDE) {
+        memcpy(&large, at, sizeof large);
+        return large;
+    }
+    memcpy(&small, at, sizeof small);
+    return small;
+}
+
+static int64_t integer(const struct call *c, int i) {
+    int64_t v = value(c, i);
+    switch (c->arguments[i].form) {
+    case IS_RANK: return weft_rank((int)v);
+    case IS_TAG: return weft_tag((int)v);
+    case IS_LOCK_TYPE: return weft_lock_type((int)v);
+    case IS_ASSERT: return weft_assert((int)v);
+    default: return v;
+    }
+}
+
+/* A handle argument as the type that its class has in this MPI, which may be a number or an address. */
+#define HANDLE(type, v) ((type)(intptr_t)(v))
+
+static MPI_Comm comm_of(const struct call *c) {
+    return c->f->comm < 0 ? MPI_COMM_NULL : HANDLE(MPI_Comm, value(c, c->f->comm));
+}
+
+static uint32_t id(const struct call *c, int i) {
+    const struct weft_argument *a = &c->arguments[i];
+    int64_t v = value(c, i);
+    if (a->class == WEFT_CLASS_REQUEST)
+        return weft_request_id(HANDLE(MPI_Request, v), a->traits & POINTED ? (const MPI_Request *)c->words[i] : NULL);
+    return weft_id(c->thread, a->class, (uintptr_t)v);
+}
+
+static int64_t length(const struct call *c, int i) {
+    const struct weft_argument *a = &c->arguments[i];
+    int64_t n = 0;
+    const int *indexes;
+    switch (a->length) {
+    case OF_PEERS: n = weft_peers(comm_of(c)); break;
+    case OF_ROOTS_PEERS: n = weft_root(comm_of(c), (int)value(c, c->f->root)) ? weft_peers(comm_of(c)) : 0; break;
+    case OF_LOCAL: n = weft_local(comm_of(c)); break;
+    case OF_INDEGREE: n = weft_indegree(comm_of(c)); break;
+    case OF_OUTDEGREE: n = weft_outdegree(comm_of(c)); break;
+    case OF_DIMENSIONS: n = weft_dimensions(comm_of(c)); break;
+    case OF_SUM: n = weft_sum((int)value(c, a->more - 2), (const int *)c->words[a->more]); break;
+    case OF_GRAPH_EDGES:
+        n = value(c, a->more - 1);
+        indexes = (const int *)c->words[a->more];
+        n = n > 0 && indexes ? indexes[n - 1] : 0;
+        break;
+    case OF_RANGES: n = 3 * value(c, a->more); break;
+    default: n = value(c, a->length);
+    }
+    return weft_positive(n);
+}
+
+/* ---- the tail ---- */
+/* Bytes that a part of the tail can take at most. */
+static uint64_t bound(const struct call *c, int part) {
+    uint64_t bytes = 34;
+    for (int i = 0; i < c->f->n; i++) {
+        const struct weft_argument *a = &c->arguments[i];
+        if (a->place != AT_TAIL || !(a->traits & part)) continue;
+        if (a->traits & ARRAY) bytes += 16 + 10 * (uint64_t)length(c, i);
+        else bytes += a->form == IS_STRING ? 8192 : a->form == IS_STATUS ? 48 : 10;
+    }
+    return bytes;
+}
+
+static void array(const struct call *c, int i, struct weft_text *text) {
+    const struct weft_argument *a = &c->arguments[i];
+    const void *at = (const void *)c->words[i];
+    bool none = !c->ok || !at;
+    if (a->traits & WEIGHTS) none |= at == (const void *)MPI_UNWEIGHTED || at == (const void *)MPI_WEIGHTS_EMPTY;
+    int64_t n = none ? 0 : length(c, i);
+    size_t size = a->traits & WIDE ? sizeof(int64_t) : sizeof(int);
+    if (a->class == WEFT_CLASS_REQUEST) weft_text_requests(text, n, at);
+    else if (a->form == IS_HANDLE) weft_text_handles(text, a->class, n, at, size);
+    else if (a->form == IS_RANK) weft_text_ranks(text, n, at);
+    else weft_text_numbers(text, n, at, size);
+}
+
+/* The argument whose place the value of an attribute came to, where it has one. */
+static const void *attribute(const struct call *c, int i) {
+    bool given = c->ok && c->words[i];
+    if (c->f->flag >= 0) given = given && *(const int *)c->words[c->f->flag];
+    return given ? *(void **)c->words[i] : NULL;
+}
+
+/* One value of the tail. After a failed call (`ok` false) an output is 0. */
+static void tell(const struct call *c, int i, int part, struct weft_text *text) {
+    const struct weft_argument *a = &c->arguments[i];
+    bool after = part == EXIT;
+    if (a->traits & ARRAY) array(c, i, text);
+    else if (a->form == IS_STRING) weft_text_string(text, c->ok ? (const char *)c->words[i] : NULL);
+    else if (a->form == IS_STATUS) {
+        const MPI_Status *status = a->traits & OUT ? c->status : (const MPI_Status *)c->words[i];
+        weft_text_status(text, status, after ? c->ok : status && status != MPI_STATUS_IGNORE);
+    }
+    else if (a->form == IS_HANDLE) weft_text_u(text, c->ok ? id(c, i) : 0);
+    else if (a->form == IS_ADDRESS) weft_text_address(text, after ? attribute(c, i) : (const void *)c->words[i], c->event);
+    else weft_text_z(text, c->ok ? integer(c, i) : 0);
+}
+
+static void tell_all(const struct call *c, int part, struct weft_text *text) {
+    for (int i = 0; i < c->f->n; i++)
+        if (c->arguments[i].place == AT_TAIL && c->arguments[i].traits & part) tell(c, i, part, text);
+}
+
+/* ---- before the call ---- */
+static void fill(struct call *c, int i) {
+    struct weft_event *event = c->event;
+    const struct weft_argument *a = &c->arguments[i];
+    bool receives = c->f->manners & RECEIVES;
+    if (a->form == IS_HANDLE && a->traits & FREED) c->before = (uintptr_t)value(c, i);
+    switch (a->place) {
+    case AT_BUFFER: event->buffer = weft_address((const void *)c->words[i]); break;
+    case AT_COMM: event->comm = id(c, i); break;
+    case AT_DATATYPE: event->datatype = id(c, i); break;
+    case AT_COUNT: event->count = weft_count_field(value(c, i)); break;
+    case AT_PEER:
+        event->peer = weft_rank((int)value(c, i));
+        if (receives && (int)value(c, i) == MPI_ANY_SOURCE) event->flags |= WEFT_FLAG_ANY_SOURCE;
+        break;
+    case AT_TAG:
+        event->tag = weft_tag((int)value(c, i));
+        if (receives && (int)value(c, i) == MPI_ANY_TAG) event->flags |= WEFT_FLAG_ANY_TAG;
+        break;
+    case AT_TAG_ID: event->tag = (int32_t)id(c, i); break;
+    case AT_OBJECT:
+        if (!(a->traits & OUT)) event->object = id(c, i);
+        break;
+    default: break;
+    }
+}
+
+static void entry(const struct call *c) {
+    bool large = c->f->count >= 0 && c->event->count == INT32_MAX;
+    if (!(c->f->manners & HAS_TAIL || weft_threaded || large)) return;
+    struct weft_text text = weft_tail_first(c->thread, c->event, bound(c, ENTRY));
+    if (large) weft_text_z(&text, value(c, c->f->count));
+    tell_all(c, ENTRY, &text);
+    weft_tail_end(c->thread, &text);
+}
+
+/* ---- after a successful call: the tables of objects ---- */
+static void watch(const struct call *c, struct weft_pending *pending, MPI_Request request) {
+    const struct weft_seldom *f = c->f;
+    if (f->watching == NO_WATCH || (f->watching == WATCH_AT_ROOT && !weft_root(comm_of(c), (int)value(c, f->root)))) return;
+    const void *buffer = (const void *)c->words[f->buffer];
+    int64_t amount = value(c, f->amount);
+    MPI_Datatype type = HANDLE(MPI_Datatype, value(c, f->datatype));
+    if (f->watching == WATCH_RECEIVE) weft_watch_receive(pending, c->event->site, buffer, amount, type, request);
+    else weft_watch(pending, c->event->site, buffer, amount, type);
+}
+
+static void made(const struct call *c, int i) {
+    const struct weft_argument *a = &c->arguments[i];
+    uintptr_t handle = (uintptr_t)value(c, i);
+    if (a->class == WEFT_CLASS_REQUEST && !(c->f->manners & GETTER)) {
+        struct weft_pending pending = {.function = c->f->function, .persistent = c->f->manners & PERSISTENT,
+                                       .silent = c->f->manners & SILENT, .place = (const MPI_Request *)c->words[i]};
+        watch(c, &pending, HANDLE(MPI_Request, handle));
+        c->event->object = weft_request_new(HANDLE(MPI_Request, handle), &pending);
+        return;
+    }
+    if (!(c->f->manners & GETTER)) {
+        switch (a->class) {
+        case WEFT_CLASS_COMM: weft_made_comm(c->f->function, comm_of(c), HANDLE(MPI_Comm, handle), "", 0); break;
+        case WEFT_CLASS_DATATYPE: weft_made_datatype(HANDLE(MPI_Datatype, handle)); break;
+        case WEFT_CLASS_GROUP: weft_made_group(HANDLE(MPI_Group, handle)); break;
+        case WEFT_CLASS_OP: weft_made_op(HANDLE(MPI_Op, handle)); break;
+        default: weft_new_id(a->class, handle);
+        }
+    }
+    if (a->place == AT_OBJECT) c->event->object = id(c, i);
+}
+
+static void freed(const struct call *c, int i) {
+    const struct weft_event *event = c->event;
+    const uint8_t place = c->arguments[i].place;
+    uint32_t known = place == AT_COMM ? event->comm : place == AT_DATATYPE ? event->datatype
+                   : place == AT_TAG_ID ? (uint32_t)event->tag : event->object;
+    weft_gone(c->arguments[i].class, c->before, known);
+}
+
+static void objects(const struct call *c) {
+    for (int i = 0; i < c->f->n; i++) {
+        const struct weft_argument *a = &c->arguments[i];
+        if (a->form != IS_HANDLE || a->traits & ARRAY) continue;
+        if (a->traits & OUT) made(c, i);
+        else if (a->traits & FREED) freed(c, i);
+    }
+}
+
+/* ---- after the call ---- */
+static void leave(struct call *c, word result, uint64_t now) {
+    struct weft_event *event = c->event;
+    const struct weft_seldom *f = c->f;
+    c->ok = (int)result == MPI_SUCCESS;
+    bool flag = c->ok && f->flag >= 0 && *(const int *)c->words[f->flag];
+    if (flag) event->flags |= WEFT_FLAG_TRUE;
+    if (c->ok) objects(c);
+    bool leaving = false;
+    for (int i = 0; i < f->n; i++) leaving |= c->arguments[i].place == AT_TAIL && c->arguments[i].traits & EXIT;
+    bool in_slot = f->status >= 0 && c->arguments[f->status].place == AT_NONE;
+    uint64_t bytes = 0;
+    if (in_slot && c->ok && (f->flag < 0 || flag))
+        bytes = f->manners & TAG_ASKED ? weft_status_asked(event, c->status) : weft_status_slot(event, c->status);
+    if (leaving) {
+        struct weft_text text = weft_tail_more(c->thread, bound(c, EXIT));
+        tell_all(c, EXIT, &text);
+        if (in_slot) weft_text_u(&text, bytes);
+        weft_tail_end(c->thread, &text);
+    }
+    else if (in_slot) weft_received(c->thread, event, bytes, false);
+    weft_leave(event, now, (int)result);
+}
+
+WEFT_HIDDEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word, word);
+word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, word w7, word w8, word w9, word w10, word w11, word w12, word w13) {
+    word words[WEFT_WORDS] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13};
+    const struct weft_seldom *f = &weft_seldoms[weft_seldom_at];
+    void *site = __builtin_return_address(0);
+    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =
+        f->manners & ENQUIRY && weft_fortran_own(site, f->k) ? NULL : weft_enter(site);
+    struct weft_event *event = weft_begin(thread, f->function, site);
+    if (!event) {
+        if (weft_outside(f->k) && (thread = weft_enter(site))) event = weft_begin(thread, f->function, site);
+        if (!event) return forward(weft_next[f->k], words);
+    }
+    struct call c = {.f = f, .arguments = &weft_seldom_arguments[f->first], .words = words, .thread = thread, .event = event, .ok = true};
+    for (int i = 0; i < f->n; i++) fill(&c, i);
+    MPI_Status own;
+    word handed[WEFT_WORDS];
+    memcpy(handed, words, sizeof words);
+    if (f->status >= 0) {
+        c.status = (MPI_Status *)words[f->status];
+        if (c.status == MPI_STATUS_IGNORE) c.status = memset(&own, 0, sizeof own);
+        handed[f->status] = (word)c.status;
+    }
+    bool posts = f->manners & POSTS;
+    if (UNLIKELY(weft_threaded) && posts) weft_post_lock();
+    entry(&c);
+    weft_publish(thread, event);
+    word result = forward(weft_under[f->k], handed);
+    if (UNLIKELY(weft_threaded) && posts) weft_post_unlock();
+    leave(&c, result, weft_ticks(weft_clock_kind));
+    return result;
+}

@@ -1,0 +1,99 @@
+/* The one copy of the small functions of the headers that lean wrappers call, and what all wrappers call for arrays. */
+#define WEFT_SHARED
+#include "wrap.h"
+
+__thread struct weft_completing weft_completing;
+
+void weft_text_long(struct weft_text *t, uint64_t v) {
+    if (UNLIKELY(t->end - t->p < 10)) t->overflow = true;
+    else t->p = weft_put_u(t->p, v);
+}
+
+/* Numbers, and handles that are numbers or addresses. */
+static int64_t element(const void *array, int64_t i, size_t size) {
+    int small;
+    int64_t large;
+    if (size == sizeof small) {
+        memcpy(&small, (const char *)array + i * (int64_t)sizeof small, sizeof small);
+        return small;
+    }
+    memcpy(&large, (const char *)array + i * (int64_t)sizeof large, sizeof large);
+    return large;
+}
+
+void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
+    weft_text_u(t, (uint64_t)n);
+    for (int64_t i = 0, last = 0; i < n; i++) {
+        int64_t v = element(numbers, i, size);
+        weft_text_z(t, v - last);
+        last = v;
+    }
+}
+
+void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
+    weft_text_u(t, (uint64_t)n);
+    for (int64_t i = 0, last = 0; i < n; i++) {
+        int64_t v = weft_rank(ranks[i]);
+        weft_text_z(t, v - last);
+        last = v;
+    }
+}
+
+void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size) {
+    weft_text_u(t, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_id(weft_self, class, (uintptr_t)element(handles, i, size)));
+}
+
+void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests) {
+    weft_text_u(t, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_request_id(requests[i], NULL));
+}
+
+struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all) {
+    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
+    char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
+    struct weft_completion c = {.n = space && requests ? n : 0};
+    if (!space) {
+        weft_stop();
+        return c;
+    }
+    c.statuses = (MPI_Status *)space;
+    c.before = (MPI_Request *)(c.statuses + n + 1);
+    c.ids = (uint32_t *)(c.before + n + 1);
+    c.silent = (bool *)(c.ids + n + 1);
+    c.guessed = c.silent + n + 1;
+    c.silent[0] = true;
+    uint64_t stamp = weft_stamp(thread);
+    bool guessed = false;
+    for (int64_t i = 0; i < c.n; i++) {
+        c.before[i] = requests[i];
+        struct weft_found found = weft_request_look(requests[i], &requests[i], stamp);
+        c.ids[i] = found.id;
+        c.silent[i] = found.silent;
+        guessed |= c.guessed[i] = found.guessed;
+    }
+    if (UNLIKELY(guessed) && all) weft_request_all(requests, c.guessed, c.n, stamp);
+    return c;
+}
+
+void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
+    weft_text_u(text, (uint64_t)c->n);
+    if (UNLIKELY(text->end - text->p < 10 * c->n)) {
+        text->overflow = true;
+        return;
+    }
+    uint8_t *p = text->p;
+    for (int64_t i = 0; i < c->n; i++) p = weft_put_u(p, c->ids[i]);
+    text->p = p;
+}
+
+void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c) {
+    weft_text_u(text, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t request = c->indices ? c->indices[i] : i;
+        /* The status of a send says nothing but whether it was cancelled. */
+        bool known = request >= 0 && request < c->n;
+        if (known && (!c->silent[request] || weft_status_cancelled(&statuses[i]))) weft_text_status(text, &statuses[i], true);
+        else weft_text_u(text, 0);
+    }
+}
