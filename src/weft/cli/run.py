@@ -11,6 +11,7 @@ program succeeded but Weft itself failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -70,7 +71,8 @@ def seconds(text: str) -> float:
 
 def say(text: str) -> None:
     """Print one of Weft's own lines. They go to stderr: stdout is the program's."""
-    print(f"weft: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        print(f"weft: {text}", file=sys.stderr, flush=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -141,6 +143,8 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
+    if job.interrupted is not None:
+        return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
@@ -166,7 +170,7 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
         )
     elif ending.ended == "crashed" and not finish.hydra_race(job, ending.headers.values()):
         lines.append(f"the program crashed ({status_text(job)}); the record is complete up to each rank's last call")
-    elif ending.ended == "killed":
+    elif ending.ended in ("killed", "interrupted"):
         lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
     if finish.hydra_race(job, ending.headers.values()):
         lines.append(

@@ -1,7 +1,7 @@
 """Run by the recorder inside a Python program, for what only the interpreter knows: exceptions that nobody caught.
 
-Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here; what
-goes wrong in it stays in it.
+Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here;
+what goes wrong in it stays in it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ def _frames(traceback: TracebackType | None) -> bytes:
 
 
 def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # noqa: BLE001 - the program's own __str__ may do anything
+    except BaseException:  # the program's own __str__ may do anything
         return ""
 
 
@@ -64,7 +66,7 @@ def _tell(error: BaseException, traceback: TracebackType | None, who: str) -> No
     from traceback import format_exception
 
     whole = "".join(format_exception(type(error), error, traceback))
-    tell(
+    tell(  # noqa: F821
         _bytes(_name(type(error)), 1024), _bytes(_text(error), 1 << 15), _bytes(whole, TRACEBACK), _bytes(who, 256),
         _frames(traceback),
     )  # fmt: skip
@@ -96,7 +98,7 @@ class _Tasks:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]
                 _tell(record.exc_info[1], record.exc_info[2], name or "a task")
-        except Exception:  # noqa: BLE001, S110 - nothing of this may reach the program
+        except Exception:  # nothing of this may reach the program
             pass
         return True
 
