@@ -11,6 +11,7 @@ program succeeded but Weft itself failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -77,7 +78,8 @@ def seconds(text: str) -> float:
 
 def say(text: str) -> None:
     """Print one of Weft's own lines. They go to stderr: stdout is the program's."""
-    print(f"weft: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        print(f"weft: {text}", file=sys.stderr, flush=True)
 
 
 def tell(blocks: Iterable[Block], to: TextIO) -> None:
@@ -156,7 +158,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    if getattr(job, "interrupted", 0):
+    if job.interrupted is not None:
         return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 

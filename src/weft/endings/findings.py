@@ -164,7 +164,7 @@ def _thread(end: End, one: Ending) -> Finding:
         kind="uncaught-exception",
         severity="error",
         certainty="certain",
-        message=f"{'' if one.who.startswith('task ') else 'thread '}{one.who} of rank {rank} {of_thread(one)}",
+        message=f"{'' if one.who.startswith(('task ', 'a task')) else 'thread '}{one.who} of rank {rank} {of_thread(one)}",
         ranks=(rank,),
         sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
         events=tuple(event.id for event in _last_events([end])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, Signals
 from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
@@ -60,6 +60,8 @@ def finish(job: Job) -> Ending:
     facts["ended"] = ending.ended
     facts["exit_code"] = job.process.exit_code
     facts["signal"] = job.process.signal
+    facts["interrupted_by"] = Signals(job.interrupted).name if job.interrupted is not None else None
+    facts["evidence"] = job.evidence.facts()
     return ending
 
 
@@ -76,13 +78,15 @@ def tidy(files: Iterable[Path]) -> None:
 
 
 def how_ended(job: Job, headers: Iterable[Header]) -> str:
-    """Tell finished, crashed, killed and deadlock apart."""
+    """Tell finished, crashed, killed, interrupted and deadlock apart."""
+    if job.interrupted is not None:
+        return "interrupted"
     if job.ended is not None:
         return job.ended
     status = job.process.shell_status
     if status == 0:
         return "finished"
-    if job.process.signals or job.process.signal in FROM_OUTSIDE:
+    if job.process.signal in FROM_OUTSIDE:
         return "killed"
     whole = all(header.over or header.state is State.STOPPED for header in headers)
     return "crashed" if job.process.signal is not None or not whole else "finished"

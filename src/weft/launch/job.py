@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGTERM, Signals
+from signal import SIGCONT, SIGKILL, SIGTERM
 
+from weft.launch import ask, survivors
 from weft.launch import process as processes
-from weft.launch import survivors
+from weft.launch.evidence import Evidence
 from weft.launch.line import with_environment
 from weft.launch.options import Family
 from weft.launch.plan import Plan
@@ -33,11 +34,14 @@ class Job:
     watch: Watch
     hang_after: float | None = None
     ended: str | None = None
-    """`deadlock` or `killed` once Weft has ended it, else None."""
+    """`deadlock`, `killed` or `interrupted` once Weft has ended it, else None."""
     proof: list[str] = field(default_factory=list)
     hung_for: float = 0.0
     survivors: int = 0
     family: Family = Family.OTHER
+    evidence: Evidence = field(default_factory=Evidence)
+    warnings: int = 0
+    """How many signals that could end it came to Weft while it ran."""
     observer: Callable[[Watch], bool] | None = None
     """Looks at the ranks as often as the watcher does; true ends the job."""
     _question: Question | None = None
@@ -46,13 +50,13 @@ class Job:
 
     def tick(self) -> float:
         """Look at the ranks and act; return the seconds until the next look."""
-        if self.ended is not None:
+        if self._kill_at is not None:
             return self._insist()
         pause = self.watch.look()
         if self.observer is not None:
             pause = min(pause, OBSERVED)
             if self.observer(self.watch):
-                self._end("killed", QUIETLY.get(self.family, SIGTERM))
+                self._end("killed")
                 return pause
         if not self.watch.still_for:
             self._forget()
@@ -75,7 +79,9 @@ class Job:
             return
         self._forget()
         self._judged = True
-        if proof:
+        if proof and self.warnings:
+            self._end("interrupted")  # what stands still since a Ctrl-C stands still by it
+        elif proof:
             self.proof = proof
             self._end("deadlock")
 
@@ -86,11 +92,26 @@ class Job:
             self._question.drop()
             self._question = None
 
-    def _end(self, ended: str, number: Signals = SIGTERM) -> None:
+    def warned(self) -> None:
+        """A signal that may end the job is about to be passed on: keep where its ranks are. A second one ends it."""
+        self.warnings += 1
+        if self.warnings == 1:
+            ask.where(rank_files(self.run))
+        elif self._kill_at is None:
+            self._kill_at = time.monotonic() + GRACE
+
+    @property
+    def interrupted(self) -> int | None:
+        """The signal to Weft that the job has ended by; None where it ended by itself, or in good order."""
+        if self.ended in ("deadlock", "killed") or not self.process.signals or self.process.shell_status == 0:
+            return None
+        return self.process.signals[-1]
+
+    def _end(self, ended: str) -> None:
         """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
         self.ended = ended
         self._kill_at = time.monotonic() + GRACE
-        self.process.send(number)
+        self.process.send(QUIETLY.get(self.family, SIGTERM))
         self.process.send(SIGCONT)
 
     def _insist(self) -> float:
@@ -105,7 +126,7 @@ class Job:
     def close(self) -> None:
         """The launcher has ended: nothing of a job that Weft ended may stay behind."""
         self._forget()
-        if self.ended is not None:
+        if self.ended is not None or self.interrupted is not None:
             self.survivors = survivors.end(rank_files(self.run))
 
 
@@ -126,7 +147,7 @@ def run_job(
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
     job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, family=plan.line.family, observer=observer)
-    processes.attend(job.process, job.tick)
+    processes.attend(job.process, job.tick, job.warned)
     job.close()
     processes.unblock()
     return job

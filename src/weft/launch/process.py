@@ -108,8 +108,11 @@ def start_error(word: str, error: OSError) -> WeftError:
     return WeftError(f"cannot start {word}: {error.strerror}")
 
 
-def attend(process: Process, tick: Callable[[], float]) -> None:
-    """Wait for the job's end, pass signals on, and call `tick`, which returns the seconds until its next call."""
+def attend(process: Process, tick: Callable[[], float], warned: Callable[[], None] = lambda: None) -> None:
+    """Wait for the job's end, pass signals on, and call `tick`, which returns the seconds until its next call.
+
+    `warned` is called before a signal that could end the job is passed on.
+    """
     wanted = PASSED | {signal.SIGCHLD}
     pause = tick()
     while process.poll() is None:
@@ -118,6 +121,8 @@ def attend(process: Process, tick: Callable[[], float]) -> None:
             if process.poll() is None:
                 pause = tick()
         else:
+            if received.si_signo in ENDING:
+                warned()
             pass_on(process, received.si_signo, received.si_code == SI_KERNEL)
 
 

@@ -56,7 +56,7 @@ class Ending:
 
     @property
     def site(self) -> Site | None:
-        """The innermost place with a line of the program: not the interpreter's or a system library's; or None."""
+        """The innermost place with a line that is the program's: of no interpreter, no system library; or None."""
         known = [site for site in self.stack if site.known and not _of_python(site)]
         return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
 

@@ -95,7 +95,7 @@ static bool ask(pid_t tid) {
     shown_by = seen = 0;
     asked_of = tid;
     if (syscall(SYS_rt_tgsigqueueinfo, weft_pid, tid, ASKED, &info)) return false;
-    for (int i = 0; i < 200 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    for (int i = 0; i < 1000 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     return shown_by;
 }
 
@@ -192,7 +192,7 @@ static void look(int number, const siginfo_t *info, const void *context) {
     if ((pid_t)syscall(SYS_gettid) != weft_pid) name_of_thread((pid_t)syscall(SYS_gettid), name, sizeof name);
     told.who = name;
     weft_stack_take(&stack, context);
-    weft_tell(&told);
+    if (fault || stack.slot || stack.pythons || stack.tid == weft_pid) weft_tell(&told); /* else a library's thread */
     if (!fault || deadly(number)) tell_others(told);
 }
 
@@ -226,15 +226,21 @@ void weft_crash_over(const struct weft_stack *stack) {
 }
 
 /* Now the program's own disposition, and the signal once more. */
-static void hand_over(int number, siginfo_t *info) {
+static void hand_over(int number, siginfo_t *info, void *context) {
+    const struct sigaction *program = &table[number].program;
+    pid_t self = (pid_t)syscall(SYS_gettid);
     table[number].done = true;
-    real_sigaction(number, &table[number].program, NULL);
+    real_sigaction(number, program, NULL);
     if (among(number, faults, FAULTS) && info->si_code > 0) return; /* the instruction fails again */
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, number);
     sigprocmask(SIG_BLOCK, &one, NULL); /* until the handler is over */
-    syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), number, info);
+    if (!syscall(SYS_rt_tgsigqueueinfo, getpid(), self, number, info)) return;
+    /* The kernel lets only the first thread send on what another process sent. */
+    if (program->sa_flags & SA_SIGINFO) program->sa_sigaction(number, info, context);
+    else if (program->sa_handler != SIG_DFL && program->sa_handler != SIG_IGN) program->sa_handler(number);
+    else syscall(SYS_tgkill, getpid(), self, number);
 }
 
 static void asked(siginfo_t *info, void *context) {
@@ -258,7 +264,10 @@ static void came(int number, siginfo_t *info, void *context) {
             behind_handlers = (uintptr_t)__builtin_return_address(0);
         }
         if (weft_telling() && !weft_ended_by_mpi) look_around(number, info, context);
-        hand_over(number, info);
+        /* All ranks of a job are warned together, and its launcher kills the rest when the first has ended. */
+        if (weft_telling() && among(number, warnings, WARNINGS) && plain(&table[number].program, SIG_DFL))
+            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        hand_over(number, info, context);
     }
     weft_depth = depth;
     errno = error;

@@ -55,7 +55,7 @@ def _name(kind: type) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:
+    except BaseException:  # the program's own __str__ may do anything
         return ""
 
 
@@ -97,8 +97,8 @@ class _Tasks:
         try:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]
-                _tell(record.exc_info[1], record.exc_info[2], name or "a task")
-        except Exception:
+                _tell(record.exc_info[1], record.exc_info[2], f"task {name}" if name else "a task")
+        except Exception:  # nothing of this may reach the program
             pass
         return True
 
