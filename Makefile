@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders test-transparency lint format types test-matrix bench bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -101,6 +101,11 @@ types: $(VENV)/.dev
 
 bench: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python benchmarks/capture.py $(BENCH)
+	$(BIN)/python benchmarks/dump.py
+
+# What it costs to print a million calls; limits included.
+bench-dump: setup
+	$(BIN)/python benchmarks/dump.py $(BENCH)
 
 # What a full replay costs beside the plain run: about 10 minutes.
 bench-replay: setup

@@ -87,8 +87,8 @@ def events(trace: Trace) -> list[Event]:
 
 def written(trace: Trace, table: Table | None) -> list[str]:
     writer = Writer(trace, table)
-    text = "".join(part for rows in in_time(trace, Filter("")) for part in writer.lines(rows))
-    return text.split("\n")[:-1]
+    text = b"".join(part for rows in in_time(trace, Filter("")) for part in writer.lines(rows))
+    return text.decode().split("\n")[:-1]
 
 
 def test_text_is_what_python_says_of_each_call(every_function: Trace) -> None:

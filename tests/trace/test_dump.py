@@ -1,10 +1,13 @@
 """`weft dump` prints what is there."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests_support import WEFT, execute
 from weft.cli.main import main
 from weft.trace import Level
 from weft.trace.builder import ANY, Builder
@@ -111,3 +114,88 @@ def test_a_run_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_wrong_filter_is_a_usage_error(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dump", run, "--tag", "seven"]) == 2
     assert "'seven' is no whole number" in capsys.readouterr().err
+
+
+def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["dump", run])
+    whole = lines(capsys)
+    main(["dump", run, "--tail", "2"])
+    assert [row.split()[-8:] for row in lines(capsys)[1:]] == [row.split()[-8:] for row in whole[-2:]]
+    main(["dump", run, "--tail", "2", "--format", "json"])
+    assert [json.loads(row)["index"] for row in lines(capsys)] == [2, 3]
+    main(["dump", run, "--count"])
+    main(["dump", run, "--count", "--rank", "0"])
+    assert lines(capsys) == ["7", "3"]
+    main(["dump", run, "--count", "--definitions"])
+    main(["dump", run, "--definitions", "--format", "json"])
+    count, *rows = lines(capsys)
+    assert int(count) == len(rows)
+    main(["dump", run, "--definitions", "--format", "json", "--tail", "3"])
+    assert lines(capsys) == rows[-3:]
+
+
+@pytest.mark.parametrize(
+    ("options", "absent"),
+    [(["--rank", "2"], "2"), (["--rank", "0,5-9"], "5-9"), (["--rank", "1-3"], "2-3"), (["--where=-rank:7"], "7")],
+)
+def test_a_rank_that_is_not_there_is_an_error(
+    run: str, options: list[str], absent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dump", run, *options]) == 2
+    assert f"there is no rank {absent}: {run} has ranks 0 to 1" in capsys.readouterr().err
+    assert main(["dump", run, "--where", "rank<7"]) == 0
+
+
+@pytest.mark.parametrize("count", ["-1", "x", "1.5"])
+def test_a_number_of_calls_that_is_none_is_a_usage_error(run: str, count: str) -> None:
+    for option in ("--limit", "--tail"):
+        with pytest.raises(SystemExit) as ended:
+            main(["dump", run, option, count])
+        assert ended.value.code == 2
+
+
+def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    arrow_csv = pytest.importorskip("pyarrow.csv")
+    for form in ("csv", "parquet"):
+        assert main(["dump", run, "--format", form, "-o", str(tmp_path / f"calls.{form}")]) == 0
+    table, text = pq.read_table(tmp_path / "calls.parquet"), arrow_csv.read_csv(tmp_path / "calls.csv")
+    assert table.column_names == text.column_names
+    assert table["function"].to_pylist() == text["function"].to_pylist()
+    assert table["exit_ns"].to_pylist() == text["exit_ns"].to_pylist()
+    assert table["tag"].to_pylist()[-1] == 99 and table["exit_ns"].to_pylist()[-1] is None
+    assert main(["dump", run, "--format", "csv", "--where", "fn:Nothing", "-o", str(tmp_path / "none.csv")]) == 0
+    assert (tmp_path / "none.csv").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_tables_go_through_a_pipe(run: str, form: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    piped = subprocess.run([*WEFT, "dump", run, "--format", form], capture_output=True, timeout=60, check=True)
+    main(["dump", run, "--format", form, "-o", str(tmp_path / "file")])
+    assert piped.stdout == (tmp_path / "file").read_bytes() != b""
+
+
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_a_reader_that_goes_away_is_no_error(form: str, tmp_path: Path) -> None:
+    b = Builder(ranks=2, path=tmp_path / "long")
+    for _ in range(20_000):
+        b.ranks[0].barrier(site=("a.c", 1, "main"))
+    run = b.write()
+    command = f"{shlex.join([*WEFT, 'dump', str(run), '--format', form])} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = execute(["bash", "-c", command])
+    first, status = done.stdout.splitlines()
+    assert (status, done.stderr) == ("0", "")
+    assert first
+
+
+def test_a_file_that_cannot_be_written_is_said(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump", run, "-o", "/nowhere/at/all"]) == 4
+    assert "/nowhere/at/all cannot be written" in capsys.readouterr().err
+
+
+def test_a_table_of_definitions_or_outcomes_is_refused(run: str, tmp_path: Path) -> None:
+    assert main(["dump", run, "--definitions", "--format", "csv"]) == 2
+    b = Builder(ranks=1, path=tmp_path / "order", level=Level.ORDER)
+    b.ranks[0].outcomes([3, 15])
+    assert main(["dump", str(b.write()), "--format", "csv"]) == 2

@@ -197,7 +197,7 @@ def write_calls(trace: Trace, found: Iterator[Rows], args: argparse.Namespace, t
 
     if args.format == "json":
         writer = Writer(trace, None)
-        to.writelines(text for rows in found for text in writer.lines(rows))
+        put((text for rows in found for text in writer.lines(rows)), to)
         return
     first = next(found, None)
     table = Table(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
@@ -211,7 +211,18 @@ def write_calls(trace: Trace, found: Iterator[Rows], args: argparse.Namespace, t
                 show(table.cells(event), False)
         return
     writer = Writer(trace, table)
-    to.writelines(text for rows in itertools.chain([first], found) for text in writer.lines(rows))
+    put((text for rows in itertools.chain([first], found) for text in writer.lines(rows)), to)
+
+
+def put(parts: Iterable[bytes], to: IO[Any]) -> None:
+    """Write lines in UTF-8, without making characters of them where that is not needed."""
+    buffer = getattr(to, "buffer", None)
+    if buffer is None or (getattr(to, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        to.writelines(part.decode() for part in parts)
+        return
+    to.flush()
+    for part in parts:
+        buffer.write(part)
 
 
 def events(trace: Trace, rows: Rows) -> Iterator[Event]:

@@ -160,11 +160,12 @@ def _thread(end: End, one: Ending) -> Finding:
     at = place(one)
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
     rank = end.rank.index
+    who = one.who if one.who.startswith(("task ", "a task")) else f"thread {one.who}"
     return Finding(
         kind="uncaught-exception",
         severity="error",
         certainty="certain",
-        message=f"{'' if one.who.startswith(('task ', 'a task')) else 'thread '}{one.who} of rank {rank} {of_thread(one)}",
+        message=f"{who} of rank {rank} {of_thread(one)}",
         ranks=(rank,),
         sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
         events=tuple(event.id for event in _last_events([end])),

@@ -66,17 +66,18 @@ class Writer:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._buffer = np.empty(_ROOM, np.uint8)
 
-    def lines(self, rows: Rows) -> Iterator[str]:
-        """The lines of some calls, many in one text."""
+    def lines(self, rows: Rows) -> Iterator[bytes]:
+        """The lines of some calls in UTF-8, many at once."""
         columns = self._columns(rows)
         given, _kept = self._given(columns)
         done, end = 0, len(rows)
         while done < end:
             start = done
             done, used = native.rows(given, done, end, self._buffer)
-            yield self._buffer[:used].tobytes().decode()
+            yield self._buffer[:used].tobytes()
             if done == start:
-                yield self._one(self._trace.ranks[int(columns["rank"][done])].event(int(columns["index"][done])))
+                event = self._trace.event(int(columns["rank"][done]), int(columns["index"][done]))
+                yield self._one(event).encode("utf-8", "backslashreplace")
                 done += 1
 
     def _one(self, event: Event) -> str:
