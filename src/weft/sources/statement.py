@@ -130,7 +130,7 @@ def _goes_on(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool
         return text.endswith("&")
     if kind == "fixed":
         return line + 1 < len(bare) and _FIXED_MORE.match(bare[line + 1]) is not None
-    return not text.lstrip().startswith("#") and (depth > 0 or _OPEN_END.search(text) is not None)
+    return depth > 0 or (_OPEN_END.search(text) is not None and not text.lstrip().startswith("#"))
 
 
 def _fitting(lines: Sequence[str]) -> list[str]:
