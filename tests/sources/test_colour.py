@@ -13,7 +13,7 @@ FILES = ["a.py", "a", "a.pyx", "a.c", "a.h", "a.cpp", "a.cu", "a.f90", "a.F90", 
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_language_is_coloured_line_by_line(file: str) -> None:
-    lines = ["", "x = 1", "\ty = 'text'", "", ""]
+    lines = ["", "      x = 1", "\ty = 'text'", "", ""]
     made = colour.tokens(lines, file)
     assert ["".join(text for _, text in line) for line in made] == lines
     assert {kind for line in made for kind, _ in line} <= {*colour.CLASSES, ""}

@@ -14,8 +14,9 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from weft.errors import UsageError, WeftError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from weft.launch.job import Job
     from weft.launch.plan import Plan
     from weft.report import Ground, Report
+    from weft.report.terminal import Block
 
 DEADLOCK_STATUS = 3
 FAILED_STATUS = 4
@@ -76,6 +78,13 @@ def seconds(text: str) -> float:
 def say(text: str) -> None:
     """Print one of Weft's own lines. They go to stderr: stdout is the program's."""
     print(f"weft: {text}", file=sys.stderr, flush=True)
+
+
+def tell(blocks: Iterable[Block], to: TextIO) -> None:
+    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
+    from weft.report.terminal import print_blocks
+
+    print_blocks(blocks, to, prefix="weft: ")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -271,7 +280,6 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
     import weft
     from weft.cli._progress import progress
     from weft.report import Ground, examine, to_json
-    from weft.report.terminal import print_blocks
     from weft.report.text import summary_blocks
 
     try:
@@ -279,7 +287,7 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
         ground = Ground(trace)
         with progress("analysing the run") as advance:
             report = examine(trace, ground=ground, progress=advance)
-        print_blocks(summary_blocks(trace, report), sys.stderr, prefix="weft: ")
+        tell(summary_blocks(trace, report), sys.stderr)
         show_picture(ground, report)
         if report_file is not None:
             document = to_json(trace, report.findings, report.failures)
