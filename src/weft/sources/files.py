@@ -11,10 +11,9 @@ from typing import Final
 
 from weft.sources.layout import MAX_FILE
 
-_SUFFIXES: Final = re.compile(
-    r"\.(py|pyw|pyx|pxd|pxi|pyi|c|h|cc|cpp|cxx|c\+\+|hh|hpp|hxx|h\+\+|inl|ipp|tpp|tcc|icc|f|for|ftn|fpp|f77|f90|f95|f03|"
-    r"f08|f18|inc|fh|cu|cuh|jl|rs|chpl|cilk|cdv|fdv)",
-    re.I,
+_SUFFIXES: Final = frozenset(
+    ".py .pyw .pyx .pxd .pxi .pyi .c .h .cc .cpp .cxx .c++ .hh .hpp .hxx .h++ .inl .ipp .tpp .tcc .icc .f .for .ftn .fpp"
+    " .f77 .f90 .f95 .f03 .f08 .f18 .inc .fh .cu .cuh .jl .rs .chpl .cilk .cdv .fdv".split()
 )
 _ENCODINGS: Final = frozenset(
     "latin-1 latin1 iso-8859-1 iso8859-1 iso-8859-15 cp1252 cp1251 koi8-r euc-jp shift_jis shift-jis gbk gb18030 big5"
@@ -40,8 +39,8 @@ class File:
 
 def is_source(path: str) -> bool:
     """Whether a file of this name may hold source."""
-    suffix = Path(path).suffix
-    return not suffix or _SUFFIXES.fullmatch(suffix) is not None
+    suffix = Path(path).suffix.lower()
+    return not suffix or suffix in _SUFFIXES
 
 
 def read(path: str | Path) -> File | None:
