@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.match.native import address, addresses
 from weft.trace import Event, Trace
 from weft.waits import native
-from weft.waits.causes import blocks
+from weft.waits.causes import Cause, apart, blocks
 from weft.waits.native import Ints
 
 
@@ -63,8 +63,8 @@ class Clockwork:
 
     @cached_property
     def _spans(self) -> list[tuple[native.Span, Ints]]:
-        table = blocks(self.trace.functions)
-        return [native.span(rank, table) for rank in self.trace.ranks]
+        table, causes = blocks(self.trace.functions), apart(self.trace.functions)
+        return [native.span(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
 
     @cached_property
     def spans(self) -> list[native.Span]:
@@ -73,8 +73,8 @@ class Clockwork:
 
     @cached_property
     def inside(self) -> Ints:
-        """Time inside calls, by rank and function id; polls that failed are apart (Span.polling)."""
-        found: Ints = np.array([inside for _, inside in self._spans], np.int64).reshape(-1, 65536)
+        """Time inside calls by rank and causes.apart; polls that failed are apart (Span.polling)."""
+        found: Ints = np.array([inside for _, inside in self._spans], np.int64).reshape(-1, len(Cause))
         return found
 
     @cached_property
@@ -85,15 +85,6 @@ class Clockwork:
     def ranks_of(self, places: Ints) -> Ints:
         """The rank of each place."""
         found: Ints = np.searchsorted(self.first, places, side="right") - 1
-        return found
-
-    def column(self, name: str, places: Ints) -> NDArray[Any]:
-        """A column of the events at some places."""
-        ranks = self.ranks_of(places)
-        found = np.zeros(len(places), self.trace.ranks[0].events[name].dtype if self.trace.ranks else np.int64)
-        for rank in np.unique(ranks).tolist():
-            mine = ranks == rank
-            found[mine] = self.trace.ranks[rank].events[name][places[mine] - self.first[rank]]
         return found
 
     def event(self, place: int) -> Event:

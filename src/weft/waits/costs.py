@@ -17,8 +17,9 @@ from weft.terms.words import rank_words
 from weft.trace import Trace
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.clockwork import Clockwork
+from weft.waits.cores import remark
 from weft.waits.imbalance import imbalance
-from weft.waits.ledger import Ledger, ledger_of, seconds
+from weft.waits.ledger import Base, base_of, seconds
 from weft.waits.native import Ints
 from weft.waits.states import Rows, Waiting, waiting
 
@@ -53,8 +54,9 @@ class _Telling:
 
     def __init__(self, waits: Waiting) -> None:
         self.clock: Clockwork = waits.clock
-        self.ledger: Ledger = ledger_of(waits)
-        self.least = max(LEAST_NS, SHARE * self.ledger.base.ns)
+        self.base: Base = base_of(waits)
+        self.remark = remark(waits.trace)
+        self.least = max(LEAST_NS, SHARE * self.base.ns)
 
     def of(self, kind: str, rows: Rows, text: str) -> Iterator[Finding]:
         """Findings of the waits with one pair of call sites that together cost enough."""
@@ -64,7 +66,7 @@ class _Telling:
         clock = self.clock
         columns: list[NDArray[Any]] = [
             column for places in (rows.waiter, rows.culprit)
-            for column in (clock.ranks_of(places), clock.column("site", places))
+            for column in (clock.ranks_of(places), clock.site[places])
         ]  # fmt: skip
         first, inverse = _pairs(columns)
         totals = np.bincount(inverse, weights=rows.ns).astype(np.int64)
@@ -78,13 +80,13 @@ class _Telling:
 
     def _told(self, kind: str, text: str, key: str, rows: Rows, found: list[tuple[int, int]]) -> Finding:
         """The finding of some groups of rows, as (ns, row), the dearest first."""
-        clock, base = self.clock, self.ledger.base
+        clock, base, remark = self.clock, self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]
         one, two = clock.event(int(rows.waiter[dearest])), clock.event(int(rows.culprit[dearest]))
         some = np.array([row for _, row in found])
         waiters = sorted(set(clock.ranks_of(rows.waiter[some]).tolist()))
         late = sorted(set(clock.ranks_of(rows.culprit[some]).tolist()))
-        share, remark = base.share(total), self.ledger.crowded
+        share = base.share(total)
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
             f" in {calls.spoken(one.function.name)}{where(one)} {text.format(late=rank_words(late), there=where(two))}"

@@ -12,12 +12,14 @@ from weft.terms.calls import masks, words
 from weft.terms.describe import where
 from weft.terms.telling import finding
 from weft.trace import Event, Rank
-from weft.waits.clockwork import Clockwork
 from weft.waits.ledger import seconds
 from weft.waits.states import Waiting
 
 IMBALANCE: Final = 0.25
 """Work is uneven when the busiest rank computes this much longer than the mean."""
+
+_SITES: Final = 1 << 22
+"""Site ids above are taken together: a record could name any number."""
 
 _ENDS: Final = words("Init Init_thread Session_init Finalize Session_finalize")
 
@@ -40,7 +42,7 @@ def imbalance(waits: Waiting, least: float) -> list[Finding]:
     lost = int(np.maximum(most - others, 0).sum())
     if mean <= 0 or most < (1 + IMBALANCE) * mean or lost < least:
         return []
-    events, place = _longest(trace.ranks[busiest], clock)
+    events, place = _longest(trace.ranks[busiest])
     return [
         finding(
             "imbalance",
@@ -52,20 +54,20 @@ def imbalance(waits: Waiting, least: float) -> list[Finding]:
     ]
 
 
-def _longest(rank: Rank, clock: Clockwork) -> tuple[list[Event], str]:
+def _longest(rank: Rank) -> tuple[list[Event], str]:
     """The call before which, or where that ends MPI after which, the rank computed most, in words too."""
-    part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
-    gaps = clock.enter[part][1:] - clock.exit[part][:-1]
-    sites = rank.events["site"].astype(np.int64) << 16 | rank.events["function"]
+    gaps = rank.enter_ns()[1:] - rank.exit_ns()[:-1]
+    # Site ids count from 1; calls of unknown place are told apart by their function.
+    sites = rank.events["site"].astype(np.int64)
+    sites = np.where(sites == 0, rank.events["function"], np.minimum(sites, _SITES) + 65536)
     ends = masks(rank.trace.functions).table(_ENDS)[rank.events["function"]]
     for word, keys, barred in (("before", sites[1:], ends[1:]), ("after", sites[:-1], ends[:-1])):
         kept = np.flatnonzero(~barred)
         if not len(kept):
             continue
-        unique, inverse = np.unique(keys[kept], return_inverse=True)
-        total = np.bincount(inverse.reshape(-1), weights=gaps[kept])
+        total = np.bincount(keys[kept], weights=gaps[kept])
         if 2 * total.max() >= gaps.sum():
-            at = kept[keys[kept] == unique[int(np.argmax(total))]]
+            at = kept[keys[kept] == int(np.argmax(total))]
             event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
             return [event], f", most of it {word} {calls.spoken(event.function.name)}{where(event)}"
     inner = np.flatnonzero(~ends)

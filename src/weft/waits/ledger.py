@@ -145,11 +145,14 @@ def ledger(trace: Trace, match: Match) -> Ledger:
 
 def ledger_of(waits: Waiting) -> Ledger:
     """The same of waits that are found."""
-    clock, trace = waits.clock, waits.trace
-    present = [rank for rank in trace.ranks if len(rank)]
-    base = Base(clock.span, len(present), sum(len(rank.threads) for rank in present))
-    left_open = sum(int(span.open) for span in clock.spans)
-    return Ledger(waits.by_rank, clock.walls, base, remark(trace), left_open)
+    left_open = sum(int(span.open) for span in waits.clock.spans)
+    return Ledger(waits.by_rank, waits.clock.walls, base_of(waits), remark(waits.trace), left_open)
+
+
+def base_of(waits: Waiting) -> Base:
+    """What every share of the run is a share of."""
+    present = [rank for rank in waits.trace.ranks if len(rank)]
+    return Base(waits.clock.span, len(present), sum(len(rank.threads) for rank in present))
 
 
 def empty() -> Ledger:

@@ -100,12 +100,12 @@ def axis_of(rank: Rank) -> Axis:
     return Axis(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS)
 
 
-def span(rank: Rank, blocks: NDArray[np.uint8]) -> tuple[Span, Ints]:
-    """What is asked of all times of a rank together, and the time inside its calls by function id."""
-    events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(65536, np.int64)
+def span(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
+    """What is asked of all times of a rank together, and the time inside its calls by one of `count` causes."""
+    events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
     library().weft_span(
         _P(address(events)), _U64(len(events)), ctypes.byref(axis_of(rank)), _P(address(blocks)),
-        ctypes.byref(found), _P(address(inside)),
+        _P(address(causes)), ctypes.byref(found), _P(address(inside)),
     )  # fmt: skip
     return found, inside
 
@@ -117,15 +117,21 @@ class Surroundings(NamedTuple):
     host: NDArray[np.int32]
 
 
-def messages(rank: int, mine: Posts, theirs: Posts, around: Surroundings, sizes: Ints) -> Messages:
-    """One rank's messages as C reads them; the caller keeps the arrays alive. No standard send waits as yet."""
+def messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
+    """The ranks' messages as C reads them; the caller keeps the arrays alive. No standard send waits as yet."""
     most = np.iinfo(np.int64).max
     at = address
-    return Messages(
-        rank, len(sizes), at(mine.first), at(mine.event), at(mine.args), at(mine.completion), at(mine.partner),
+    given = Messages(
+        0, 0, at(mine.first), at(mine.event), at(mine.args), at(mine.completion), at(mine.partner),
         at(theirs.event), at(theirs.args), at(mine.peer), at(mine.flags), at(theirs.flags), at(around.blocks),
-        at(around.host), at(sizes), (_I64 * 2)(most, most),
+        at(around.host), None, (_I64 * 2)(most, most),
     )  # fmt: skip
+    found = []
+    for rank, table in enumerate(sizes):
+        own = Messages.from_buffer_copy(given)
+        own.rank, own.size_count, own.sizes = rank, len(table), at(table)
+        found.append(own)
+    return found
 
 
 def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from weft.match import Match
 from weft.terms.sizes import size_of
 from weft.trace import Rank, Trace
+from weft.trace.layout import ID_DYNAMIC, Def
 from weft.waits import native
 from weft.waits.clockwork import Clockwork
 from weft.waits.native import Ints, Messages
@@ -31,15 +32,21 @@ _KNOWN_TYPES = 1 << 16
 """Datatypes of a rank whose sizes are looked up, by id."""
 
 
-def datatype_sizes(rank: Rank) -> Ints:
-    """Bytes of the rank's datatypes by id, -1 where they are not known."""
-    used = np.unique(rank.events["datatype"])
-    used = used[used < _KNOWN_TYPES]
-    table = np.full(int(used.max(initial=0)) + 1, -1, np.int64)
-    for id in used.tolist():
-        size = size_of(rank.datatype(id)) if id else None
-        table[id] = -1 if size is None or not 0 <= size < 1 << 31 else size
-    return table
+def datatype_sizes(trace: Trace) -> list[Ints]:
+    """By rank the bytes of its datatypes by id, -1 where they are not known. Ranks that made no type share a table."""
+    basic: Ints | None = None
+    found = []
+    for rank in trace.ranks:
+        if basic is None:
+            basic = _sizes(rank, range(ID_DYNAMIC))
+        made = [id for id in rank.definitions.ids(Def.DATATYPE) if ID_DYNAMIC <= id < _KNOWN_TYPES]
+        found.append(np.concatenate([basic, _sizes(rank, range(ID_DYNAMIC, max(made) + 1))]) if made else basic)
+    return found
+
+
+def _sizes(rank: Rank, ids: range) -> Ints:
+    sizes = (size_of(rank.datatype(id)) for id in ids)
+    return np.array([-1 if size is None or not 0 <= size < 1 << 31 else size for size in sizes], np.int64)
 
 
 def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

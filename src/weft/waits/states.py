@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from weft.match import Match
 from weft.match.native import address
 from weft.trace import Trace
 from weft.waits import native
-from weft.waits.causes import LATE, Cause, apart, blocks, late
+from weft.waits.causes import LATE, Cause, blocks, late
 from weft.waits.clockwork import Clockwork
 from weft.waits.epochs import late_epochs
 from weft.waits.native import Found, Ints
@@ -21,7 +21,8 @@ from weft.waits.protocol import NEVER, datatype_sizes, hosts, limits
 
 _KEY: Final = "weft.waits"
 
-_LATE: Final = np.isin(np.arange(len(Cause)), LATE)
+_OF_WINDOWS: Final = (Cause.WAIT_AT_FENCE, Cause.LATE_POST, Cause.EARLY_WAIT)
+"""What waits for these is a call of Cause.ONE_SIDED; all other waits are in calls that are else Cause.REST."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Rows:
 
     def of(self, *causes: Cause) -> Rows:
         """Those of some causes."""
-        kept = np.isin(self.cause, causes)
+        wanted = np.zeros(len(Cause), np.bool_)
+        wanted[list(causes)] = True
+        kept = wanted[self.cause]
         return Rows(self.waiter[kept], self.ns[kept], self.culprit[kept], self.cause[kept])
 
     def __len__(self) -> int:
@@ -77,13 +80,13 @@ class Waiting:
 
     def _messages(self, found: Found) -> None:
         match, clocks = self.match, self.clock.clocks
-        sizes = [datatype_sizes(rank) if len(rank) else np.zeros(0, np.int64) for rank in self.trace.ranks]
+        sizes = datatype_sizes(self.trace)
 
-        def given(mine: Any, theirs: Any) -> list[native.Messages]:
-            return [native.messages(rank, mine, theirs, self._around, size) for rank, size in enumerate(sizes)]
-
-        recvs, sends = given(match.recvs, match.sends), given(match.sends, match.recvs)
-        for of_rank in (*recvs, *given(match.probes, match.sends)):
+        recvs, sends, probes = (
+            native.messages(mine, theirs, self._around, sizes)
+            for mine, theirs in ((match.recvs, match.sends), (match.sends, match.recvs), (match.probes, match.sends))
+        )
+        for of_rank in (*recvs, *probes):
             native.late_senders(clocks, of_rank, found)
         self.limits = limits(self.clock, match, sends, recvs)
         for of_rank in sends:
@@ -107,17 +110,15 @@ class Waiting:
     @cached_property
     def by_rank(self) -> Ints:
         """ns by rank (row) and Cause (column): their sum over the causes is all of the rank's time in MPI."""
-        trace, clock = self.trace, self.clock
-        found = np.zeros((len(trace.ranks), len(Cause)), np.int64)
-        table = apart(trace.functions)
-        for rank, inside in enumerate(clock.inside):
-            used = np.flatnonzero(inside)
-            np.add.at(found[rank], table[used], inside[used])
-            found[rank, Cause.POLLING] = clock.spans[rank].polling
-        ranks = clock.ranks_of(self.rows.waiter)
-        np.add.at(found, (ranks, self.rows.cause), self.rows.ns)
-        np.subtract.at(found, (ranks, table[clock.column("function", self.rows.waiter)]), self.rows.ns)
-        return found
+        clock, rows = self.clock, self.rows
+        found = clock.inside.copy()
+        found[:, Cause.POLLING] = [span.polling for span in clock.spans]
+        key = clock.ranks_of(rows.waiter) * len(Cause) + rows.cause
+        waited = np.bincount(key, weights=rows.ns, minlength=found.size).astype(np.int64).reshape(found.shape)
+        of_windows = waited[:, list(_OF_WINDOWS)].sum(axis=1)
+        found[:, Cause.ONE_SIDED] -= of_windows
+        found[:, Cause.REST] -= waited.sum(axis=1) - of_windows
+        return found + waited
 
     def by_event(self) -> Ints:
         """By event of the run the ns that it waited for somebody late."""

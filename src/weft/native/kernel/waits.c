@@ -37,11 +37,12 @@ struct weft_span {
     uint64_t open;
 };
 
-/* `inside`, by function id (65,536, zeroes): the time in its calls that returned, polls that failed apart. */
+/* `inside`, by causes[function] (both tables by function id, 65,536): the time in calls that returned, polls that failed
+ * apart. */
 EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-                      struct weft_span *out, int64_t *inside);
+                      const uint8_t *causes, struct weft_span *out, int64_t *inside);
 EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-                      struct weft_span *out, int64_t *inside) {
+                      const uint8_t *causes, struct weft_span *out, int64_t *inside) {
     struct weft_span s = {.least_enter = INT64_MAX, .most = INT64_MIN};
     for (uint64_t i = 0; i < count; i++) {
         int64_t enter = enter_of(axis, &events[i]), leave = exit_of(axis, &events[i]);
@@ -53,7 +54,7 @@ EXPORT void weft_span(const struct weft_event *events, uint64_t count, const str
         s.open += leave < 0;
         if (leave < 0) continue;
         if (blocks[events[i].function] == WEFT_POLLS && failed_polls(&events[i])) s.polling += leave - enter;
-        else inside[events[i].function] += leave - enter;
+        else inside[causes[events[i].function]] += leave - enter;
     }
     *out = s;
 }
