@@ -189,8 +189,14 @@ export class Frame {
       if (!lane || x < -20 || x > this.width + 20) continue;
       const size = Math.max(4, Math.min(9, lane.height / 2.4));
       endMark(context, x + size + 3, this.lanes.rowY[end.row], size, end.kind, palette);
-      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], end.label, palette.error);
+      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], this.shortened(end.label, Math.min(560, this.width - 40)), palette.error);
     }
+  }
+
+  /** Words that take no more than some pixels; the tip of the row's label has them all. */
+  shortened(text, room) {
+    const most = Math.floor(room / 6.6);
+    return text.length > most ? `${text.slice(0, Math.max(8, most - 1))}…` : text;
   }
 
   paintScrollbar(palette) {
