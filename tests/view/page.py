@@ -111,3 +111,33 @@ class Page:
             for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
             return seen.size"""
         return int(self.js(script))
+
+    def at(self, x: float, y: float, *, click: bool = False) -> None:
+        """Put the mouse at a place of the graph's picture, and click there if told."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        graph = self.browser.find_element("id", "graph")
+        moved = ActionChains(self.browser, duration=10).move_to_element_with_offset(
+            graph, int(92 + x - graph.size["width"] / 2), int(26 + y - graph.size["height"] / 2)
+        )
+        (moved.click() if click else moved).perform()
+
+    def said(self) -> str:
+        """What the page says of a key that can do nothing."""
+        return str(self.js("const b = document.querySelector('#said'); return b.hidden ? '' : b.textContent"))
+
+    def tab(self, name: str) -> None:
+        """Open one of the tables and wait until it is filled."""
+        self.ask(f"page.openTab({name!r}); done()")
+        self.until(lambda: self.js(f"return document.querySelector('#tab-{name}').getAttribute('aria-pressed') === 'true'"))
+        self.until(lambda: self.text("#tables") and "adds up" not in self.text("#tables"))
+
+    def keep(self, folder: Any, name: str) -> Any:
+        """A picture of the page, to be looked at: in WEFT_SCREENSHOTS where that is set, else in `folder`."""
+        import os
+        from pathlib import Path
+
+        place = Path(os.environ.get("WEFT_SCREENSHOTS") or folder)
+        place.mkdir(parents=True, exist_ok=True)
+        assert self.browser.save_screenshot(str(place / f"{name}.png"))
+        return place / f"{name}.png"

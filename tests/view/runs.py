@@ -160,6 +160,49 @@ def race(path: Path, ranks: int = 4) -> Path:
     return p.finish()
 
 
+C_SOURCE = """\
+#include <mpi.h>
+/* One step of a simulation: faces go to the neighbours along each axis. */
+static int sendReceive(void *out, int size, int to, void *in, int room, int from)
+{
+   MPI_Status status;
+   int bytes;
+   MPI_Sendrecv(out, size, MPI_BYTE, to, 0,
+                in, room, MPI_BYTE, from, 0, MPI_COMM_WORLD, &status);
+   MPI_Get_count(&status, MPI_BYTE, &bytes);
+   return bytes;
+}
+
+double kinetic(double mine)
+{
+   double all;
+   MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); /* the energy of all atoms together */
+   return all;
+}
+"""
+
+
+def dynamics(path: Path, steps: int = 6) -> Path:
+    """Four ranks in a square that swap faces along both axes at each step, as molecular dynamics does; one is slow."""
+    p = Program(path, 4)
+    p.file = str(path / "halo.c")
+    Path(p.file).write_text(C_SOURCE)
+    for step in range(steps):
+        p.work(90 * US, {3: 1.7})
+        for axis in (1, 2, 1, 2):
+            began = list(p.clock)
+            for r, rank in enumerate(p.b.ranks):
+                other = r ^ axis
+                end = max(began[r], began[other]) + 7 * US
+                rank.sendrecv(other, other, count=3456 + 96 * step, datatype="MPI_BYTE", got=other, got_tag=0,
+                              **p.times(r, end), site=(p.file, 7, "sendReceive"))  # fmt: skip
+                rank.call("MPI_Get_count", count=3456, datatype="MPI_BYTE", **p.times(r, p.clock[r] + 200),
+                          site=(p.file, 9, "sendReceive"))  # fmt: skip
+        if step % 3 == 2:
+            p.collective([16] * 4, lambda rank, kw: rank.allreduce(count=1, datatype="MPI_DOUBLE", **kw))
+    return p.finish()
+
+
 def idle(path: Path, ranks: int = 3) -> Path:
     """Two busy stretches with a long one between, in which nobody calls."""
     p = Program(path, ranks)

@@ -83,7 +83,7 @@ export class Details {
     if (!call) return null;
     const times = `began ${exact(call.enter_ns)}, ${call.open ? "never returned" : `returned ${exact(call.exit_ns)}`}`;
     return el("button", { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
-      `${how} ${call.function} of rank ${call.event[0]} `, el("span", { class: "quiet" }, call.site), el("br"), el("span", { class: "quiet small" }, times));
+      `${how} ${call.function} of rank ${call.event[0]} `, el("span", { class: "quiet" }, call.site), el("span", { class: "quiet small" }, times));
   }
 
   close() {

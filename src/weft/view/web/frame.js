@@ -118,18 +118,20 @@ export class Frame {
     context.fillRect(0, RULER, GUTTER - 4, this.height);
     context.translate(0, RULER - this.scroll);
     context.textBaseline = "middle";
+    this.labelled = []; // rows whose labels found room
     const taken = [];
     const place = (y, tall) => {
+      if (y + tall < this.scroll || y - tall > this.scroll + this.height) return false;
       if (taken.some(([top, bottom]) => y - tall / 2 < bottom && y + tall / 2 > top)) return false;
       taken.push([y - tall / 2, y + tall / 2]);
       return true;
     };
     // Those that a finding is about come first: where there is no room for all labels, theirs stay.
-    const order = [...this.lanes.items].sort((a, b) => this.weight(b) - this.weight(a) || a.y - b.y);
-    for (const item of order) {
+    const order = this.lanes.items.map((item) => [this.weight(item), item]).sort(([a, p], [b, q]) => b - a || p.y - q.y);
+    for (const [, item] of order) {
       const y = item.y + item.height / 2;
       if (item.kind === "head") { this.paintHead(item, y, palette); place(y, item.height); }
-      else if (place(y, LABEL)) this.paintLabel(item, y, palette);
+      else if (place(y, LABEL)) { this.paintLabel(item, y, palette); this.labelled.push({ rows: item.rows, y, stressed: item.stressed }); }
     }
     context.restore();
     this.paintScrollbar(palette);
@@ -187,8 +189,14 @@ export class Frame {
       if (!lane || x < -20 || x > this.width + 20) continue;
       const size = Math.max(4, Math.min(9, lane.height / 2.4));
       endMark(context, x + size + 3, this.lanes.rowY[end.row], size, end.kind, palette);
-      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], end.label, palette.error);
+      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], this.shortened(end.label, Math.min(560, this.width - 40)), palette.error);
     }
+  }
+
+  /** Words that take no more than some pixels; the tip of the row's label has them all. */
+  shortened(text, room) {
+    const most = Math.floor(room / 6.6);
+    return text.length > most ? `${text.slice(0, Math.max(8, most - 1))}…` : text;
   }
 
   paintScrollbar(palette) {
@@ -201,10 +209,15 @@ export class Frame {
 
   /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle; none of a note on all. */
   get troubled() {
-    if (!this.finding) return new Set();
-    const { ranks, evidence, severity } = this.finding;
-    const all = severity === "note" ? new Set([...ranks, ...(evidence.waiting ?? []), ...(evidence.late ?? [])]) : ranks;
-    if (severity === "note") return all.size === this.run.ranks ? new Set() : all;
-    return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
+    if (this.known?.finding !== this.finding) this.known = { finding: this.finding, ranks: troubledRanks(this.finding, this.run.ranks) };
+    return this.known.ranks;
   }
+}
+
+function troubledRanks(finding, count) {
+  if (!finding) return new Set();
+  const { ranks, evidence, severity } = finding;
+  if (severity !== "note") return new Set(ranks.length > 12 && evidence.cycle ? evidence.cycle : ranks);
+  const all = new Set([...ranks, ...(evidence.waiting ?? []), ...(evidence.late ?? [])]);
+  return all.size === count ? new Set() : all;
 }
