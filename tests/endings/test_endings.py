@@ -191,6 +191,18 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     assert summary(trace).splitlines()[0].startswith("rank 1 got SIGINT")
 
 
+def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> None:
+    for rank_2_computes in (True, False):
+        b = Builder(ranks=3, ended="interrupted")
+        r0, r1, r2 = b.ranks
+        r0.open.recv(1 if not rank_2_computes else 2, site=("a.py", 5, ""))
+        r1.open.recv(0, site=("a.py", 6, ""))
+        r2.barrier(comm="MPI_COMM_SELF")
+        r2.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin")])
+        r2.finalize(leaving=True, open=True)
+        assert [one.kind for one in found(b.open())] == ([] if rank_2_computes else ["deadlock"])
+
+
 def test_scripts_get_the_ends_too() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 import weft
 from weft.report import examine
 from weft.trace.builder import Builder
+from weft.trace.layout import CHUNK, HEADER, StreamKind
 
 ROUNDS = 3000
 
@@ -42,3 +45,24 @@ def test_nothing_is_concluded_from_a_lost_end(tmp_path: Path) -> None:
         assert len(trace.ranks[1]) < len(trace.ranks[0])
         loud = [f.message for f in examine(trace).findings if f.severity != "note"]
         assert loud == []
+
+
+def test_a_chunk_that_was_just_added_when_the_process_was_killed_is_no_damage(tmp_path: Path) -> None:
+    b = Builder(ranks=1, path=tmp_path / "run")
+    b.ranks[0].init()
+    run = b.write()
+    [file] = (run / "ranks").glob("*.weft")
+    for used, damaged in ((0, False), (56, True)):
+        raw = bytearray(file.read_bytes())
+        header = np.frombuffer(raw, HEADER, 1)[0]
+        count, at = int(header["chunk_count"]), HEADER.fields["chunks"][1]  # type: ignore[index]
+        chunk = np.array([(StreamKind.ORDER, 0, 1, len(raw), used)], CHUNK)
+        raw[at + count * CHUNK.itemsize : at + (count + 1) * CHUNK.itemsize] = chunk.tobytes()
+        start = HEADER.fields["chunk_count"][1]  # type: ignore[index]
+        raw[start : start + 4] = np.uint32(count + 1).tobytes()
+        copy = tmp_path / f"copy-{used}"
+        (copy / "ranks").mkdir(parents=True)
+        for name in ("run.json", "functions.json"):
+            (copy / name).write_bytes((run / name).read_bytes())
+        (copy / "ranks" / file.name).write_bytes(raw)
+        assert (weft.open(copy).ranks[0].state == "damaged") is damaged

@@ -89,13 +89,6 @@ def tell(blocks: Iterable[Block], to: TextIO) -> None:
     print_blocks(blocks, to, prefix="weft: ")
 
 
-def tell(blocks: Iterable[Block], to: TextIO) -> None:
-    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
-    from weft.report.terminal import print_blocks
-
-    print_blocks(blocks, to, prefix="weft: ")
-
-
 def run(args: argparse.Namespace) -> int:
     """Record one run."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
@@ -202,8 +195,6 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
-    if job.survivors:
-        lines.append(f"{job.survivors} process(es) that outlived the launcher were ended")
     return [*lines, f"recorded {count} in {place}"]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.waitfor import NOW, stuck
+from weft.endings.ends import How, ends
 from weft.endings.findings import KINDS, moved
 from weft.findings import Finding
 from weft.trace import Trace
@@ -31,9 +32,11 @@ class Consequences:
         self._of: dict[int, int] = {}
         self._behind: defaultdict[int, list[str]] = defaultdict(list)
 
-    def put(self, following: Finding, cause: Finding) -> None:
-        """Note that one finding follows from another."""
+    def put(self, following: Finding, cause: Finding | None) -> None:
+        """Note that one finding follows from another, or (None) from what ended the run from outside."""
         self._of[id(following)] = id(cause)
+        if cause is None:
+            return
         told = self._behind[id(cause)]
         if len(told) < MAX_TOLD and following.kind != "deadlock":
             told.append(f"{following.message} [{following.kind}]")
@@ -50,18 +53,26 @@ class Consequences:
 def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
     """What of the findings follows from the ends that others of them tell."""
     found = list(findings)
-    causes = {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
+    causes: dict[int, Finding | None] = dict.fromkeys(_interrupted(trace))
+    causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
     result = Consequences()
     if not causes:
         return result
     alone = _alone(trace, sorted(causes))
     for one in found:
-        if one.kind in CONSEQUENT and (cause := _cause(trace, one, causes, alone)) is not None:
-            result.put(one, cause)
+        if one.kind in CONSEQUENT and (rank := _cause(trace, one, causes, alone)) is not None:
+            result.put(one, causes[rank])
     for one in found:
         if one.kind in KINDS.values() and (why := _why(one, found)) is not None:
             result.put(*why)
     return result
+
+
+def _interrupted(trace: Trace) -> list[int]:
+    """Ranks that a signal from outside ended: what they have not done tells nothing of the program."""
+    if trace.run.get("ended") not in ("interrupted", "killed"):
+        return []
+    return [end.rank.index for end in ends(trace) if end.how is How.SIGNAL and not end.open_calls]
 
 
 def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
@@ -71,13 +82,14 @@ def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
     return stuck(helped) - standstill.gone
 
 
-def _cause(trace: Trace, one: Finding, causes: dict[int, Finding], alone: frozenset[int]) -> Finding | None:
+def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
+    """The rank whose end a finding follows from."""
     if one.kind == "deadlock":
         if alone.intersection(one.ranks):
             return None
         named = {rank for wait in one.evidence.get("waits", ()) for rank in wait.get("for", ())}
-        return next((causes[rank] for rank in sorted(named) if rank in causes), next(iter(causes.values())))
-    return next((causes[rank] for rank in sorted(_touched(trace, one)) if rank in causes), None)
+        return next((rank for rank in sorted(named) if rank in causes), min(causes))
+    return next((rank for rank in sorted(_touched(trace, one)) if rank in causes), None)
 
 
 def _touched(trace: Trace, one: Finding) -> set[int]:

@@ -29,9 +29,12 @@ def find(trace: Trace) -> list[Finding]:
         return []
     everyone = ends(trace)
     scene = Scene(trace, everyone)
-    return [scene.tell(group) for group in _alike(scene.guilty)] + [
-        _thread(end, one) for end in everyone for one in end.threads
-    ]
+    found = [_thread(end, one) for end in everyone for one in end.threads]
+    return sorted(found + [scene.tell(group) for group in _alike(scene.guilty)], key=_when)
+
+
+def _when(one: Finding) -> int:
+    return int(one.evidence.get("at_ns", 2**63))
 
 
 class Scene:

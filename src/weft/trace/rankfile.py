@@ -146,6 +146,8 @@ class RankFile:
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
             elif (kind, thread) in ended:
                 continue  # behind a gap calls would be matched with others' than their own
+            elif used == 0 and offset == self.size:
+                continue  # a chunk that was just added when the process was killed, cut off as it was empty
             elif offset % PAGE or offset < PAGE or offset >= self.size:
                 self._say(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early")
                 ended.add((kind, thread))
