@@ -242,7 +242,7 @@ def trim(path: Path) -> int:
         if not chunks or any(start + length > chunks[-1].end for start, length in tables):
             return 0
         last = max(chunks, key=lambda chunk: chunk.offset)
-        end = last.offset + -(-last.used_bytes // PAGE) * PAGE
+        end = last.offset + max(1, -(-last.used_bytes // PAGE)) * PAGE  # a reader wants each chunk to begin in the file
         if last.end != size or end >= size or last.used_bytes > last.pages * PAGE:
             return 0
         os.ftruncate(file, end)

@@ -253,8 +253,36 @@ static void asked(siginfo_t *info, void *context) {
     } else if (weft_telling() && __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED) < 3) look_around(ASKED, info, context);
 }
 
+/* Signals to a process come to its main thread, as a rule; while that one answers us, the kernel takes another, where
+ * Python would not notice. So they are sent on to the main thread, with what they carried kept for it. */
+static siginfo_t carried[65];
+static volatile int sent_on[65];
+
+static bool blocked_by_main(int number) {
+    char text[4096];
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strstr(text, "SigBlk:");
+    return !line || strtoull(line + 7, NULL, 16) >> (number - 1) & 1;
+}
+
+static bool for_the_main_thread(int number, const siginfo_t *info) {
+    if ((pid_t)syscall(SYS_gettid) == weft_pid || getpid() != weft_pid || !among(number, warnings, WARNINGS) ||
+        info->si_code == SI_TKILL || blocked_by_main(number)) return false;
+    carried[number] = *info;
+    sent_on[number] = 1;
+    return !syscall(SYS_tgkill, weft_pid, weft_pid, number);
+}
+
 static void came(int number, siginfo_t *info, void *context) {
     if (way_back && among(number, faults, FAULTS)) siglongjmp(*way_back, 1);
+    if (for_the_main_thread(number, info)) return;
+    if (sent_on[number] && info->si_code == SI_TKILL && info->si_pid == weft_pid) {
+        sent_on[number] = 0;
+        info = &carried[number];
+    }
     int error = errno, depth = weft_depth;
     weft_depth = 1;
     if (number == ASKED) asked(info, context);

@@ -224,19 +224,23 @@ static void returned(int status, void *unused) {
     weft_leaving = 1;
 }
 
-/* Whether exit() is among the callers: then a handler of the process's end makes the call. */
-struct search { uintptr_t exit; bool found; };
-static _Unwind_Reason_Code find_exit(struct _Unwind_Context *context, void *data) {
+/* Whether a function is among the callers. */
+struct search { uintptr_t function; bool found; };
+static _Unwind_Reason_Code find_function(struct _Unwind_Context *context, void *data) {
     struct search *search = data;
     uintptr_t at = unwound_ip(context);
-    if (at && (uintptr_t)function_of((void *)(at - 1)) == search->exit) search->found = true;
+    if (at && (uintptr_t)function_of((void *)(at - 1)) == search->function) search->found = true;
     return search->found ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+bool weft_called_by(void *function) {
+    struct search search = {.function = (uintptr_t)function};
+    if (backtrace && function) backtrace(find_function, &search);
+    return search.found;
+}
+
 void weft_finalising(struct weft_event *event) {
-    struct search search = {.exit = (uintptr_t)dlsym(RTLD_NEXT, "exit")};
-    if (!weft_leaving && backtrace && search.exit) backtrace(find_exit, &search);
-    if (weft_leaving || search.found) event->buffer = WEFT_LEAVING;
+    if (weft_leaving || weft_called_by(dlsym(RTLD_NEXT, "exit"))) event->buffer = WEFT_LEAVING;
 }
 
 void weft_abort_told(int code) {

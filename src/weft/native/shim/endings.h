@@ -61,6 +61,7 @@ WEFT_COLD void weft_leaving_begin(void);
 WEFT_COLD void weft_leaving_look(void);
 WEFT_COLD bool weft_leaving_exit(int status, struct weft_told *told);
 WEFT_COLD void weft_exit_soon(int status);
+WEFT_COLD bool weft_called_by(void *function);
 WEFT_COLD void weft_finalising(struct weft_event *event);
 /* A call of MPI that is not recorded, maybe as it is made outside of MPI's life. True: it is to be recorded. */
 WEFT_COLD bool weft_outside(int k);

@@ -124,7 +124,7 @@ void weft_leaving_look(void) {
 }
 
 /* ---- SystemExit ---- */
-static struct { bool raised; int status; char text[1024]; uint8_t *frames; size_t bytes; const uint8_t *event; } last;
+static struct { bool raised; int status; char text[1024]; uint8_t *frames; size_t bytes; } last;
 
 static int status_of(Object *value, char *text, size_t size) {
     text[0] = 0;
@@ -155,7 +155,6 @@ static WEFT_COLD void remember(Object *value) {
     last.frames = space;
     last.bytes = text.overflow ? 0 : (size_t)(text.p - space);
     last.status = status_of(value, last.text, sizeof last.text);
-    last.event = weft_self ? weft_self->events.next : NULL;
     last.raised = true;
 }
 
@@ -220,14 +219,14 @@ static void hook(void) {
 }
 
 /* ---- the way out ---- */
-/* The program's atexit functions of later birth have run. What SystemExit raised is why, if nothing of MPI came since. */
+/* The program's atexit functions of later birth have run. */
 static Object *on_the_way_out(Object *self, Object *unused) {
     (void)self, (void)unused;
     if (!weft_the_record || getpid() != weft_pid) return nothing();
     weft_leaving_look();
     weft_leaving = 1;
-    bool last_of_all = last.raised && weft_self && last.event == weft_self->events.next;
-    if (weft_telling() && !told_exception && last_of_all) weft_exit_soon(last.status);
+    /* Only an exception that nobody caught leads through Py_Exit. With `python -m` it does not; then exit() tells. */
+    if (weft_telling() && !told_exception && last.raised && weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))) weft_exit_soon(last.status);
     return nothing();
 }
 
