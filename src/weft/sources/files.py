@@ -12,8 +12,8 @@ from typing import Final
 from weft.sources.layout import MAX_FILE
 
 _SUFFIXES: Final = frozenset(
-    ".py .pyw .pyx .pxd .pxi .pyi .c .h .cc .cpp .cxx .c++ .hh .hpp .hxx .h++ .inl .ipp .tpp .tcc .icc .f .for .ftn .fpp"
-    " .f77 .f90 .f95 .f03 .f08 .f18 .inc .fh .cu .cuh .jl .rs .chpl .cilk .cdv .fdv".split()
+    ".py .pyw .pyx .pxd .pxi .pyi .c .h .cc .cpp .cxx .c++ .hh .hpp .hxx .h++ .inl .ipp .tpp .tcc .icc .f .for .ftn"
+    " .fpp .f77 .f90 .f95 .f03 .f08 .f18 .inc .fh .cu .cuh .jl .rs .chpl .cilk .cdv .fdv".split()
 )
 _ENCODINGS: Final = frozenset(
     "latin-1 latin1 iso-8859-1 iso8859-1 iso-8859-15 cp1252 cp1251 koi8-r euc-jp shift_jis shift-jis gbk gb18030 big5"
