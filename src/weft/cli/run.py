@@ -89,13 +89,6 @@ def tell(blocks: Iterable[Block], to: TextIO) -> None:
     print_blocks(blocks, to, prefix="weft: ")
 
 
-def tell(blocks: Iterable[Block], to: TextIO) -> None:
-    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
-    from weft.report.terminal import print_blocks
-
-    print_blocks(blocks, to, prefix="weft: ")
-
-
 def run(args: argparse.Namespace) -> int:
     """Record one run."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
