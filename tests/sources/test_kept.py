@@ -156,6 +156,10 @@ def test_a_file_that_was_edited_while_the_program_ran_may_not_be_what_ran(tmp_pa
     os.utime(source)
     keep(trace)
     assert "edited while the program ran" in (of(trace).note() or "")
+    source.write_text(TEXT.replace("recv", "bcast"))
+    keep(trace)
+    assert of(trace).called(str(source), 5) is None
+    assert describe.call(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
 
 
 def test_a_source_newer_than_its_program_may_not_be_what_ran(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Final, TextIO
 
 from weft.findings import Finding
 from weft.report.analysis import Ground
+from weft.report.terminal import columns
 from weft.trace import Trace
 
 MAX_PICTURES: Final = 3
@@ -25,7 +25,7 @@ def pictures(
     """
     from weft.picture.flow import KINDS, lines
 
-    width = os.get_terminal_size(to.fileno()).columns if to.isatty() else None
+    width = columns(to) if to.isatty() else None
     found: dict[int, list[str]] = {}
     for place, finding in enumerate(findings):
         if len(found) >= most:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
@@ -27,7 +26,7 @@ _CODES: Final = {
 def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = (), *, prefix: str = "") -> None:
     """Print lines, each with `prefix` in front, and behind them `tables` as they are."""
     if to.isatty():
-        width = max(40, min(shutil.get_terminal_size().columns, 120)) - len(prefix)
+        width = max(40, min(columns(to), 120)) - len(prefix)
         coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         for text, style in blocks:
             for line in _fitting(visible(text), style, width):
@@ -37,6 +36,17 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
             print(prefix + text, file=to)
     print(*tables, sep="\n", end="\n" if tables else "", file=to)
     to.flush()
+
+
+def columns(to: TextIO) -> int:
+    """How wide the terminal is that `to` writes to: what COLUMNS says, else what it says itself, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdigit() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(to.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _fitting(text: str, style: str, width: int) -> list[str]:

@@ -64,8 +64,8 @@ def keep(trace: Trace, *, texts: bool = True, more: Iterable[Place] = ()) -> lis
         lines = source.lines
         entry = {
             "path": path, "found": found, "size": len(source.data), "mtime_ns": source.mtime_ns,
-            "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own), **_calls(path, lines, wanted),
-            **_doubt(trace, path, source.mtime_ns, wanted),
+            "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
+            **(_doubt(trace, path, source.mtime_ns, wanted) or _calls(path, lines, wanted)),
         }  # fmt: skip
         text = room.take(_spans(lines, wanted, len(source.data)), lines)
         if text is not None:
@@ -115,7 +115,10 @@ def _in_order(wanted: Mapping[str, Wanted]) -> list[tuple[str, Wanted]]:
 
 
 def _calls(path: str, lines: Sequence[str], wanted: Wanted) -> dict[str, Any]:
-    """What the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's."""
+    """What the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's.
+
+    Of a text that may not be what ran this is not kept: then messages name what MPI was asked for.
+    """
     if statement.language(path) != "python":
         return {}
     found = {str(n): statement.called(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
