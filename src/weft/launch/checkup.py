@@ -22,7 +22,7 @@ from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
-from weft.mpi.shim import cache_folder
+from weft.mpi.ready import cache_folder
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -158,7 +158,7 @@ def check_kernel() -> Check:
     try:
         return Check("native kernels", "ok", Path(library()._name).name)
     except (WeftError, OSError, AttributeError) as error:
-        return Check("native kernels", "failed", str(error), "reinstall weft where there is a C compiler")
+        return Check("native kernels", "failed", str(error), "reinstall weft-debugger where there is a C compiler")
 
 
 def check_compiler() -> Check:
