@@ -93,6 +93,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
+
     plan = plans.decide(command, args.n)
     rundir.refuse(args.out)
     shim = recorder.build(plan)
