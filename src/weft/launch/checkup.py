@@ -156,12 +156,13 @@ def check_python() -> Check:
 def check_shadows() -> list[Check]:
     """Whether another project's `weft` stands where this one should: the name on PyPI is another's."""
     checks = []
-    if "weft" in {
-        (one.metadata["Name"] or "").lower() for one in distributions() if one.read_text("RECORD") is not None
-    }:
+    ours = "The debugger for parallel programs"  # an older one had the bare name
+    others = [one for one in distributions() if (one.metadata["Name"] or "").lower() == "weft"]
+    if any(not (one.metadata["Summary"] or "").startswith(ours) for one in others):
         checks.append(Check(
             "distribution weft", "warning", "another project, called weft, is installed beside weft-debugger: it may "
-            "have replaced this one's files and its command", "pip uninstall weft; pip install --force-reinstall weft-debugger",
+            "have replaced this one's files and its command",
+            "pip uninstall weft; pip install --force-reinstall weft-debugger",
         ))  # fmt: skip
     command = shutil.which("weft")
     if command is not None and Path(command).parent != Path(sys.executable).parent:
