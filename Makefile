@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders wheel test-wheel test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -69,6 +69,13 @@ recorders: setup $(VENV_OPENMPI)/.dev
 test: debian recorders
 	$(PYTEST) -m "not matrix"
 
+# The wheel that needs no compiler, in dist/; and its use in an environment without one (some minutes).
+wheel: recorders
+	$(BIN)/python tools/wheel.py dist $(VENV) $(VENV_OPENMPI)
+
+test-wheel: recorders
+	$(PYTEST) tests/launch/test_wheel.py -m matrix --timeout 900
+
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
 
@@ -100,6 +107,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: setup $(VENV_OPENMPI)/.dev
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/capture.py $(BENCH)
 	$(BIN)/python benchmarks/dump.py
 

@@ -63,7 +63,7 @@ def test_a_missing_package_is_named_with_the_remedy(
     assert main(["export", str(hung.path), "--to", to, "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"weft: an export to {to} needs the package {package}")
-    assert said.endswith("pip install 'weft[export]'\n") and said.count("\n") == 1
+    assert said.endswith("pip install 'weft-debugger[export]'\n") and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

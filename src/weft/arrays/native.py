@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.mpi.shim import cache_folder
+from weft.mpi.ready import cache_folder
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.

@@ -19,6 +19,7 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("doctor", help="check this machine's MPIs", description=__doc__)
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--report", action="store_true", help="print what a bug report needs, to be sent as it is")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,7 +27,11 @@ def run(args: argparse.Namespace) -> int:
     from weft.launch.checkup import examine
 
     checkup = examine()
-    if args.format == "json":
+    if args.report:
+        from weft.launch.bugreport import facts
+
+        print("\n".join(facts(checkup)))
+    elif args.format == "json":
         print(json.dumps(checkup.to_json(), indent=1))
     else:
         show(checkup)

@@ -5,7 +5,8 @@ weft export RUN --to perfetto      a trace file for ui.perfetto.dev and the trac
 weft export RUN --to parquet       a folder of tables for pandas, Polars, DuckDB and all that reads Parquet
 
 It goes to the current directory under the run's name, or to --out PATH, which must not exist. RUN is the newest run
-where it is left out. Needs `pip install 'weft[export]'` for otf2 and parquet. A run larger than memory goes through.
+where it is left out. Needs `pip install 'weft-debugger[export]'` for otf2 and parquet. A run larger than memory
+goes through.
 """
 
 from __future__ import annotations

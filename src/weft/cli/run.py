@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.plan import Plan
+    from weft.launch.rundir import RunDirectory
     from weft.report import Ground, Report
     from weft.report.terminal import Block
 
@@ -39,7 +40,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level order|trace] [--tasks] [--report FILE] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
-    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec")
+    parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
     parser.add_argument(
         "--level", choices=("order", "trace"), default="trace",
@@ -108,7 +109,6 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
-    from weft.tasks import calling
 
     plan = plans.decide(command, args.n)
     rundir.refuse(args.out)
@@ -119,15 +119,25 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         directory.facts["sources"] = not args.no_sources
         variables = recorder.variables(shim, directory, args.level)
         if args.tasks:
+            from weft.tasks import calling
+
             variables |= calling.begin(plan.line.programs, directory)
         recorder.describe(plan, shim, directory)
         job = run_job(plan, directory, variables, args.hang_after)
     except WeftError:
-        calling.end(directory)
+        end_tasks(args, directory)
         directory.discard()
         raise
-    calling.end(directory)
+    end_tasks(args, directory)
     return conclude(plan, job, args)
+
+
+def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
+    """Take away what told the ranks' tasks; their module is loaded only for it."""
+    if args.tasks:
+        from weft.tasks import calling
+
+        calling.end(directory)
 
 
 def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
@@ -259,8 +269,9 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
     other = other_mpi(job.run.path)
     if other:
         return (
-            f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} by "
-            f"{plan.mpicc}; put the mpicc of the program's MPI first on the PATH (`weft doctor` shows what fits)"
+            f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} "
+            f"({plan.library.path}); put the mpicc of the program's MPI first on the PATH "
+            "(`weft doctor` shows what fits)"
         )
     if not plan.recognised:
         return (

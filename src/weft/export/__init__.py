@@ -82,5 +82,5 @@ def _require(package: str, to: str) -> None:
         importlib.import_module(package)
     except ImportError as error:
         raise UsageError(
-            f"an export to {to} needs the package {package} ({error}): pip install 'weft[export]'"
+            f"an export to {to} needs the package {package} ({error}): pip install 'weft-debugger[export]'"
         ) from None

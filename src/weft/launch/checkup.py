@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,8 @@ from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
-from weft.mpi.shim import cache_folder
+from weft.mpi import ready
+from weft.mpi.ready import cache_folder
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -82,7 +84,7 @@ class Checkup:
 def examine() -> Checkup:
     """Look at this machine."""
     found = installations()
-    checks = [check_python(), check_kernel(), check_compiler(), check_mpi(found)]
+    checks = [check_python(), *check_shadows(), check_kernel(), check_compiler(), check_mpi(found)]
     checks += [check for python in pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
     checks += [check_tool("gdb", "stepping through native ranks", "gdb"), check_clock()]
@@ -151,6 +153,26 @@ def check_python() -> Check:
     return Check("weft", "ok", f"{weft.__version__} on Python {platform.python_version()} ({sys.executable})")
 
 
+def check_shadows() -> list[Check]:
+    """Whether another project's `weft` stands where this one should: the name on PyPI is another's."""
+    checks = []
+    ours = "The debugger for parallel programs"  # an older one had the bare name
+    others = [one for one in distributions() if (one.metadata["Name"] or "").lower() == "weft"]
+    if any(not (one.metadata["Summary"] or "").startswith(ours) for one in others):
+        checks.append(Check(
+            "distribution weft", "warning", "another project, called weft, is installed beside weft-debugger: it may "
+            "have replaced this one's files and its command",
+            "pip uninstall weft; pip install --force-reinstall weft-debugger",
+        ))  # fmt: skip
+    command = shutil.which("weft")
+    if command is not None and Path(command).parent != Path(sys.executable).parent:
+        checks.append(Check(
+            "command weft", "warning", f"the PATH leads to {command}, which is not this one ({sys.executable})",
+            f"run `{sys.executable} -m weft`, or put {Path(sys.executable).parent} first on the PATH",
+        ))  # fmt: skip
+    return checks
+
+
 def check_kernel() -> Check:
     """The native kernels. They need no Python headers, to build or to load."""
     from weft.native.kernel import library
@@ -158,7 +180,7 @@ def check_kernel() -> Check:
     try:
         return Check("native kernels", "ok", Path(library()._name).name)
     except (WeftError, OSError, AttributeError) as error:
-        return Check("native kernels", "failed", str(error), "reinstall weft where there is a C compiler")
+        return Check("native kernels", "failed", str(error), "reinstall weft-debugger where there is a C compiler")
 
 
 def check_compiler() -> Check:
@@ -166,7 +188,10 @@ def check_compiler() -> Check:
     found = c_compiler()
     if found:
         return Check("C compiler", "ok", found)
-    return Check("C compiler", "failed", "none found: no recorder can be built", "Debian: apt install gcc libc6-dev")
+    remedy = "Debian: apt install gcc libc6-dev"
+    if any(ready.folder_of_wheel().glob(f"*/{ready.FACTS}")):
+        return Check("C compiler", "warning", "none found: recorders are there for the MPIs from PyPI alone", remedy)
+    return Check("C compiler", "failed", "none found: no recorder can be built", remedy)
 
 
 def check_mpi(found: list[Installation]) -> Check:
@@ -198,7 +223,7 @@ def check_mpi4py(python: Path) -> list[Check]:
             )
         ]  # fmt: skip
     detail = f"{answer.version}, loads {answer.library.path}"
-    if compiler_for(answer.library) is None:
+    if ready.look(answer.library.path) is None and compiler_for(answer.library) is None:
         return [Check(name, "failed", f"{detail}, for which there is no mpicc", "install that MPI's mpicc")]
     try:
         launcher = find_launcher(answer.library)
@@ -255,6 +280,10 @@ def check_fortran(found: list[Installation]) -> list[Check]:
 def check_recorder(installation: Installation) -> list[Check]:
     """Whether the recorder for an MPI is there or can be built."""
     name = f"recorder for {installation.library}"
+    known = ready.look(Path(installation.library))
+    if known is not None:
+        installation.recorder = str(known.path.parent)
+        return [Check(name, "ok", f"ready: {known.path.parent}")]
     if not installation.compilers:
         return [Check(name, "warning", "cannot be built: no mpicc", "install this MPI's development files")]
     cached = cached_recorder(Path(installation.library))

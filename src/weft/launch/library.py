@@ -12,6 +12,10 @@ from functools import cached_property
 from pathlib import Path
 
 from weft.launch.options import Family
+from weft.mpi.ready import keep, recall
+
+_LINKER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_OF_PYTHON = re.compile(r"(PYTHON|MPI4PY|VIRTUAL_ENV)").match
 
 LIBRARY_NAME = re.compile(r"^lib(mpi|mpich|mpi_abi|mpi_mt|mpi_cray|mpi_gnu_\d+|mpi_intel)\.so(\.\d+)*$")
 """The C libraries of the MPIs; libmpi_cxx, libmpi_mpifh, libmpichfort and so on only stand on one of them."""
@@ -143,7 +147,15 @@ def shebang(path: Path) -> list[str]:
 
 def of_native(path: Path) -> Library | None:
     """Return the MPI library among what the dynamic linker would load for a native program or library."""
-    return next((Library(Path(found)) for found in needed(path) if is_library(found)), None)
+    key = [str(path.absolute()), *(os.environ.get(name, "") for name in _LINKER)]
+    depends = [path, Path("/etc/ld.so.cache")]
+    known = recall("loads", key, depends)
+    if known is not None:
+        return Library(Path(known["library"]))
+    found = next((Library(Path(found)) for found in needed(path) if is_library(found)), None)
+    if found is not None and found.path.exists():
+        keep("loads", key, depends, {"library": str(found.path)}, more=[found.path])
+    return found
 
 
 def needed(path: Path) -> Iterator[str]:
@@ -163,6 +175,23 @@ def needed(path: Path) -> Iterator[str]:
 
 
 def ask_python(python: Path) -> PythonMPI:
+    """Which MPI library an interpreter's mpi4py loads: what it said last time, where nothing has changed since."""
+    key = [str(python.absolute())]
+    key += [f"{name}={value}" for name, value in sorted(os.environ.items()) if name in _LINKER or _OF_PYTHON(name)]
+    depends = [python, python.parent.parent / "pyvenv.cfg", Path("/etc/ld.so.cache")]
+    known = recall("mpi4py", key, depends)
+    if known is not None:
+        return PythonMPI(known["version"], Library(Path(known["library"])), None)
+    text = answer_of(python)
+    found = read_answer(text)
+    package = next((Path(line[4:]).parent for line in text.splitlines() if "/mpi4py/MPI" in line), None)
+    if found.library is not None and found.error is None and package is not None:
+        facts = {"version": found.version, "library": str(found.library.path)}
+        keep("mpi4py", key, depends, facts, more=[found.library.path, package, package.parent])
+    return found
+
+
+def answer_of(python: Path) -> str:
     """Ask an interpreter which MPI library its mpi4py loads; MPI is not initialised."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
@@ -171,8 +200,8 @@ def ask_python(python: Path) -> PythonMPI:
             stdin=subprocess.DEVNULL, env=environment, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return PythonMPI(None, None, f"{python} does not answer: {error}")
-    return read_answer(done.stdout)
+        return f"error {python} does not answer: {error}"
+    return done.stdout
 
 
 def read_answer(text: str) -> PythonMPI:
@@ -194,6 +223,9 @@ def beside(launcher: str) -> Library | None:
     from weft.launch.compiler import linked_by
 
     folder = Path(launcher).parent
+    installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
+    if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):
+        return Library(installed[0])  # one prefix's own: nothing need be compiled to see it
     suffix = "".join(Path(launcher).suffixes)  # mpiexec.mpich -> mpicc.mpich
     for name in (f"mpicc{suffix}" if suffix in (".mpich", ".openmpi") else "mpicc", "mpicc"):
         if (folder / name).exists():

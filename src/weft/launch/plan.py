@@ -15,6 +15,7 @@ from weft.launch.compiler import candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
+from weft.mpi import ready
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -26,7 +27,8 @@ class Plan:
 
     line: Line
     library: Library
-    mpicc: Path
+    mpicc: Path | None
+    """What builds the recorder, None where there is one that needs no building."""
     environment: dict[str, str]
     """The user's environment, plus what our own mpiexec needs."""
     recognised: bool
@@ -125,8 +127,9 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
     recognised = library is not None
     if library is None:
         library = default_library(launcher)
-    mpicc = compiler_for(library, launcher)
-    if mpicc is None:
+    built = ready.look(library.path)
+    mpicc = compiler_for(library, launcher) if built is None else None
+    if mpicc is None and built is None:
         raise WeftError(
             f"no mpicc on this machine builds for {library.path}, so the recorder cannot be built: "
             + (NO_COMPILER if not c_compiler() else "install that MPI's development files (see `weft doctor`)")

@@ -13,11 +13,16 @@ from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory, unwritable
 
 if TYPE_CHECKING:
-    from weft.mpi.shim import Shim
+    from weft.mpi.ready import Shim
 
 
 def build(plan: Plan) -> Shim:
-    """Return the shim for the plan's MPI, building it when the cache has none."""
+    """Return the shim for the plan's MPI, building it where neither the cache nor the wheel has one."""
+    from weft.mpi import ready
+
+    known = ready.look(plan.library.path)
+    if known is not None:
+        return known
     try:
         from weft.mpi import shim
     except ImportError as error:
@@ -44,7 +49,7 @@ def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
         "library": str(plan.library.path),
         "soname": shim.soname,
         "abi": plan.library.abi,
-        "mpicc": str(plan.mpicc),
+        "mpicc": str(plan.mpicc) if plan.mpicc else None,
         "launcher": [word for word in plan.line.argv()[:1] if plan.line.launcher],
     }
     try:

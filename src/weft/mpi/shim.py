@@ -22,7 +22,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
-from weft.mpi import generate, seldom, table
+from weft.mpi import generate, ready, seldom, table
+from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
             "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c")  # fmt: skip
@@ -57,22 +58,6 @@ class Library:
     exported: frozenset[str]
     fortran: tuple[str, ...]
     variables: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Shim:
-    """A recorder that is ready to be preloaded, and the functions.json that goes into each run made with it."""
-
-    path: Path
-    functions_json_path: Path
-    soname: str
-    library: str
-
-
-def cache_folder() -> Path:
-    """Where recorders are kept: $WEFT_CACHE, else the user's cache folder."""
-    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "weft"
 
 
 def _run(command: list[str], what: str, cwd: Path) -> str:
@@ -180,6 +165,8 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
                     announce(library.path)
                 _compile(found, sources, folder)
     _remember(note, shim, library)
+    if cache is None:
+        ready.remember(library.path, shim)
     return shim
 
 

@@ -20,7 +20,9 @@ def library() -> ctypes.CDLL:
     """
     built = sorted(NATIVE.glob("_kernel*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
     if not built:
-        raise WeftError("Weft's native kernels are not built: reinstall weft, or run `make kernel` in a checkout")
+        raise WeftError(
+            "Weft's native kernels are not built: reinstall weft-debugger, or run `make kernel` in a checkout"
+        )
     kernel = ctypes.CDLL(str(built[0]), use_errno=True)
     version = int(kernel.weft_kernel_format_version())
     if version != header_version():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from weft.debug.hands import HandError
 from weft.errors import UsageError, WeftError
-from weft.mpi.shim import cache_folder
+from weft.mpi.ready import cache_folder
 
 INSIDE = Path(__file__).parent / "inside"
 SWITCHES = ("switches.c", "switches.h", "../record.c", "../record.h", "../format.h")

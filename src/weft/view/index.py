@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.native import address
-from weft.mpi.shim import cache_folder
+from weft.mpi.ready import cache_folder
 from weft.picture.classes import CLASSES, class_table
 from weft.trace import Trace
 from weft.trace.layout import decode_durations

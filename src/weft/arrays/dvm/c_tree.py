@@ -13,7 +13,7 @@ try:
     import tree_sitter_c
     from tree_sitter import Language, Node, Parser
 except ImportError as error:
-    raise UsageError("checking C programs needs tree-sitter: pip install 'weft[check]'") from error
+    raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'") from error
 
 STATEMENTS: Final = frozenset(
     {

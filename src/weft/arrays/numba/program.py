@@ -53,7 +53,9 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
 def needs_numba() -> None:
     """Raise UsageError where Numba is not installed beside Weft."""
     if importlib.util.find_spec("numba") is None:
-        raise UsageError(f"Numba is not installed for {sys.executable}; install it there: pip install 'weft[check]'")
+        raise UsageError(
+            f"Numba is not installed for {sys.executable}; install it there: pip install 'weft-debugger[check]'"
+        )
 
 
 def _compiles(script: Path) -> None:

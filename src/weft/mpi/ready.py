@@ -1,0 +1,143 @@
+"""Recorders that need no compiling: those built before, and those that the wheel brings for the MPIs from PyPI.
+
+A wheel has them in `native/ready/NAME/`: the recorder, its functions.json, and ready.json with the digest of the MPI
+library that it was built for and of the sources that it was built from. Either differing, it is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
+
+
+@dataclass(frozen=True)
+class Shim:
+    """A recorder that is ready to be preloaded, and the functions.json that goes into each run made with it."""
+
+    path: Path
+    functions_json_path: Path
+    soname: str
+    library: str
+
+
+def cache_folder() -> Path:
+    """Where recorders are kept: $WEFT_CACHE, else the user's cache folder."""
+    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "weft"
+
+
+def look(library: Path) -> Shim | None:
+    """The recorder for a library, None where it has to be built: remembered, else of the wheel."""
+    known = recall("recorder", [str(library.resolve())], [library.resolve(), *_sources()])
+    if known is not None:
+        folder = Path(known["folder"])
+        shim = Shim(folder / LIBRARY, folder / TABLE, known["soname"], known["library"])
+        if shim.path.exists() and shim.functions_json_path.exists():
+            return shim
+    found = _of_wheel(library)
+    if found is not None:
+        remember(library, found)
+    return found
+
+
+def remember(library: Path, shim: Shim) -> None:
+    """Keep which recorder a library has."""
+    facts = {"folder": str(shim.path.parent), "soname": shim.soname, "library": shim.library}
+    keep("recorder", [str(library.resolve())], [library.resolve(), *_sources()], facts)
+
+
+def _of_wheel(library: Path) -> Shim | None:
+    for facts in sorted(folder_of_wheel().glob(f"*/{FACTS}")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads(facts.read_text())
+            if content["size"] != library.stat().st_size or content["sources"] != digest(_sources()):
+                continue
+            if content["digest"] == digest([library]):
+                return Shim(facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"])
+    return None
+
+
+def folder_of_wheel() -> Path:
+    """Where a wheel has its recorders."""
+    return Path(str(files("weft").joinpath("native/ready")))
+
+
+def pack(library: Path, shim: Shim, name: str) -> Path:
+    """Put a recorder that was built here where the wheel takes it from; return its folder."""
+    folder = folder_of_wheel() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LIBRARY).write_bytes(shim.path.read_bytes())
+    table = json.loads(shim.functions_json_path.read_text())
+    table["mpi"]["path"] = ""  # of the machine that built it
+    (folder / TABLE).write_text(json.dumps(table))
+    facts = {"soname": shim.soname, "library": shim.library, "size": library.stat().st_size,
+             "digest": digest([library]), "sources": digest(_sources())}  # fmt: skip
+    (folder / FACTS).write_text(json.dumps(facts, indent=1))
+    return folder
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """The digest of the content of some files, whatever folders they are in."""
+    whole = hashlib.sha256()
+    for path in sorted(paths, key=lambda path: path.name):
+        whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+def _sources() -> list[Path]:
+    """The files that a recorder is made from."""
+    weft = Path(str(files("weft")))
+    native = [weft / "native" / name for name in ("format.h", "record.h", "record.c")]
+    made = [weft / "mpi" / name for name in ("generate.py", "seldom.py", "shim.py", "table.py")]
+    return [*native, *made, *sorted(path for path in (weft / "native/shim").iterdir() if path.suffix in (".c", ".h"))]
+
+
+# ---- notes: what was found out before, with the stamps of the files that it depends on ----
+
+
+def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
+    """What was kept under a key, None where nothing was or a file that it depends on has changed since."""
+    try:
+        content = json.loads(_note(kind, key).read_text())
+        if content["key"] == key and content["stamps"] == stamps([*depends, *map(Path, content["more"])]):
+            return dict(content["facts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()) -> None:
+    """Keep facts under a key. `more`: files that they depend on besides, named by the facts alone."""
+    note, others = _note(kind, key), list(more)
+    with suppress(OSError):
+        content: dict[str, Any] = {"key": key, "more": [str(path) for path in others], "facts": facts}
+        content["stamps"] = stamps([*depends, *others])
+        note.parent.mkdir(parents=True, exist_ok=True)
+        work = note.with_suffix(f".{os.getpid()}")
+        work.write_text(json.dumps(content))
+        work.replace(note)
+
+
+def _note(kind: str, key: list[str]) -> Path:
+    return cache_folder() / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
+
+
+def stamps(paths: Iterable[Path]) -> list[list[Any]]:
+    """What changes when a file does: path, time, size and inode; of a file that is not there the path alone."""
+    found: list[list[Any]] = []
+    for path in paths:
+        try:
+            status = path.stat()
+            found.append([str(path), status.st_mtime_ns, status.st_size, status.st_ino])
+        except OSError:
+            found.append([str(path)])
+    return found
