@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.errors import UsageError
 from weft.export.in_time import ids, in_time, limited
 from weft.export.lines import Table, Writer
 from weft.terms.shown import event_json
@@ -177,3 +179,23 @@ def test_a_frame_of_pandas_has_the_same_rows(run: Trace) -> None:
     assert frame["exit_ns"].isna().tolist() == [False, False, False, True]
     assert str(frame["exit_ns"].dtype) == "Int64"
     assert np.all(frame["rank"] == [0, 1, 0, 1])
+
+
+def test_a_notebook_shows_the_numbers_and_the_status_above_the_picture(run: Trace) -> None:
+    html = run._repr_html_() or ""
+    facts, _, picture = html.partition("</p>")
+    assert "2 ranks, 4 calls" in facts and "of them" in facts
+    assert picture.startswith("<svg")
+    evil = Builder(ranks=1, path=run.path.parent / "<b>&", ended="deadlock")
+    evil.ranks[0].barrier()
+    facts = weft.open(evil.write()).facts_html()
+    assert "&lt;b&gt;&amp;" in facts and "stopped in a deadlock" in facts and "1 rank, 1 calls" not in facts
+
+
+@pytest.mark.parametrize(("form", "package"), [("to_arrow", "pyarrow"), ("to_pandas", "pandas")])
+def test_a_missing_package_is_named_with_what_brings_it(
+    run: Trace, form: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=rf"the package {package} .*weft\[export\]"):
+        getattr(run, form)()

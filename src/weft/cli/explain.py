@@ -41,8 +41,10 @@ def show(text: str) -> None:
         return
     from rich.console import Console
     from rich.markdown import Markdown
+    from rich.theme import Theme
 
-    console = Console()
+    # Rich's own style for words of code has a black ground, on any terminal.
+    console = Console(theme=Theme({"markdown.code": "bold cyan"}))
     console.print(Markdown(text, code_theme="ansi_dark"), width=min(console.width, 100))
 
 

@@ -553,12 +553,12 @@ class Trace:
         """The run's numbers and how it ended, as a paragraph of HTML."""
         from html import escape
 
-        facts = [f"{len(self.ranks):,} rank" + "s" * (len(self.ranks) != 1), f"{self.event_count:,} calls"]
+        facts = [_count(len(self.ranks), "rank"), _count(self.event_count, "call")]
         facts += [_ENDED.get(str(self.run.get("ended")), "still running or cut off")]
         states = Counter(rank.state for rank in self.ranks if rank.state != "finalized")
         facts += [f"{count:,} of them {state}" for state, count in sorted(states.items())]
         if (unread := len(self.problems)) > 0:
-            facts.append(f"{unread:,} problem{'s' * (unread != 1)} of the record, see .problems")
+            facts.append(f"{_count(unread, 'problem')} of the record, see .problems")
         return f"<p><b>{escape(self.path.resolve().name)}</b>: {escape(', '.join(facts))}</p>"
 
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
@@ -569,6 +569,10 @@ class Trace:
         from weft.trace.filter import Filter
 
         return Filter(query, findings=findings).events(self)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def _spawned(files: list[RankFile]) -> list[list[RankFile]]:
