@@ -160,7 +160,8 @@ class _Operations:
     @property
     def _beyond(self) -> NDArray[np.bool_]:
         """Operations that touch what is no part of the window."""
-        return (self.high >= 0) & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
+        touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
+        return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
     def find(self) -> Iterator[Finding]:
         """Accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
