@@ -1,4 +1,4 @@
-"""Which arguments of a call count: the standard says of several that they are not significant, so nobody may judge them.
+"""Which arguments of a call count: of several the standard says that they are not significant: nobody may judge them.
 
 One table for all forms of a function. MPI_IN_PLACE makes one side's arguments void (MPI-4.1, 6.2.2), as does being no
 root (6.5 to 6.9), a peer of MPI_PROC_NULL (3.10, and 12.3 for one-sided calls), and MPI_NO_OP for the origin (12.3.4).

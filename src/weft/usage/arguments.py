@@ -141,8 +141,9 @@ class _Arguments:
         for function, rows in self._by_function(which):
             name = function.slot["datatype"].name
             if "count" in function.slot and side_of(function.slot["count"].name) is side_of(name):
-                rows = rows[self.events["count"][rows] != 0]
-            parts.append(self._that_count(rows, name))
+                parts.append(self._that_count(rows[self.events["count"][rows] != 0], name))
+            else:
+                parts.append(self._that_count(rows, name))
         return np.sort(np.concatenate(parts))
 
     def _ranks(self) -> Iterator[Finding]:

@@ -260,9 +260,7 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
     reducing = table.called(_REDUCING) & (op != UNKNOWN) & moved
-    yield from _unequal(
-        table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name
-    )
+    yield from _unequal(table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name)
     differing = right & table.differing(total, same)
     yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
     typed = same & moved & (kind != UNKNOWN)

@@ -30,7 +30,9 @@ _CALLS: Final = (
 _ANY: Final = frozenset().union(*_CALLS)
 
 FENCE, START, LOCK, LOCK_ALL = 1, 2, 7, 8
-_TEST: Final = 6
+"""Sorts of epochs: the numbers of the calls that open them."""
+POST, WAIT, TEST = 4, 5, 6
+FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL = 11, 12, 13, 14
 MOST_PEERS: Final = 1 << 22
 _P = ctypes.c_void_p
 
@@ -93,7 +95,7 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
     windows, window = _windows(rank, gatherings, which)
     flags = events["flags"][which]
-    done = ((flags & Flag.CLOSED) != 0) & ((call != _TEST) | ((flags & Flag.TRUE) != 0))
+    done = ((flags & Flag.CLOSED) != 0) & ((call != TEST) | ((flags & Flag.TRUE) != 0))
     peer = np.ascontiguousarray(events["peer"][which])
     window[peer > MOST_PEERS] = -1
     lock_type = _lock_types(rank, which, call)

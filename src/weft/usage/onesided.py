@@ -19,7 +19,9 @@ from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
+from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
+from weft.usage.exposures import Exposures, exposures
 from weft.usage.origins import shared_origins
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
@@ -47,15 +49,16 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     found: list[Finding] = []
     parts: list[Accesses] = []
     unplaced: set[Window] = set()
-    for rank in trace.ranks:
-        of = epochs(rank, gatherings) if len(rank) else None
-        if of is not None:
-            found += _misused(rank, of)
-            found += shared_origins(rank, of)
-            operations = _Operations(rank, of, gatherings)
-            found += operations.find()
-            parts.append(operations.accesses())
-            unplaced |= operations.unplaced()
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
+    exposed = exposures(known)
+    for rank, of in known.items():
+        over = completion(rank, of)
+        found += _misused(rank, of)
+        found += shared_origins(rank, of)
+        operations = _Operations(rank, of, gatherings)
+        found += operations.find()
+        parts.append(operations.accesses(exposed, over))
+        unplaced |= operations.unplaced()
     accesses = joined(parts)
     stored = stores(trace, gatherings, accesses, unplaced)
     return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
@@ -183,16 +186,19 @@ class _Operations:
         """Those whose bytes are known."""
         return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
 
-    def accesses(self) -> Accesses:
+    def accesses(self, exposed: Exposures, over: Completion) -> Accesses:
         """The accesses whose bytes are known."""
         of, keep = self.of, self._placed
-        rows = self.rows[keep]
-        return Accesses.of_rank(self.rank, of, rows, (self.target[keep], self.low[keep], self.high[keep]))
+        rows, target = self.rows[keep], self.target[keep]
+        places = (target, self.low[keep], self.high[keep])
+        time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
+        return Accesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
         """Windows with operations whose bytes, or whose epoch, are not known."""
         of = self.of
         left = of.call == 0
         left[self.rows[self._placed]] = False
+        left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL
         return {of.windows[window] for window in np.unique(of.window[left]).tolist() if window >= 0}

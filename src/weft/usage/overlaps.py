@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic, nth
+from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
 from weft.match.native import address
@@ -106,7 +106,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    end = _ends(of, request, nth(request), np.full(len(event), len(of.events)))
+    end = _ends(of, request, event)
     low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
     both = (
@@ -182,19 +182,15 @@ def first_done(of: Traffic) -> NDArray[np.uint32]:
     return found
 
 
-def _ends(of: Traffic, request: Ints, use: Ints, unseen: Ints) -> Ints:
-    """The completing event of the n-th use of each request; a freed one ends there as far as can be known."""
+def _ends(of: Traffic, request: Ints, start: Ints) -> Ints:
+    """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
     frees = of.masks.where(of.rank, frozenset(("Request_free",)))
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
     event = np.concatenate([of.done[1], frees])
-    if not len(done):
-        return unseen
-    order = np.argsort(done, kind="stable")
-    done, event = done[order], event[order]
-    place = np.searchsorted(done, request) + use
-    inside = np.minimum(place, len(done) - 1)
-    hit = (place < len(done)) & (done[inside] == request)
-    ends: Ints = np.where(hit, event[inside], unseen)
+    row = behind(done, event, request, start)
+    ends: Ints = (
+        np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
+    )
     return ends
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic, nth
+from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
@@ -21,6 +21,7 @@ from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps, told
 
 _FREES = frozenset(("Request_free",))
+_CANCELS = frozenset(("Cancel",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
 _SENDING = calls.ISENDS | calls.SEND_INITS
 _COLLECTIVES = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
@@ -243,8 +244,7 @@ class _Requests:
                 )
 
     def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
-        # Before the n-th start, n - 1 completions must have been seen.
-        early = self._count_before(self.request, self.event, request, event) < nth(request)
+        early = self._still_active(event, request)
         for id in np.unique(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
@@ -257,12 +257,43 @@ class _Requests:
                 cause=cause(start, before),
             )
 
+    def _still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
+        """Which starts come before the one before them, of the same request, was complete."""
+        order = np.lexsort((event, request))
+        again = np.flatnonzero(request[order][1:] == request[order][:-1])
+        before, this = order[again], order[again + 1]
+        row = behind(self.request, self.event, request[before], event[before])
+        found = np.zeros(len(event), np.bool_)
+        found[this] = row < 0
+        seen = row >= 0
+        found[this[seen]] = self.event[row[seen]] > event[this[seen]]
+        return found
+
     @staticmethod
     def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
         """How many of the rows (id, event) have the id of each request and lie before its event."""
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
+
+    def _active_at(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
+        """Whether the receives that were made by some calls were under way when they were freed."""
+        starts_of, started, _ = self.of.starts
+        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][made]], made, -1)
+        for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
+            mine = starts_of[(started == id) & (starts_of < free)]
+            last[row] = max(int(last[row]), int(mine.max(initial=-1)))
+        done = behind(self.request, self.event, freed, last)
+        over = np.zeros(len(frees), np.bool_)
+        over[done >= 0] = self.event[done[done >= 0]] < frees[done >= 0]
+        active: NDArray[np.bool_] = (last >= 0) & ~over
+        return active
+
+    def _recalled(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
+        """Whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
+        cancels = self.masks.where(self.rank, _CANCELS)
+        ids = self.rank.events["object"][cancels].astype(np.int64)
+        return self._count_before(ids, cancels, freed, frees) > 0
 
     def _frees_while_active(self) -> Iterator[Finding]:
         """Freeing an active receive leaves nobody to tell when its buffer is filled (MPI-4.1, 3.7.3)."""
@@ -275,10 +306,7 @@ class _Requests:
         frees, freed, made = frees[of_receive], freed[of_receive], made[of_receive]
         if not len(frees):
             return
-        starts_of, started, _ = self.of.starts
-        begun = self._count_before(started, starts_of, freed, frees)
-        begun += self.masks.table(calls.IRECVS)[self.rank.events["function"][made]]
-        active = begun > self._count_before(self.request, self.event, freed, frees)
+        active = self._active_at(frees, freed, made) & ~self._recalled(frees, freed)
         for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
             event, maker = self.rank.event(free), self.rank.event(maker_)
             yield finding(
