@@ -53,7 +53,7 @@ def test_a_freed_receive_without_a_message_tells_the_near_miss_too() -> None:
     b = Builder(ranks=2)
     b.ranks[0].send(1, tag=7, site=at(3))
     q = b.ranks[1].irecv(0, tag=17, site=at(5))
-    b.ranks[1].call("MPI_Request_free", request=q)
+    b.ranks[1].request_free(q)
     send, receive = found(b)
     assert (send.kind, receive.kind) == ("unmatched-send", "unmatched-receive")
     assert receive.message.endswith("rank 0 sent tag 7 at a.c:3")

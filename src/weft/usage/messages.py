@@ -116,8 +116,9 @@ def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> 
         source = int(match.recvs.peer[row])
         if event.open:
             continue  # a rank that is blocked in it is a deadlock
-        nonblocking = match.recvs.flags[row] & (Post.NONBLOCKING | Post.PERSISTENT)
-        if nonblocking and match.recvs.completion[row] == NONE and reached_finalize(event.rank):
+        flags = int(match.recvs.flags[row])
+        pending = flags & (Post.NONBLOCKING | Post.PERSISTENT) and not flags & Post.FREED
+        if pending and match.recvs.completion[row] == NONE and reached_finalize(event.rank):
             continue  # its request leaks, which is told
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _near(trace, match.sends, source, match.recvs, row)
