@@ -265,6 +265,115 @@ static void cancelled(void) {
     if (wrong) OK(MPI_Irecv(d + 8, 1, MPI_INT, (me + 1) % n, 9, world, &r)); /* BUG request-leak */
 }
 
+static void local_buffers(void) {
+    MPI_Win w;
+    MPI_Request r;
+    int to = (me + 1) % n, one = 1, two = 2;
+    OK(MPI_Win_create(c, sizeof c, 4, MPI_INFO_NULL, world, &w));
+    OK(MPI_Win_lock_all(0, w));
+    OK(MPI_Rput(a, 1, MPI_INT, to, 20, 1, MPI_INT, w, &r));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(d, 1, MPI_INT, to, 1, a, 1, MPI_INT, (me + n - 1) % n, 1, world, MPI_STATUS_IGNORE));
+    OK(MPI_Put(a + 1, 1, MPI_INT, to, 21, 1, MPI_INT, w));
+    OK(MPI_Win_flush_local(to, w));
+    OK(MPI_Fetch_and_op(NULL, a + 1, MPI_INT, to, 22, MPI_NO_OP, w));
+    OK(MPI_Win_flush_local_all(w));
+    OK(MPI_Compare_and_swap(&one, &two, a + 1, MPI_INT, to, 23, w));
+    OK(MPI_Win_flush(to, w));
+    OK(MPI_Rget(a + 1, 1, MPI_INT, to, 24, 1, MPI_INT, w, &r));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    OK(MPI_Barrier(world));
+    if (wrong && me == 1) {
+        MPI_Rget(b, 2, MPI_INT, to, 30, 2, MPI_INT, w, &r);
+        MPI_Put(b + 1, 1, MPI_INT, to, 40, 1, MPI_INT, w); /* BUG buffer-reuse */
+        MPI_Wait(&r, MPI_STATUS_IGNORE);
+        MPI_Win_flush_all(w);
+        MPI_Fetch_and_op(&one, b + 4, MPI_INT, to, 41, MPI_SUM, w);
+        MPI_Fetch_and_op(&one, b + 4, MPI_INT, to, 42, MPI_SUM, w); /* BUG buffer-reuse */
+        MPI_Win_flush_all(w);
+        MPI_Compare_and_swap(&one, b + 5, b + 6, MPI_INT, to, 43, w);
+        MPI_Get(b + 5, 1, MPI_INT, to, 44, 1, MPI_INT, w); /* BUG buffer-reuse */
+        MPI_Win_flush_all(w);
+        MPI_Get_accumulate(&one, 1, MPI_INT, b + 7, 1, MPI_INT, to, 45, 1, MPI_INT, MPI_SUM, w);
+        MPI_Rput(b + 7, 1, MPI_INT, to, 46, 1, MPI_INT, w, &r); /* BUG buffer-reuse */
+        MPI_Wait(&r, MPI_STATUS_IGNORE);
+        MPI_Win_flush_all(w);
+        MPI_Irecv(b + 8, 1, MPI_INT, 1, 30, MPI_COMM_WORLD, &r);
+        MPI_Accumulate(b + 8, 1, MPI_INT, to, 47, 1, MPI_INT, MPI_SUM, w); /* BUG buffer-reuse */
+        MPI_Win_flush_all(w);
+        MPI_Send(d, 1, MPI_INT, 1, 30, MPI_COMM_WORLD);
+        MPI_Wait(&r, MPI_STATUS_IGNORE);
+    }
+    OK(MPI_Win_unlock_all(w));
+    OK(MPI_Win_free(&w));
+}
+
+static void leaving_early(void) {
+    MPI_Request r;
+    if (me == 0) OK(MPI_Send(a, 1, MPI_INT, 1, 40, world));
+    if (me == 1) OK(MPI_Recv(b, 1, MPI_INT, 0, 40, world, MPI_STATUS_IGNORE));
+    OK(MPI_Bcast(d, 1, MPI_INT, 0, world));
+    if (wrong && me == 1) MPI_Recv(b, 1, MPI_INT, 0, 41, world, MPI_STATUS_IGNORE);
+    if (wrong) MPI_Bcast(d, 1, MPI_INT, 0, world); /* BUG potential-deadlock warning */
+    if (wrong && me == 0) MPI_Send(a, 1, MPI_INT, 1, 41, world);
+    MPI_Barrier(world);
+    if (wrong && me == 0) {
+        MPI_Irecv(b, 1, MPI_INT, 1, 42, world, &r);
+        MPI_Wait(&r, MPI_STATUS_IGNORE);
+    }
+    if (wrong) MPI_Gather(d, 1, MPI_INT, c, 1, MPI_INT, 0, world); /* BUG potential-deadlock warning */
+    if (wrong && me == 1) MPI_Send(a, 1, MPI_INT, 0, 42, world);
+}
+
+static void epochs_within(void) {
+    MPI_Win w;
+    OK(MPI_Win_create(c, sizeof c, 4, MPI_INFO_NULL, world, &w));
+    OK(MPI_Win_fence(0, w));
+    OK(MPI_Put(a, 1, MPI_INT, me, 50, 1, MPI_INT, w));
+    OK(MPI_Win_fence(0, w)); /* the last one: what follows is no epoch of fences */
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, (me + 1) % n, 0, w));
+    OK(MPI_Put(a, 1, MPI_INT, (me + 1) % n, 51, 1, MPI_INT, w));
+    OK(MPI_Win_unlock((me + 1) % n, w));
+    OK(MPI_Barrier(world));
+    OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, w));
+    OK(MPI_Put(a, 1, MPI_INT, me, 52, 1, MPI_INT, w));
+    OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, w));
+    OK(MPI_Win_free(&w));
+}
+
+static void exposed_origin(void) {
+    MPI_Win w;
+    OK(MPI_Win_create(c, sizeof c, 4, MPI_INFO_NULL, world, &w));
+    OK(MPI_Win_fence(0, w));
+    if (me == 1) OK(MPI_Put(c + 2, 1, MPI_INT, 2, 3, 1, MPI_INT, w)); /* from what nobody touches */
+    if (me == 0) OK(MPI_Get(b, 1, MPI_INT, 1, 2, 1, MPI_INT, w));     /* or only reads */
+    OK(MPI_Win_fence(0, w));
+    if (me == 0) OK(MPI_Put(a, 1, MPI_INT, 1, 2, 1, MPI_INT, w));
+    OK(MPI_Win_fence(0, w));
+    if (wrong && me == 1) MPI_Put(c + 2, 1, MPI_INT, 2, 3, 1, MPI_INT, w);
+    if (wrong && me == 0) MPI_Put(a, 1, MPI_INT, 1, 2, 1, MPI_INT, w); /* BUG rma-race */
+    OK(MPI_Win_fence(0, w));
+    if (wrong && me == 1) MPI_Get(c + 5, 1, MPI_INT, 2, 3, 1, MPI_INT, w);
+    if (wrong && me == 0) MPI_Get(b, 1, MPI_INT, 1, 5, 1, MPI_INT, w); /* BUG rma-race */
+    OK(MPI_Win_fence(0, w));
+    OK(MPI_Win_lock_all(0, w));
+    if (me == 1) {
+        OK(MPI_Put(c + 7, 1, MPI_INT, 2, 8, 1, MPI_INT, w));
+        OK(MPI_Win_flush_local(2, w));
+        OK(MPI_Send(d, 1, MPI_INT, 0, 60, world));
+    } else if (me == 0) {
+        OK(MPI_Recv(d, 1, MPI_INT, 1, 60, world, MPI_STATUS_IGNORE));
+        OK(MPI_Put(a, 1, MPI_INT, 1, 7, 1, MPI_INT, w));
+    }
+    OK(MPI_Win_unlock_all(w));
+    OK(MPI_Barrier(world));
+    OK(MPI_Win_lock_all(0, w));
+    if (wrong && me == 1) MPI_Put(c + 9, 1, MPI_INT, 2, 10, 1, MPI_INT, w);
+    if (wrong && me == 0) MPI_Put(a, 1, MPI_INT, 1, 9, 1, MPI_INT, w); /* BUG rma-race */
+    OK(MPI_Win_unlock_all(w));
+    OK(MPI_Win_free(&w));
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     wrong = argc > 1 && !strcmp(argv[1], "wrong");
@@ -290,6 +399,10 @@ int main(int argc, char **argv) {
     CASE(passive);
     CASE(inactive);
     CASE(cancelled);
+    CASE(local_buffers);
+    CASE(leaving_early);
+    CASE(epochs_within);
+    CASE(exposed_origin);
     MPI_Comm_free(&world);
     MPI_Finalize();
     return refused && !wrong;

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.search import Races, detect
+from weft.races.search import Races, detect, exchanged
 from weft.races.served import ANSWERED, served
 from weft.terms import describe
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect", "find", "served"]
+__all__ = ["Races", "detect", "exchanged", "find", "served"]
 
 MOST_OF_A_SITE: Final = 200
 """Findings for one line of one rank; what is beyond is counted in the evidence of the last."""

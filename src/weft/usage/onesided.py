@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.order import Order
 from weft.terms.columns import Ints, columns, ints
@@ -54,7 +55,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     for rank, of in known.items():
         over = completion(rank, of)
         found += _misused(rank, of)
-        found += shared_origins(rank, of)
+        found += shared_origins(rank, of, over, Traffic(rank))
         operations = _Operations(rank, of, gatherings)
         found += operations.find()
         parts.append(operations.accesses(exposed, over))

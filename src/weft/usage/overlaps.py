@@ -28,6 +28,11 @@ MAX_OVERLAPS = 10_000
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
 
+_COLLECTIVES: Final = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
+"""Those of which every member uses at least `count` elements of the buffer in the slot."""
+ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
+_READS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES
+_WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _BROADCASTS: Final = calls.words("Bcast Ibcast")
 
 _P = ctypes.c_void_p
@@ -98,6 +103,11 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
     )
 
 
+def messages_of(of: Traffic) -> Accesses:
+    """The buffers of a rank's messages and collectives."""
+    return accesses(of, _READS, _WRITES)
+
+
 def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
     """Nonblocking operations from their start to their completion, and blocking ones, of the functions given."""
     found = _direct(of, reads, writes)
@@ -109,16 +119,15 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     end = _ends(of, request, event)
     low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
-    both = (
-        np.concatenate([one, two[good]])
-        for one, two in (
-            (found.begin, event), (found.end, end), (found.args, init), (found.low, low), (found.high, high),
-            (found.writes, written),
-        )
-    )  # fmt: skip
-    joined = Accesses(*both)
-    order = np.argsort(joined.begin, kind="stable")
-    return Accesses(*(getattr(joined, f.name)[order] for f in fields(Accesses)))
+    started = Accesses(event[good], end[good], init[good], low[good], high[good], written[good])
+    return joined(found, started)
+
+
+def joined(*parts: Accesses) -> Accesses:
+    """Several, in order of their start."""
+    columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Accesses)]
+    order = np.argsort(columns[0], kind="stable")
+    return Accesses(*(column[order] for column in columns))
 
 
 class _Buffers(ctypes.Structure):

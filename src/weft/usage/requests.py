@@ -18,17 +18,12 @@ from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told
 
 _FREES = frozenset(("Request_free",))
 _CANCELS = frozenset(("Cancel",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
 _SENDING = calls.ISENDS | calls.SEND_INITS
-_COLLECTIVES = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
-"""Those of which every member uses at least `count` elements of the buffer in the slot."""
-_ICOLLECTIVES = calls.nonblocking(_COLLECTIVES)
-_READS = calls.SENDS | _SENDING | _COLLECTIVES | _ICOLLECTIVES
-_WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -355,7 +350,7 @@ def _completed(rank: Rank, event: Event) -> list[Event]:
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
-    makers = masks.where(rank, _SENDING | _ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
+    makers = masks.where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
@@ -367,7 +362,7 @@ def _written_while_pending(of: Traffic) -> bool:
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.words("Ibcast")):
         return True
-    return bool(count(_SENDING | _ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
+    return bool(count(_SENDING | ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
 
 
 def _overlaps(of: Traffic) -> Iterator[Finding]:
@@ -375,6 +370,6 @@ def _overlaps(of: Traffic) -> Iterator[Finding]:
     rank = of.rank
     if not _written_while_pending(of):
         return
-    rows = accesses(of, _READS, _WRITES)
+    rows = messages_of(of)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
         yield told(rank, rows, one, two, "the pending {}")
