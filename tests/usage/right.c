@@ -338,6 +338,14 @@ static void epochs_within(void) {
     OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, w));
     OK(MPI_Put(a, 1, MPI_INT, me, 52, 1, MPI_INT, w));
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, w));
+    if (wrong) {
+        MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
+        MPI_Win_fence(0, w);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, me, 0, w); /* BUG epoch-misuse warning */
+        MPI_Put(a, 1, MPI_INT, me, 53, 1, MPI_INT, w);
+        MPI_Win_unlock(me, w);
+        MPI_Win_fence(0, w);
+    }
     OK(MPI_Win_free(&w));
 }
 

@@ -28,7 +28,18 @@ def run(mpi: Installed, folder: Path, mode: str) -> list[dict[str, Any]]:
     program = folder / "right"
     if not program.exists():
         execute([mpi.mpicc, "-g", "-w", "-o", program, SOURCE], env=mpi.environment)
-    command = [*WEFT, "run", "--out", folder / f"run-{mode}", "--report", folder / f"{mode}.json", "--", *mpi.mpiexec, "-n", "3"]
+    command = [
+        *WEFT,
+        "run",
+        "--out",
+        folder / f"run-{mode}",
+        "--report",
+        folder / f"{mode}.json",
+        "--",
+        *mpi.mpiexec,
+        "-n",
+        "3",
+    ]
     done = execute([*command, program, mode], cwd=folder, env=mpi.environment, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads((folder / f"{mode}.json").read_text())["findings"]

@@ -43,7 +43,8 @@ class _Input(ctypes.Structure):
     """struct weft_epochs_input."""
 
     _fields_ = (
-        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("done", _P), ("window", _P), ("peer", _P),
+        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("plain", _P), ("done", _P), ("window", _P),
+        ("peer", _P),
         ("windows", ctypes.c_uint32), ("finalized", ctypes.c_uint8),
     )  # fmt: skip
 
@@ -99,9 +100,10 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     peer = np.ascontiguousarray(events["peer"][which])
     window[peer > MOST_PEERS] = -1
     lock_type = _lock_types(rank, which, call)
+    plain = _plain(rank, which, call)
     n = len(which)
     given = _Input(
-        n, *(address(c) for c in (call, lock_type, done, window, peer)), len(windows), reached_finalize(rank)
+        n, *(address(c) for c in (call, lock_type, plain, done, window, peer)), len(windows), reached_finalize(rank)
     )
     made: list[NDArray[Any]] = [
         np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
@@ -139,6 +141,15 @@ def _windows(rank: Rank, gatherings: Gatherings, which: Ints) -> tuple[list[Wind
             rows[i] = len(known)
             known.append(window)
     return known, rows[inverse.reshape(-1)]
+
+
+def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Which calls are fences that assert nothing."""
+    found = np.zeros(len(which), np.uint8)
+    for events, values in columns(rank, which[call == FENCE], frozenset(("assert",))):
+        if "assert" in values:
+            found[np.searchsorted(which, events)] = ints(values, "assert") == 0
+    return found
 
 
 def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:

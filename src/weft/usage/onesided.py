@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
-from weft.findings import Finding
+from weft.findings import Finding, Severity
 from weft.order import Order
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.sizes import solid
@@ -22,8 +22,9 @@ from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
 from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
+from weft.usage.exposed import in_own_windows
 from weft.usage.exposures import Exposures, exposures
-from weft.usage.origins import shared_origins
+from weft.usage.origins import local_buffers, shared_origins
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
 
@@ -39,9 +40,14 @@ _WORDS = (
     "flushes outside of a lock", "frees a window while the epoch of {other} is open",
     "never closes the epoch that it opened", "frees a window whose exposure epoch of {other} is open",
     "never waits for the end of the epoch that it posted", "accesses rank {peer} while it has locked only others",
-    "accesses a window outside of any epoch",
+    "accesses a window outside of any epoch", "starts an epoch while that of {other} is open",
+    "starts an epoch while the fence epoch of {other} is open", "locks a window while the epoch of {other} is open",
+    "calls a fence while its exposure epoch of {other} is open",
+    "opens an epoch between two fences, of which the second is {other}, which make one of what they enclose,",
 )  # fmt: skip
 """By enum wrong of native/kernel/epochs.c."""
+_TOLERATED = len(_WORDS) - 1
+"""By the text of the standard an error, which libraries let pass."""
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
@@ -55,7 +61,9 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     for rank, of in known.items():
         over = completion(rank, of)
         found += _misused(rank, of)
-        found += shared_origins(rank, of, over, Traffic(rank))
+        local = local_buffers(rank, of, over)
+        found += shared_origins(rank, local, Traffic(rank))
+        parts += in_own_windows(rank, of, local, gatherings)
         operations = _Operations(rank, of, gatherings)
         found += operations.find()
         parts.append(operations.accesses(exposed, over))
@@ -73,13 +81,13 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
         event = rank.event(int(of.at[place]))
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
         why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
-        yield _wrong(event, why, *([other] if other else []))
+        severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
+        yield _wrong(event, why, *([other] if other else []), severity=severity)
 
 
-def _wrong(event: Event, why: str, *others: Event) -> Finding:
-    return finding(
-        "epoch-misuse", f"rank {event.rank.index} {why} in {said(event)}", [event, *others], cause=cause(event)
-    )
+def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error") -> Finding:
+    told = f"rank {event.rank.index} {why} in {said(event)}"
+    return finding("epoch-misuse", told, [event, *others], severity=severity, cause=cause(event))
 
 
 class _Operations:

@@ -46,9 +46,8 @@ BUFFERS: Final = {
 """What each argument of a one-sided operation is: read, or written."""
 
 
-def shared_origins(rank: Rank, of: Epochs, over: Completion, messages: Traffic) -> Iterator[Finding]:
+def shared_origins(rank: Rank, own: Accesses, messages: Traffic) -> Iterator[Finding]:
     """Operations whose local buffers share bytes with others before they are complete, at least one written into."""
-    own = local_buffers(rank, of, over)
     if not len(own):
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]

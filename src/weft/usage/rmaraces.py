@@ -19,12 +19,13 @@ from weft.terms.significant import NO_OP
 from weft.terms.sizes import kind_of, width_of
 from weft.terms.telling import cause, finding, said
 from weft.trace import Rank, Trace
-from weft.usage.epochs import FENCE, LOCK, Epochs
+from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
 
-EXCLUSIVE: Final = 1  # as the recorder numbers MPI_LOCK_EXCLUSIVE for every library; shared is 2
+EXCLUSIVE, SHARED = 1, 2
+"""Types of locks, as the recorder numbers MPI_LOCK_EXCLUSIVE and MPI_LOCK_SHARED for every library."""
 READ, WRITE, UPDATE = 0, 1, 2
-OPERATION, STORED = 0, 1
-"""What an access is: a one-sided operation, or a store of the program itself."""
+OPERATION, STORED, LOCAL = 0, 1, 2
+"""What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""
 _SORTS: Final = ("read", "write", "update")
 _ATOMIC: Final = words("Fetch_and_op Compare_and_swap")
 MAX_COMPARED: Final = 2_000_000
@@ -40,7 +41,7 @@ class Accesses:
     origin at one place keep their order. `bucket`: accesses of a rank with equal ones are in one epoch and no flush
     lies between. `fence`: the number of a fence epoch, else -1. `begin`, `end`: the events between which it happens,
     -1 for one without an end; `opened`, `closed`: such events of the target, -1 unknown. `lock`: the type of its
-    lock, 0 without one. `origin`: OPERATION or STORED.
+    lock, 0 without one. `origin`: OPERATION, STORED or LOCAL.
     """
 
     rank: Ints
@@ -81,6 +82,7 @@ class Accesses:
         sort[table(words("Put Rput"))[function]] = WRITE
         fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
         lock = np.where(of.sort[epoch] == LOCK, of.lock_type[epoch], 0).astype(np.int64)
+        lock[of.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)
         operation, element = _updates(rank, event, sort, low)
         return cls(
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
@@ -385,8 +387,10 @@ class _Target:
 
     def _does(self, row: int) -> str:
         """The operation, or for a store of the program itself the fence before which it was."""
-        event = self.trace.event(int(self.all.rank[row]), int(self.all.event[row]))
-        return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{said(event)}"
+        told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
+        if self.all.origin[row] == LOCAL:
+            return f"in {told}, whose own buffer lies there,"
+        return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"
 
 
 _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "low")
