@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
+from weft.races.outcome import outcome, strays
 from weft.races.search import Races, detect, exchanged
 from weft.races.served import ANSWERED, served
 from weft.terms import describe
@@ -36,7 +37,8 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     service = served(match, order, races)
     harmless = service != 0
     lines = _lines(trace, match, races)
-    by_influence = np.argsort(races.influenced, kind="stable")
+    # First what no other race influences, and of that what comes to another end.
+    by_influence = np.lexsort((~strays(match, races), races.influenced))
     by_influence = by_influence[~harmless[by_influence]]
     key = lines[by_influence]
     by_line = np.argsort(key, kind="stable")
@@ -151,6 +153,9 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f" (sent at {_place(sites[1])}); "
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
+    evidence["outcome"], what = outcome(match, races, k)
+    if what:
+        message += f"; then {what}"
     if races.influenced[k]:
         message += ". An earlier race decides whether this one occurs: look at that first"
     return Finding(
