@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.match import NONE, Match
 from weft.races.search import Races, exchanged
@@ -17,7 +18,7 @@ from weft.terms import describe
 from weft.terms.columns import Ints
 from weft.terms.sizes import kind_of, size_of
 from weft.trace import Event
-from weft.trace.layout import COUNT_IN_TAIL
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC
 
 SAME: Final = "same"
 OPEN: Final = "unknown"
@@ -26,7 +27,7 @@ OTHER_TYPE: Final = "type-mismatch"
 NO_MESSAGE: Final = "unmatched-receive"
 
 
-def strays(match: Match, races: Races) -> np.ndarray:
+def strays(match: Match, races: Races) -> NDArray[np.bool_]:
     """For each race whether a listed message's own receive cannot take what the wildcard took."""
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
@@ -36,8 +37,7 @@ def strays(match: Match, races: Races) -> np.ndarray:
     plain = np.flatnonzero(~of_probe)
     lost: Ints = match.sends.partner[send[plain]].astype(np.int64)
     other[plain] = (lost != NONE) & ~exchanged(match, recv[plain], send[plain])
-    found = np.zeros(len(races), np.bool_)
-    found[np.unique(np.repeat(np.arange(len(races)), first[1:] - first[:-1])[other])] = True
+    found: NDArray[np.bool_] = np.logical_or.reduceat(other, first[:-1]) if len(races) else other
     return found
 
 
@@ -57,10 +57,24 @@ def outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
         if not exchanged(match, *pair)[0]:
             return NO_MESSAGE, _left_over(match, own, took)
         for message, receive in ((send, row), (took, own)):
+            if _plain(match, message, receive):
+                continue
             misfit = _misfit(_event(match, message, sends=True), _event(match, receive, sends=False))
             if misfit[0] != SAME:
                 worst = misfit
     return worst
+
+
+def _plain(match: Match, send: int, recv: int) -> bool:
+    """Whether a message and a receive are of one predefined type, and the message is no longer."""
+    (sent, wanted) = (
+        match.trace.ranks[posts.rank_of(row)].events[int(posts.args[row])] if posts.args[row] != NONE else None
+        for posts, row in ((match.sends, send), (match.recvs, recv))
+    )
+    if sent is None or wanted is None:
+        return False
+    same = int(sent["datatype"]) == int(wanted["datatype"]) < ID_DYNAMIC
+    return same and int(sent["count"]) <= int(wanted["count"])
 
 
 def _event(match: Match, row: int, *, sends: bool) -> Event:
