@@ -122,3 +122,46 @@ def test_a_wildcard_that_would_take_the_message_that_is_there_is_safe(tag: int, 
         r0.recv(tag=3, got=source, site=at(9))
     r0.recv(tag=tag, got=2, site=at(10))
     assert [f.ranks for f in found(b)] == ([] if safe else [(0, 1, 2)])
+
+
+EARLY = ("Bcast", "Scatter", "Gather", "Reduce", "Scan")
+
+
+def early(name: str, *, behind: bool, pending: bool) -> Builder:
+    """Rank 0 sends behind a collective that rank 1 calls when it has the message, or where `behind` when it has not."""
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    getattr(r0, name.lower())(site=at(10))
+    if pending:
+        r0.wait(r0.isend(1, tag=1, site=at(11)), site=at(12))
+    else:
+        r0.send(1, tag=1, site=at(11))
+    if behind:
+        getattr(r1, name.lower())(site=at(20))
+    if pending:
+        r1.wait(r1.irecv(0, tag=1, site=at(21)), site=at(22))
+    else:
+        r1.recv(0, tag=1, site=at(21))
+    if not behind:
+        getattr(r1, name.lower())(site=at(20))
+    return b
+
+
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("name", EARLY)
+def test_a_receive_before_a_collective_that_its_sender_may_wait_in(name: str, pending: bool) -> None:
+    [finding] = found(early(name, behind=False, pending=pending))
+    assert {site.line for site in finding.sites} == {10, 22 if pending else 21}
+    called = name.lower() + ("(root=0)" if name != "Scan" else "")
+    assert finding.message.endswith(f"only because rank 0 left {called} at halo.py:10 before all had come")
+    assert found(early(name, behind=True, pending=pending)) == []
+
+
+def test_a_collective_that_a_successful_test_completes_is_no_wait() -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    r0.test(r0.ibcast())
+    r0.send(1, tag=1)
+    r1.recv(0, tag=1)
+    r1.wait(r1.ibcast())
+    assert found(b) == []

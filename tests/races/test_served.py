@@ -115,3 +115,42 @@ def test_a_header_and_its_body_from_the_same_source_is_a_note() -> None:
         b.ranks[0].recv(ANY, 1, got=source, site=at(10))
         b.ranks[0].recv(source, 1, site=at(11))
     assert severities(b) == {"note"}
+
+
+def two(second: int | None, *, count: int = 1, room: int = 1, datatype: str = "MPI_INT") -> Finding:
+    """Ranks 1 and 2 each send to rank 0, which receives from any, and then from any again or from rank `second`."""
+    b = Builder(ranks=3)
+    b.ranks[1].send(0, 1)
+    b.ranks[2].send(0, 1, count=count, datatype=datatype)
+    b.ranks[0].recv(ANY, 1, got=1, site=at(10))
+    if second is None:
+        b.ranks[0].recv(ANY, 1, got=2, count=room, datatype=datatype, site=at(11))
+    else:
+        b.ranks[0].recv(second, 1, site=at(11))
+    [finding] = races(b)
+    return finding
+
+
+def test_a_race_whose_receives_exchange_their_messages_comes_to_the_same() -> None:
+    finding = two(None)
+    assert finding.evidence["outcome"] == "same"
+    assert "; then" not in finding.message
+
+
+def test_a_race_that_leaves_a_receive_without_a_message_says_so() -> None:
+    finding = two(2)
+    assert finding.evidence["outcome"] == "unmatched-receive"
+    assert finding.message.endswith(
+        "; then recv(source=2, tag=1) at pool.py:11 cannot take the message of rank 1 in its place and may be left "
+        "without one"
+    )
+
+
+def test_a_race_whose_other_message_does_not_fit_says_so() -> None:
+    assert two(None, count=8, room=8).evidence["outcome"] == "truncation"
+    assert two(None, datatype="MPI_FLOAT").evidence["outcome"] == "type-mismatch"
+
+
+def test_a_site_that_only_receives_the_rest_by_name_is_not_said_to_answer() -> None:
+    [note] = races(probes(named=True))
+    assert "then hears each out by its name" in note.message

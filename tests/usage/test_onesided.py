@@ -30,7 +30,7 @@ class Run:
 
     def fence(self) -> None:
         for r in range(3):
-            self.call(r, "Win_fence")
+            self.call(r, "Win_fence", **{"assert": 0})
 
     def op(self, rank: int, name: str = "Put", target: int = 2, disp: int = 0, count: int = 1, **kw: Any) -> None:
         self.call(
@@ -87,6 +87,19 @@ MISUSE = {
     "fence never closed": (fence, put(0)),
     "fence in a lock": (lock(0), fence, unlock(0)),
     "lock in a fence": (fence, put(0, target=1), lock(0), unlock(0), fence),
+    "start in a lock": (lock(0, 1), call(0, "Win_start"), put(0), call(0, "Win_complete"), unlock(0, 1)),
+    "lock in a start": (call(0, "Win_start"), put(0), lock(0, 1), unlock(0, 1), call(0, "Win_complete")),
+    "lock_all in a start": (
+        call(0, "Win_start"),
+        call(0, "Win_lock_all"),
+        call(0, "Win_unlock_all"),
+        call(0, "Win_complete"),
+    ),
+    "start in a fence": (fence, put(0), call(0, "Win_start"), call(0, "Win_complete"), fence),
+    "lock_all in a fence": (fence, put(0), call(0, "Win_lock_all"), call(0, "Win_unlock_all"), fence),
+    "fence in an exposure": (call(0, "Win_post"), fence, call(0, "Win_wait")),
+    "lock between two fences": (fence, lock(0), put(0), unlock(0), fence),
+    "start between two fences": (fence, call(0, "Win_start"), put(0), call(0, "Win_complete"), fence),
     "unlock_all without lock_all": (call(0, "Win_unlock_all"),),
     "lock_all never unlocked": (call(0, "Win_lock_all"),),
 }
@@ -95,6 +108,15 @@ GOOD = {
     "lock": (lock(0), put(0), call(0, "Win_flush", rank=2), unlock(0)),
     "lock_all": (call(0, "Win_lock_all"), put(0), call(0, "Win_flush_all"), call(0, "Win_unlock_all")),
     "start": (call(0, "Win_start"), put(0), call(0, "Win_complete"), call(2, "Win_post"), call(2, "Win_wait")),
+    "lock behind the last fence": (fence, put(0), fence, lock(0), put(0), unlock(0)),
+    "lock between fences that assert": (
+        fence,
+        lock(0),
+        put(0),
+        unlock(0),
+        lambda run: [run.call(r, "Win_fence", **{"assert": 1}) for r in range(3)],
+    ),
+    "exposure while locking": (call(2, "Win_post"), lock(2, 1), put(2, target=1), unlock(2, 1), call(2, "Win_wait")),
     "lock behind a closed fence": (fence, put(0), fence, lock(0), put(0), unlock(0)),
 }
 RACES = {

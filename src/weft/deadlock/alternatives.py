@@ -12,8 +12,6 @@ would have had to choose anew. For the same reason such a finding is never more 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -26,8 +24,9 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
 from weft.order import Order
 from weft.order.edges import Shape, shape_of
-from weft.races import detect
+from weft.races import detect, exchanged
 from weft.terms import calls, describe
+from weft.terms.columns import Ints, distinct
 from weft.terms.telling import finding
 from weft.terms.words import plural
 from weft.trace import Event, Trace
@@ -53,27 +52,26 @@ class Choice(NamedTuple):
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """One finding for each wildcard and each receive that would wait for ever; none for a run that does hang."""
-    choices = list(_choices(match, order))
-    if not choices or Standstill(trace).stuck:
+    choices = _choices(match, order)
+    if not len(choices.recv) or Standstill(trace).stuck:
         return []
     replays = _Replays(match)
     if replays.stuck(match):
         return []  # the record itself is not understood
     found: dict[str, Finding] = {}
-    tried: Counter[tuple[tuple[int, int], ...]] = Counter()
-    left = 0
-    for choice in choices:
-        place = _place(match, choice)
-        if tried[place] >= MOST_OF_ONE_PLACE:
+    hit: set[int] = set()
+    tried = left = 0
+    for recv, send, place in zip(choices.recv.tolist(), choices.send.tolist(), choices.place.tolist(), strict=True):
+        if place in hit:
             continue
-        if sum(tried.values()) >= replays.most:
+        if tried >= replays.most:
             left += 1
             continue
-        tried[place] += 1
-        told = _try(match, replays, choice)
+        tried += 1
+        told = _try(match, replays, Choice(recv, send))
         if told is not None:
             found.setdefault(told.cause or told.message, told)
-            tried[place] = MOST_OF_ONE_PLACE
+            hit.add(place)
     if left:
         bounded = {"untried": left}
         return [replace(f, evidence={**f.evidence, **bounded}) for f in found.values()] or [
@@ -95,39 +93,55 @@ def _bounded(tried: int, left: int) -> Finding:
     )
 
 
-def _choices(match: Match, order: Order) -> Iterator[Choice]:
+class _Choices(NamedTuple):
+    """Choices as columns, with a number for the pair of lines of each."""
+
+    recv: Ints
+    send: Ints
+    place: Ints
+
+
+def _choices(match: Match, order: Order) -> _Choices:
     """What the wildcard receives could have taken instead, those first that are taken by a receive of another form.
 
-    A racing probe is left out: what the program receives behind it depends on what the probe saw.
+    A racing probe is left out: what the program receives behind it depends on what the probe saw. Of one pair of lines
+    the first MOST_OF_ONE_PLACE.
     """
     races = detect(match, order)
-    later = []
+    first = races.first.astype(np.int64)
+    listed = first[1:] - first[:-1]
+    recv, probe = np.repeat(races.row.astype(np.int64), listed), np.repeat(races.probe, listed)
+    recv, send = recv[~probe], races.messages[~probe].astype(np.int64)
+    exchange = exchanged(match, recv, send)
     synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
-    for k in np.flatnonzero(~races.probe).tolist():
-        row = int(races.row[k])
-        for send in races.others(k).tolist():
-            choice = Choice(row, send)
-            if not _exchange(match, choice):
-                yield choice
-            elif synchronous:
-                later.append(choice)
-    yield from later
+    rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
+    recv, send = recv[rows], send[rows]
+    place = _places(match, recv, send)
+    by_place = np.argsort(place, kind="stable")
+    ordered = place[by_place]
+    nth = np.arange(len(place)) - np.searchsorted(ordered, ordered)
+    few = np.sort(by_place[nth < MOST_OF_ONE_PLACE])
+    return _Choices(recv[few], send[few], place[few])
 
 
-def _exchange(match: Match, choice: Choice) -> bool:
-    """Whether the two receives can simply exchange their messages."""
-    recvs, sends = match.recvs, match.sends
-    other = int(sends.partner[choice.send])
-    if other == NONE or not recvs.flags[other] & Post.ANY_SOURCE:
-        return False
-    took = int(recvs.partner[choice.recv])
-    return bool(recvs.flags[other] & Post.ANY_TAG) or int(recvs.tag[other]) == int(sends.tag[took])
+def _places(match: Match, recv: Ints, send: Ints) -> Ints:
+    """A number for the lines of each wildcard and of the receive that took the other message."""
+    other = match.sends.partner[send].astype(np.int64)
+    lines = [_lines(match, recv), np.where(other == NONE, -1, _lines(match, np.where(other == NONE, 0, other)))]
+    one, two = (np.unique(line, return_inverse=True)[1].reshape(-1).astype(np.int64) for line in lines)
+    return one << 32 | two
 
 
-def _place(match: Match, choice: Choice) -> tuple[tuple[int, int], ...]:
-    other = int(match.sends.partner[choice.send])
-    events = [match.recvs.id(choice.recv), *([] if other == NONE else [match.recvs.id(other)])]
-    return tuple((rank, int(match.trace.ranks[rank].events["site"][event])) for rank, event in events)
+def _lines(match: Match, rows: Ints) -> Ints:
+    """Rank and call site of receives, as one number."""
+    recvs = match.recvs
+    ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
+    site = np.zeros(len(rows), np.int64)
+    for rank in distinct(ranks).tolist():
+        mine = ranks == rank
+        site[mine] = match.trace.ranks[rank].events["site"][recvs.event[rows[mine]]]
+    found: Ints = ranks.astype(np.int64) << 32 | site
+    return found
 
 
 # Matching again

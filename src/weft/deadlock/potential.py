@@ -1,4 +1,4 @@
-"""Potential deadlocks: what would not get through if every standard send waited for its receive.
+"""Potential deadlocks: what would not get through if every send waited for its receive, every collective for all.
 
 The matched record is run again with synchronous sends (native/kernel/progress.c). MPI lets a standard send wait for
 its receive (MPI-4.1, 3.4) and any collective synchronise (6.14), so a program that then stands still is unsafe: it
@@ -23,11 +23,11 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import address
 from weft.match.operations import I32, U32
 from weft.native.kernel import library
-from weft.terms import describe
+from weft.terms import calls, describe
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
 from weft.terms.words import listed, rank_words
-from weft.trace import Event, Trace
+from weft.trace import Event, Flag, Trace
 
 MAX_ROUNDS = 20
 _GATHERING = -1
@@ -104,17 +104,22 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         if not cycles:
             break
         drop: set[tuple[int, int]] = set()
+        early: set[tuple[int, int]] = set()
         served = np.zeros(len(constraints.at), np.bool_)
         for cycle in cycles:
             others = [found for p in cycle if (found := _served(match, processes, constraints, place, p)) is not None]
             if others:
                 served[np.concatenate(others)] = True
                 continue
-            rows = [int(constraints.send[place[p]]) for p in cycle]
-            sends = [row for row in rows if row >= 0]
-            findings.append(_finding(match, processes, constraints, [(p, int(place[p])) for p in cycle]))
+            links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
+            sends = [link.row for link in links if link.row >= 0]
+            if sends or not any(link.tested for link in links):
+                findings.append(_finding(match, links))
             drop.update(_site(trace, match.sends.id(row)) for row in sends)
-        constraints = constraints.without(~_at_sites(trace, match, constraints, drop) & ~served)
+            if not sends:
+                early.update(_site(trace, link.event.id) for link in links if link.gathers)
+        left = ~_at_sites(trace, match, constraints, drop) & ~served & ~_waits_at(processes, constraints, trace, early)
+        constraints = constraints.without(left)
     return findings
 
 
@@ -222,7 +227,7 @@ def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list
             at = target if target >= 0 else absent.get(_GATHERING - target, -1)
         if at in path:
             cycle = path[path.index(at) :]
-            if any(constraints.send[waiting[p]] >= 0 for p in cycle):
+            if any(constraints.send[waiting[p]] >= 0 or constraints.target[waiting[p]] < 0 for p in cycle):
                 yield cycle
 
 
@@ -254,6 +259,22 @@ def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[t
         mine = np.flatnonzero(ranks == rank)
         of = trace.ranks[rank].events["site"][match.sends.event[send[mine]]]
         hit[places[mine[np.isin(of, [site for r, site in sites if r == rank])]]] = True
+    return hit
+
+
+def _waits_at(
+    processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
+) -> NDArray[np.bool_]:
+    """The constraints that wait for the other members of a collective at one of `sites`."""
+    hit = np.zeros(len(constraints.at), np.bool_)
+    if not sites:
+        return hit
+    ranks = np.repeat(processes.rank, np.diff(constraints.first))
+    waits = (constraints.target < 0) & (constraints.value == 1)
+    for rank in {rank for rank, _ in sites}:
+        mine = np.flatnonzero(waits & (ranks == rank))
+        of = trace.ranks[rank].events["site"][constraints.at[mine]]
+        hit[mine] = np.isin(of, [site for r, site in sites if r == rank])
     return hit
 
 
@@ -298,10 +319,10 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
 # Words
 
 
-def _finding(match: Match, processes: Processes, constraints: Constraints, cycle: list[tuple[int, int]]) -> Finding:
-    links = [_Link(match, int(processes.rank[p]), constraints, c) for p, c in cycle]
+def _finding(match: Match, links: list[_Link]) -> Finding:
     sends = [link for link in links if link.send is not None]
     wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)
+    wild |= any(bool(link.event.flags & Flag.ANY_SOURCE) for link in links if not link.gathers)
     ranks = tuple(sorted({link.rank for link in links}))
     events = [link.send or link.event for link in links]
     return Finding(
@@ -327,6 +348,11 @@ class _Link:
         self.rank = rank
         self.row = int(constraints.send[place])
         self.event = trace.ranks[rank].event(int(constraints.at[place]))
+        self.gathers = bool(constraints.target[place] < 0)
+        name = calls.base(self.event.function.name)
+        self.tested = name in calls.TESTS
+        self.early = self.gathers and name not in calls.ALL_TO_ALL
+        """Whether it waits in a collective that may, and need not, wait for all members."""
         self.send: Event | None = None
         self.receive: Event | None = None
         if self.row >= 0:
@@ -350,7 +376,12 @@ def _message(links: list[_Link], sends: list[_Link]) -> str:
         )
     parts = [_part(link) for link in links[:4]]
     more = f" and {len(links) - 4} more ranks" if len(links) > 4 else ""
-    return f"{listed(parts)}{more}: this got through only because messages were buffered"
+    early = [f"{describe.call(link.event)}{describe.where(link.event)}" for link in links if link.early]
+    let_go = (
+        f"rank {next(link.rank for link in links if link.early)} left {early[0]} before all had come" if early else ""
+    )
+    why = " or ".join(filter(None, ("messages were buffered" if sends else "", let_go)))
+    return f"{listed(parts)}{more}: this got through only because {why}"
 
 
 def _part(link: _Link) -> str:

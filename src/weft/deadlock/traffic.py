@@ -301,23 +301,11 @@ class Traffic:
         return bool(len(self._where(frozenset(("Cancel",)))))
 
     def _completion_of(self, ends: Ends) -> Ints:
-        """For each end with a request, the row in `completions` that finished it, or -1.
-
-        The n-th use of a request (a persistent one has many) is finished by its n-th completion.
-        """
+        """For each end with a request, the row in `completions` that finished it, or -1."""
         done = self.completions
         found = np.full(len(ends), NONE, np.int64)
         rows = np.flatnonzero(ends.request > 1)
-        if not len(rows) or not len(done):
-            return found
-        mine = nth(ends.request[rows])
-        theirs = nth(done.request)
-        key = (ends.request[rows] << 32) | mine
-        other = (done.request << 32) | theirs
-        order = np.argsort(other)
-        place = np.minimum(np.searchsorted(other[order], key), len(other) - 1)
-        hit = other[order][place] == key
-        found[rows[hit]] = order[place[hit]]
+        found[rows] = behind(done.request, done.event, ends.request[rows], ends.event[rows])
         return found
 
     def _cancelled(self, ends: Ends) -> NDArray[np.bool_]:
@@ -346,16 +334,23 @@ class Traffic:
         return Ends(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
 
 
-def nth(values: Ints) -> Ints:
-    """For each value, how many equal ones stand before it."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if len(values) else np.zeros(0, np.bool_)
-    starts = np.flatnonzero(first)
-    count = np.arange(len(values)) - np.repeat(starts, np.diff(np.concatenate([starts, [len(values)]])))
-    result = np.empty(len(values), np.int64)
-    result[order] = count
-    return result
+def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
+    """For each use of a request at an event, the first of the rows (id, event) of that request behind it, or -1.
+
+    Of a persistent request what lies before a start is of an earlier one, or of an inactive request: a wait for that
+    returns at once (MPI-4.1, 3.7.3).
+    """
+    found = np.full(len(request), NONE, np.int64)
+    if not len(ids) or not len(request):
+        return found
+    width = 1 + max(int(at.max()), int(event.max()))
+    key = ids * width + at
+    order = np.argsort(key, kind="stable")
+    place = np.searchsorted(key[order], request * width + event, side="right")
+    inside = order[np.minimum(place, len(order) - 1)]
+    hit = (place < len(order)) & (ids[inside] == request)
+    found[hit] = inside[hit]
+    return found
 
 
 def _aligned(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:

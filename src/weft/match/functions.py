@@ -40,6 +40,7 @@ class Op(IntEnum):
     COLL = 18
     COLL_OBJECT = 19
     FINALIZE = 20
+    CANCEL = 21
 
 
 class Spec(IntFlag):
@@ -59,7 +60,8 @@ class Post(IntFlag):
     """What an operation is like: the `flags` columns of a Match.
 
     UNDECIDED: a wildcard whose outcome the record does not tell. FREED: its request was freed, so nobody saw it
-    complete. HALF: one half of a Sendrecv. INIT: the making of a persistent collective.
+    complete. HALF: one half of a Sendrecv. INIT: the making of a persistent collective. RECALLED:
+    MPI_Cancel was called for it.
     """
 
     ANY_SOURCE = 0x0001
@@ -76,6 +78,7 @@ class Post(IntFlag):
     FREED = 0x0800
     CANCELLED = 0x1000
     INIT = 0x2000
+    RECALLED = 0x4000
 
 
 class Role(IntEnum):
@@ -151,6 +154,7 @@ _PLAIN: dict[str, tuple[Op, Spec]] = {
     "testsome": (Op.WAITSOME, Spec(0)),
     "request_get_status": (Op.GET_STATUS, Spec.FLAGGED),
     "request_free": (Op.REQUEST_FREE, Spec(0)),
+    "cancel": (Op.CANCEL, Spec(0)),
     "comm_idup": (Op.COLL, Spec.NONBLOCKING),
     "comm_idup_with_info": (Op.COLL, Spec.NONBLOCKING),
     "file_open": (Op.COLL, Spec.MAKES_OBJECT | Spec.FILE),

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.search import Races, detect
-from weft.races.served import served
+from weft.races.outcome import outcome, strays
+from weft.races.search import Races, detect, exchanged
+from weft.races.served import ANSWERED, served
 from weft.terms import describe
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect", "find", "served"]
+__all__ = ["Races", "detect", "exchanged", "find", "served"]
 
 MOST_OF_A_SITE: Final = 200
 """Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
@@ -33,9 +34,11 @@ NAMED: Final = 3
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """Every message race: the receive, the message taken, the messages that could have come first."""
     races = detect(match, order)
-    harmless = served(match, order, races)
+    service = served(match, order, races)
+    harmless = service != 0
     lines = _lines(trace, match, races)
-    by_influence = np.argsort(races.influenced, kind="stable")
+    # First what no other race influences, and of that what comes to another end.
+    by_influence = np.lexsort((~strays(match, races), races.influenced))
     by_influence = by_influence[~harmless[by_influence]]
     key = lines[by_influence]
     by_line = np.argsort(key, kind="stable")
@@ -44,7 +47,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     times = np.searchsorted(ordered, ordered, side="right") - np.searchsorted(ordered, ordered)
     chosen = np.flatnonzero(nth < MOST_OF_A_SITE)
     chosen = chosen[np.argsort(by_line[chosen])]
-    found = _order_only(trace, match, races, lines, np.flatnonzero(harmless))
+    found = _order_only(trace, match, races, lines, service)
     for i in chosen.tolist():
         last = nth[i] == min(int(times[i]), MOST_OF_A_SITE) - 1
         beyond = max(0, int(times[i]) - MOST_OF_A_SITE) if last else 0
@@ -67,26 +70,31 @@ def _lines(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
 
 
 def _order_only(
-    trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], chosen: NDArray[np.int64]
+    trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], service: NDArray[np.uint8]
 ) -> list[Finding]:
     """One note for each call site that serves whoever comes."""
-    places = np.unique(lines[chosen])
-    return [_note(trace, match, races, int(p) >> 32, chosen[lines[chosen] == p].tolist()) for p in places.tolist()]
+    chosen = np.flatnonzero(service)
+    places = np.unique(lines[chosen]).tolist()
+    return [_note(trace, match, races, service, chosen[lines[chosen] == place]) for place in places]
 
 
-def _note(trace: Trace, match: Match, races: Races, rank: int, mine: list[int]) -> Finding:
+def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], places: NDArray[np.int64]) -> Finding:
+    mine: list[int] = places.tolist()
+    answered = bool((service[places] == ANSWERED).all())
     took = [match.sends.id(int(_posts(match, races, k).partner[races.row[k]])) for k in mine]
     clients = {source for source, _ in took}.union(
         *({match.sends.rank_of(int(s)) for s in races.others(k)} for k in mine)
     )
     events = [_posts(match, races, mine[0]).id(int(races.row[mine[0]])), took[0]]
+    rank = events[0][0]
     site = describe.site(trace.event(*events[0]))
+    how = "answers each" if answered else "then hears each out by its name"
     return Finding(
         kind="message-race",
         severity="note",
         certainty="certain",
         message=(
-            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come and answers each, so "
+            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come and {how}, so "
             f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); there is nothing "
             "to mend unless the result depends on that order"
         ),
@@ -145,6 +153,9 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f" (sent at {_place(sites[1])}); "
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
+    evidence["outcome"], what = outcome(match, races, k)
+    if what:
+        message += f"; then {what}"
     if races.influenced[k]:
         message += ". An earlier race decides whether this one occurs: look at that first"
     return Finding(

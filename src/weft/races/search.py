@@ -53,6 +53,18 @@ def detect(match: Match, order: Order, most: int = MOST) -> Races:
     return races
 
 
+def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For wildcard receives and messages that race with them: whether the receive that took the message could take,
+    in its place, the one that the wildcard took. Rows of the match's receives and sends.
+    """
+    recvs, sends = match.recvs, match.sends
+    other = sends.partner[send].astype(np.int64)
+    known = np.where(other == NONE, 0, other)
+    tag_fits = (recvs.flags[known] & Post.ANY_TAG != 0) | (recvs.tag[known] == sends.tag[recvs.partner[recv]])
+    result: NDArray[np.bool_] = (other != NONE) & (recvs.flags[known] & Post.ANY_SOURCE != 0) & tag_fits
+    return result
+
+
 def _candidates(match: Match, order: Order, most: int) -> Races:
     recvs, probes, sends = match.recvs, match.probes, match.sends
     lib = native.kernel()

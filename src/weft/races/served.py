@@ -13,6 +13,7 @@ first is free, and meant to be. Such a race is told as a note. Two things must h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,14 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
 from weft.order import Order
 from weft.races.search import Races
+from weft.terms.columns import distinct, numbered
 
 I64 = NDArray[np.int64]
+
+ANSWERED: Final = 1
+"""Who came is sent an answer, or ends a conversation in which it was."""
+HEARD: Final = 2
+"""Who came is sent nothing before the next one: the rest of what it says is received from it by name."""
 
 
 @dataclass(frozen=True)
@@ -40,29 +47,48 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Times:
-    """Events of one rank that deal with another, in one communicator: by peer, ascending."""
+    """Events of one rank that deal with others, in one communicator: (peer, event) as one number, ascending."""
 
-    of: dict[int, I64]
+    keys: I64
 
-    def between(self, peer: int, low: int, high: int) -> bool:
-        """Whether one lies behind `low` and before `high`."""
-        events = self.of.get(peer)
-        if events is None:
-            return False
-        at = int(np.searchsorted(events, low, side="right"))
-        return at < len(events) and int(events[at]) < high
+    @classmethod
+    def made(cls, peers: I64, events: I64) -> _Times:
+        """Of two columns."""
+        return cls(np.sort(_key(peers, events)))
+
+    def between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
+        """For each row whether an event with its peer lies behind `low` and before `high`."""
+        at = np.searchsorted(self.keys, _key(peer, low), side="right")
+        found = np.append(self.keys, np.iinfo(np.int64).max)[at]
+        result: NDArray[np.bool_] = found < _key(peer, high)
+        return result
+
+    def last_before(self, peer: I64, event: I64) -> I64:
+        """For each row the last event with its peer before one, or -1."""
+        at = np.searchsorted(self.keys, _key(peer, event)) - 1
+        found = np.append(self.keys, -1)[at]
+        result: I64 = np.where(
+            found >= _key(peer, np.zeros(1, np.int64)), found - _key(peer, np.zeros(1, np.int64)), -1
+        )
+        return result
 
 
-def served(match: Match, order: Order, races: Races) -> NDArray[np.bool_]:
-    """For each race whether it is one of order only."""
-    found = np.zeros(len(races), np.bool_)
+def _key(peer: I64, event: I64) -> I64:
+    """Events are counted from 1 here, so that -1 stands before all."""
+    key: I64 = (np.asarray(peer, np.int64) << 33) + np.asarray(event, np.int64) + 1
+    return key
+
+
+def served(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
+    """For each race whether it is one of order only: ANSWERED, HEARD, or 0."""
+    found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
     for place in _places(match, races):
         if sent is None:
             sent = group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
         to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
-        if _one_site(match, order, place, to_me) and _answers(match, place):
-            found[place.races] = True
+        if _one_site(match, order, place, to_me):
+            found[place.races] = _answers(match, place)
     return found
 
 
@@ -82,13 +108,23 @@ def _places(match: Match, races: Races) -> list[_Place]:
         ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
         site = _sites(match, posts, rows, ranks)
         tag = np.where(posts.flags[rows] & Post.ANY_TAG, -1, posts.tag[rows])
-        keys = np.stack([ranks, site, posts.comm[rows], tag], axis=1)
-        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
-        for k, (rank, at, comm, tagged) in enumerate(unique.tolist()):
-            mine = np.flatnonzero(inverse.ravel() == k)
-            mine = mine[np.argsort(rows[mine])]
+        code, columns = _coded((ranks, site, posts.comm[rows].astype(np.int64), tag.astype(np.int64)))
+        for one in distinct(code).tolist():
+            mine = np.flatnonzero(code == one)
+            mine = mine[np.argsort(rows[mine], kind="stable")]
+            rank, at, comm, tagged = (int(column[mine[0]]) for column in columns)
             found.append(_Place(rank, at, comm, tagged, probe, which[mine], rows[mine]))
     return found
+
+
+def _coded(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
+    """A number for each combination of values, and the columns."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        ids = distinct(column)
+        code = code * len(ids) + numbered(ids, column)
+        code = numbered(distinct(code), code).astype(np.int64)
+    return code, columns
 
 
 def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
@@ -141,7 +177,7 @@ def _came_here(match: Match, place: _Place, rows: I64, taker: I64) -> NDArray[np
     return here
 
 
-def _answers(match: Match, place: _Place) -> bool:
+def _answers(match: Match, place: _Place) -> int:
     """Whether each racing receive is answered, or ends a conversation at a site that answers."""
     posts = _posts(match, place.probe)
     part = posts.of_rank(place.rank)
@@ -151,44 +187,32 @@ def _answers(match: Match, place: _Place) -> bool:
     # A probe in a loop may see one message again and again: that is one service.
     decided = (posts.event if place.probe else posts.decided)[part][wild].astype(np.int64)
     to, named = _to(match, place), _named(match, place)
-    took = _Times(_by_peer(posts.peer[part][wild], decided))
-    answered = 0
-    open_ends = []
-    for row in place.rows.tolist():
-        at = int((posts.event if place.probe else posts.decided)[row])
-        peer = int(posts.peer[row])
-        following = int(np.searchsorted(decided, at, side="right"))
-        until = int(decided[following]) if following < len(decided) else NONE
-        if to.between(peer, at, until) or named.between(peer, at, until):
-            answered += 1
-        else:
-            open_ends.append((peer, at))
-    return answered > 0 and all(_was_asked(to, took, peer, at) for peer, at in open_ends)
+    took = _Times.made(posts.peer[part][wild].astype(np.int64), decided)
+    at = (posts.event if place.probe else posts.decided)[place.rows].astype(np.int64)
+    peer = posts.peer[place.rows].astype(np.int64)
+    decided = np.append(np.sort(decided), NONE)
+    until = decided[np.searchsorted(decided[:-1], at, side="right")]
+    sent, heard = to.between(peer, at, until), named.between(peer, at, until)
+    open_end = ~(sent | heard)
+    if open_end.all() or not _was_asked(to, took, peer[open_end], at[open_end]).all():
+        return 0
+    return ANSWERED if (sent | open_end).all() else HEARD
 
 
-def _was_asked(to: _Times, took: _Times, peer: int, at: int) -> bool:
+def _was_asked(to: _Times, took: _Times, peer: I64, at: I64) -> NDArray[np.bool_]:
     """Whether the source had been sent something since the site last took a message of it."""
-    mine = took.of.get(peer, np.zeros(0, np.int64))
-    before = int(np.searchsorted(mine, at)) - 1
-    return to.between(peer, int(mine[before]) if before >= 0 else -1, at)
+    return to.between(peer, took.last_before(peer, at), at)
 
 
 def _to(match: Match, place: _Place) -> _Times:
     """When the rank sent to each other rank."""
     part = match.sends.of_rank(place.rank)
     mine = match.sends.comm[part] == place.comm
-    return _Times(_by_peer(match.sends.peer[part][mine], match.sends.event[part][mine]))
+    return _Times.made(match.sends.peer[part][mine].astype(np.int64), match.sends.event[part][mine].astype(np.int64))
 
 
 def _named(match: Match, place: _Place) -> _Times:
     """When the rank received from each other rank by its name."""
     recvs, part = match.recvs, match.recvs.of_rank(place.rank)
     mine = (recvs.comm[part] == place.comm) & (recvs.flags[part] & Post.ANY_SOURCE == 0)
-    return _Times(_by_peer(recvs.peer[part][mine], recvs.event[part][mine]))
-
-
-def _by_peer(peers: NDArray[np.int32], events: NDArray[np.uint32] | I64) -> dict[int, I64]:
-    order = np.lexsort((events, peers))
-    unique, first = np.unique(peers[order], return_index=True)
-    ordered, ends = events[order].astype(np.int64), [*first, len(peers)][1:]
-    return {int(peer): ordered[low:high] for peer, low, high in zip(unique, first, ends, strict=True)}
+    return _Times.made(recvs.peer[part][mine].astype(np.int64), recvs.event[part][mine].astype(np.int64))

@@ -35,6 +35,12 @@ def size_of(datatype: Datatype | None) -> int | None:
     return datatype.size
 
 
+def width_of(name: str) -> int:
+    """Bytes of a basic type by its name, 0 where they are not known."""
+    kind = _KIND_OF.get(name, "")
+    return int(kind[1:]) if kind else _OTHERS.get(name, 0)
+
+
 def solid(datatype: Datatype | None) -> int:
     """The size of a datatype without gaps, else 0: only of such a one every byte of its span is touched."""
     size = size_of(datatype)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import Finding
+from weft.findings import Finding, Severity
 from weft.terms import calls, describe
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.columns import Ints, Ragged, columns, distinct
+from weft.terms.columns import Ints, Ragged, columns, distinct, ints
+from weft.terms.significant import side_of, significant
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
-from weft.trace import Event, Function, Rank, Trace
+from weft.trace import Event, Flag, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.resources import CLASSES
@@ -87,7 +88,9 @@ class _Arguments:
     def _where(self, names: frozenset[str]) -> Ints:
         return self.masks.where(self.rank, names)
 
-    def _tell(self, which: NDArray[Any], parameter: str, why: Callable[[Event], str]) -> Iterator[Finding]:
+    def _tell(
+        self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error"
+    ) -> Iterator[Finding]:
         for index in which.tolist():
             if index in self.told:
                 continue
@@ -101,17 +104,16 @@ class _Arguments:
                 "invalid-argument",
                 f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.where(event)}",
                 [event],
+                severity=severity,
                 evidence={"parameter": parameter},
                 cause=f"{parameter} {cause(event)}",
             )
 
     def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
         """The functions of the record that keep an argument in a field of the slot, and their suspect events."""
-        functions = self.functions[self.suspects]
-        for id in distinct(functions).tolist():
-            function = self.rank.trace.functions[id]
+        for function, rows in self._by_function(self.suspects):
             if place in function.slot and function.slot[place].direction != "out":
-                yield function, self.suspects[functions == id]
+                yield function, rows
 
     def _suspects(self, names: frozenset[str]) -> Ints:
         rows: Ints = self.suspects[self.masks.table(names)[self.functions[self.suspects]]]
@@ -119,10 +121,30 @@ class _Arguments:
 
     def _counts(self) -> Iterator[Finding]:
         for function, which in self._each("count"):
-            bad = which[self.events["count"][which] < 0]
-            yield from self._tell(
-                bad, function.slot["count"].name, lambda e: f"a negative {_name(e, 'count')}, {e.count},"
-            )
+            name = function.slot["count"].name
+            bad = self._that_count(which[self.events["count"][which] < 0], name)
+            yield from self._tell(bad, name, lambda e: f"a negative {_name(e, 'count')}, {e.count},")
+
+    def _that_count(self, which: Ints, parameter: str) -> Ints:
+        """Those events, of one function, in which the parameter is significant."""
+        rows: Ints = which[significant(self.rank, which, parameter)]
+        return rows
+
+    def _by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
+        functions = self.functions[which]
+        for id in distinct(functions).tolist():
+            yield self.rank.trace.functions[id], which[functions == id]
+
+    def _typed(self, which: Ints) -> Ints:
+        """Those events whose datatype in the slot is significant, and that move something."""
+        parts = [which[:0]]
+        for function, rows in self._by_function(which):
+            name = function.slot["datatype"].name
+            if "count" in function.slot and side_of(function.slot["count"].name) is side_of(name):
+                parts.append(self._that_count(rows[self.events["count"][rows] != 0], name))
+            else:
+                parts.append(self._that_count(rows, name))
+        return np.sort(np.concatenate(parts))
 
     def _ranks(self) -> Iterator[Finding]:
         for function, which in self._each("peer"):
@@ -151,7 +173,10 @@ class _Arguments:
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
-            objects = self.events["object"][which]
+            objects = self.events["object"][which].astype(np.int64)
+            if calls.base(function.name) in calls.REQUEST_RMA:  # there the slot's object is the request
+                for events, found in columns(self.rank, which, frozenset(("win",))):
+                    objects[np.searchsorted(which, events)] = ints(found, "win")
             windows = distinct(objects)
             ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[np.searchsorted(windows, objects)]
         for id in distinct(ids).tolist():
@@ -204,7 +229,7 @@ class _Arguments:
             bad = which[self.events["comm"][which] == ID_NULL]
             yield from self._tell(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
         typed = self._suspects(_TYPED)
-        bad = typed[self.events["datatype"][typed] == ID_NULL]
+        bad = self._typed(typed[self.events["datatype"][typed] == ID_NULL])
         yield from self._tell(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
         freed = self._suspects(words("Type_free Type_commit"))
         yield from self._tell(
@@ -212,7 +237,7 @@ class _Arguments:
         )
         reducing = self._suspects(_REDUCING)
         yield from self._tell(reducing[self.events["tag"][reducing] == ID_NULL], "op", lambda e: "MPI_OP_NULL")
-        windows = self._suspects(_ON_WINDOWS)
+        windows = self._suspects(_ON_WINDOWS - calls.REQUEST_RMA)
         yield from self._tell(windows[self.events["object"][windows] == ID_NULL], "win", lambda e: "MPI_WIN_NULL")
         request = self._suspects(_ON_REQUESTS)
         yield from self._tell(
@@ -237,7 +262,8 @@ class _Arguments:
         rows = [
             i for i, t in zip(moving[suspects].tolist(), used[suspects].tolist(), strict=True) if first.get(t, i) >= i
         ]
-        yield from self._tell(np.array(rows, np.int64), "datatype", lambda e: "a datatype that was not committed")
+        bad = self._typed(np.array(rows, np.int64))
+        yield from self._tell(bad, "datatype", lambda e: "a datatype that was not committed")
 
     def _operations(self) -> Iterator[Finding]:
         """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4).
@@ -246,7 +272,7 @@ class _Arguments:
         """
         which = self._where(_REDUCING)
         rooted = self.masks.table(_ROOTED_REDUCING)[self.functions[which]]
-        which = which[~rooted | (self.events["peer"][which] != PROC_NULL)]
+        which = self._typed(which[~rooted | (self.events["peer"][which] != PROC_NULL)])
         if not len(which):
             return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
@@ -257,7 +283,11 @@ class _Arguments:
             name = self.rank.object_name("OP", o).removeprefix("MPI_")
             if found is not None and found.predefined and not _defined(name, found.name):
                 bad = which[(op == o) & (datatype == t)]
-                yield from self._tell(bad, "op", _always(f"the operation MPI_{name} on {found.name}"))
+                taken = (self.events["error"][bad] == 0) & ((self.events["flags"][bad] & Flag.CLOSED) != 0)
+                words = f"the operation MPI_{name} on {found.name}"
+                yield from self._tell(bad[~taken], "op", _always(words))
+                left_out = f"{words}, which the standard leaves out though this MPI takes it,"
+                yield from self._tell(bad[taken], "op", _always(left_out), severity="warning")
 
     def _negative_tails(self) -> Iterator[Finding]:
         """Arguments in the tail that must not be negative."""
@@ -276,7 +306,7 @@ class _Arguments:
                         bad = np.flatnonzero(values < 0)
                     else:
                         continue
-                    yield from self._tell(events[bad], name, _negative(name))
+                    yield from self._tell(self._that_count(events[bad], name), name, _negative(name))
 
     def _aliases(self) -> Iterator[Finding]:
         """The same memory as send and receive buffer where MPI_IN_PLACE is not given (MPI-4.1, 6.1)."""
@@ -288,7 +318,7 @@ class _Arguments:
             if not isinstance(target, np.ndarray):
                 continue
             same = target == self.events["buffer"][events].astype(np.int64)
-            same &= self._significant(events)
+            same &= self._both_count(events)
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
     def _in_place(self) -> Iterator[Finding]:
@@ -306,17 +336,12 @@ class _Arguments:
             which[wrong], "sendbuf", lambda e: "MPI_IN_PLACE to send from, though it is not the root,"
         )
 
-    def _significant(self, events: Ints) -> NDArray[np.bool_]:
-        """Where the receive buffer counts: at the root alone, and not for nobody."""
-        result = np.ones(len(events), np.bool_)
-        name = self.masks.name(int(self.events["function"][events[0]])) if len(events) else ""
-        for row, index in enumerate(events.tolist() if name in ("Reduce", "Gather", "Sendrecv") else ()):
-            if name in ("Reduce", "Gather"):
-                comm = self.rank.comm(int(self.events["comm"][index]))
-                result[row] = comm is not None and comm.rank_of(self.rank.index) == self.events["peer"][index]
-            elif name == "Sendrecv":
-                args = self.rank.event(index).args
-                result[row] = args.get("recvcount", 0) > 0 and PROC_NULL not in (args.get("dest"), args.get("source"))
+    def _both_count(self, events: Ints) -> NDArray[np.bool_]:
+        """Where something is sent and something received, and both buffers count."""
+        result = significant(self.rank, events, "sendbuf") & significant(self.rank, events, "recvbuf")
+        for found, values in columns(self.rank, events, frozenset(("recvcount",))):
+            if "recvcount" in values:
+                result[np.searchsorted(events, found)] &= ints(values, "recvcount") > 0
         return result
 
     def _colours(self) -> Iterator[Finding]:

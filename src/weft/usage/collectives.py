@@ -253,16 +253,17 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     yield from _unequal(table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}")
     op = table.column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
-    reducing = table.called(_REDUCING) & (op != UNKNOWN)
-    yield from _unequal(table, right & table.differing(op, reducing), op, "op", _op_name)
     kinds = _Kinds()
     size, kind = _types(table, kinds)
     count = table.column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
+    moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
+    reducing = table.called(_REDUCING) & (op != UNKNOWN) & moved
+    yield from _unequal(table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name)
     differing = right & table.differing(total, same)
     yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
-    typed = same & (kind != UNKNOWN)
+    typed = same & moved & (kind != UNKNOWN)
     yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
     yield from _exchanged(table, right, (total, kind), peer, kinds)
     yield from _by_member(table, right)

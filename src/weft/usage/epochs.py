@@ -30,7 +30,9 @@ _CALLS: Final = (
 _ANY: Final = frozenset().union(*_CALLS)
 
 FENCE, START, LOCK, LOCK_ALL = 1, 2, 7, 8
-_TEST: Final = 6
+"""Sorts of epochs: the numbers of the calls that open them."""
+POST, WAIT, TEST = 4, 5, 6
+FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL = 11, 12, 13, 14
 MOST_PEERS: Final = 1 << 22
 _P = ctypes.c_void_p
 
@@ -41,7 +43,8 @@ class _Input(ctypes.Structure):
     """struct weft_epochs_input."""
 
     _fields_ = (
-        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("done", _P), ("window", _P), ("peer", _P),
+        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("plain", _P), ("done", _P), ("window", _P),
+        ("peer", _P),
         ("windows", ctypes.c_uint32), ("finalized", ctypes.c_uint8),
     )  # fmt: skip
 
@@ -93,13 +96,14 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
     windows, window = _windows(rank, gatherings, which)
     flags = events["flags"][which]
-    done = ((flags & Flag.CLOSED) != 0) & ((call != _TEST) | ((flags & Flag.TRUE) != 0))
+    done = ((flags & Flag.CLOSED) != 0) & ((call != TEST) | ((flags & Flag.TRUE) != 0))
     peer = np.ascontiguousarray(events["peer"][which])
     window[peer > MOST_PEERS] = -1
     lock_type = _lock_types(rank, which, call)
+    plain = _plain(rank, which, call)
     n = len(which)
     given = _Input(
-        n, *(address(c) for c in (call, lock_type, done, window, peer)), len(windows), reached_finalize(rank)
+        n, *(address(c) for c in (call, lock_type, plain, done, window, peer)), len(windows), reached_finalize(rank)
     )
     made: list[NDArray[Any]] = [
         np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
@@ -137,6 +141,15 @@ def _windows(rank: Rank, gatherings: Gatherings, which: Ints) -> tuple[list[Wind
             rows[i] = len(known)
             known.append(window)
     return known, rows[inverse.reshape(-1)]
+
+
+def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Which calls are fences that assert nothing."""
+    found = np.zeros(len(which), np.uint8)
+    for events, values in columns(rank, which[call == FENCE], frozenset(("assert",))):
+        if "assert" in values:
+            found[np.searchsorted(which, events)] = ints(values, "assert") == 0
+    return found
 
 
 def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -15,13 +15,15 @@ from weft.terms.calls import masks
 from weft.terms.columns import columns
 from weft.terms.describe import tag_argument, where
 from weft.terms.sizes import kind_of, size_of
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, ended, finding, said
+from weft.terms.telling import MAX_OF_ONE_SITE, cause, ended, finding, reached_finalize, said
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
-from weft.trace.layout import ANY_TAG, COUNT_IN_TAIL
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL
 
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
+_CANCELS = frozenset(("Cancel",))
+_FREES = frozenset(("Request_free",))
 _UNTYPED = frozenset(("MPI_BYTE", "MPI_PACKED"))
 
 
@@ -66,7 +68,7 @@ def _too_long(event: Event) -> Finding:
 
 def _left(posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Rows without a partner that can get none any more: the other side has ended."""
-    skip = Post.CANCELLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
+    skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = np.flatnonzero((posts.partner == NONE) & ((posts.flags & skip) == 0))
     peer = posts.peer[rows]
     named = (peer >= 0) & done[np.maximum(peer, 0)]
@@ -78,6 +80,8 @@ def _left(posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
     for event, row in _first_of_sites(trace, match.sends, _left(match.sends, done)):
         receiver = int(match.sends.peer[row])
+        if _recalled(trace, match, row):
+            continue
         near, other = _near(trace, match.recvs, receiver, match.sends, row)
         told = f"{near}" if near else f"rank {receiver} never receives it"
         yield finding(
@@ -89,12 +93,33 @@ def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Ite
         )
 
 
+def _recalled(trace: Trace, match: Match, row: int) -> bool:
+    """Whether the receiver cancelled a receive that fits a message and asked nobody what became of it."""
+    sends = match.sends
+    rank = trace.ranks[int(sends.peer[row])]
+    table, events = masks(trace.functions), rank.events
+    cancelled, freed = (events["object"][table.where(rank, names)] for names in (_CANCELS, _FREES))
+    given_up = np.intersect1d(cancelled, freed)
+    makers = table.where(rank, calls.IRECVS | calls.RECV_INITS) if len(given_up) else np.zeros(0, np.int64)
+    source = trace.communicators[int(sends.comm[row])].peers(rank.index).index(sends.rank_of(row))
+    for index in makers[np.isin(events["object"][makers], given_up)].tolist():
+        event = rank.event(index)
+        fits = event.comm is not None and event.comm.index == sends.comm[row]
+        if fits and event.tag in (ANY_TAG, sends.tag[row]) and event.peer in (ANY_SOURCE, source):
+            return True
+    return False
+
+
 def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
     rows = _left(match.recvs, done)
     for event, row in _first_of_sites(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
         if event.open:
             continue  # a rank that is blocked in it is a deadlock
+        flags = int(match.recvs.flags[row])
+        pending = flags & (Post.NONBLOCKING | Post.PERSISTENT) and not flags & Post.FREED
+        if pending and match.recvs.completion[row] == NONE and reached_finalize(event.rank):
+            continue  # its request leaks, which is told
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _near(trace, match.sends, source, match.recvs, row)
         told = (

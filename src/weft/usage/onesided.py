@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
-from weft.findings import Finding
+from weft.deadlock.traffic import Traffic
+from weft.findings import Finding, Severity
 from weft.order import Order
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.sizes import solid
@@ -19,8 +20,11 @@ from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
+from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
-from weft.usage.origins import shared_origins
+from weft.usage.exposed import in_own_windows
+from weft.usage.exposures import Exposures, exposures
+from weft.usage.origins import local_buffers, shared_origins
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
 
@@ -36,9 +40,14 @@ _WORDS = (
     "flushes outside of a lock", "frees a window while the epoch of {other} is open",
     "never closes the epoch that it opened", "frees a window whose exposure epoch of {other} is open",
     "never waits for the end of the epoch that it posted", "accesses rank {peer} while it has locked only others",
-    "accesses a window outside of any epoch",
+    "accesses a window outside of any epoch", "starts an epoch while that of {other} is open",
+    "starts an epoch while the fence epoch of {other} is open", "locks a window while the epoch of {other} is open",
+    "calls a fence while its exposure epoch of {other} is open",
+    "opens an epoch between two fences, of which the second is {other}, which make one of what they enclose,",
 )  # fmt: skip
 """By enum wrong of native/kernel/epochs.c."""
+_TOLERATED = len(_WORDS) - 1
+"""By the text of the standard an error, which libraries let pass."""
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
@@ -47,15 +56,18 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     found: list[Finding] = []
     parts: list[Accesses] = []
     unplaced: set[Window] = set()
-    for rank in trace.ranks:
-        of = epochs(rank, gatherings) if len(rank) else None
-        if of is not None:
-            found += _misused(rank, of)
-            found += shared_origins(rank, of)
-            operations = _Operations(rank, of, gatherings)
-            found += operations.find()
-            parts.append(operations.accesses())
-            unplaced |= operations.unplaced()
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
+    exposed = exposures(known)
+    for rank, of in known.items():
+        over = completion(rank, of)
+        found += _misused(rank, of)
+        local = local_buffers(rank, of, over)
+        found += shared_origins(rank, local, Traffic(rank))
+        parts += in_own_windows(rank, of, local, gatherings)
+        operations = _Operations(rank, of, gatherings)
+        found += operations.find()
+        parts.append(operations.accesses(exposed, over))
+        unplaced |= operations.unplaced()
     accesses = joined(parts)
     stored = stores(trace, gatherings, accesses, unplaced)
     return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
@@ -69,13 +81,13 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
         event = rank.event(int(of.at[place]))
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
         why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
-        yield _wrong(event, why, *([other] if other else []))
+        severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
+        yield _wrong(event, why, *([other] if other else []), severity=severity)
 
 
-def _wrong(event: Event, why: str, *others: Event) -> Finding:
-    return finding(
-        "epoch-misuse", f"rank {event.rank.index} {why} in {said(event)}", [event, *others], cause=cause(event)
-    )
+def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error") -> Finding:
+    told = f"rank {event.rank.index} {why} in {said(event)}"
+    return finding("epoch-misuse", told, [event, *others], severity=severity, cause=cause(event))
 
 
 class _Operations:
@@ -160,7 +172,8 @@ class _Operations:
     @property
     def _beyond(self) -> NDArray[np.bool_]:
         """Operations that touch what is no part of the window."""
-        return (self.high >= 0) & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
+        touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
+        return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
     def find(self) -> Iterator[Finding]:
         """Accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
@@ -182,16 +195,19 @@ class _Operations:
         """Those whose bytes are known."""
         return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
 
-    def accesses(self) -> Accesses:
+    def accesses(self, exposed: Exposures, over: Completion) -> Accesses:
         """The accesses whose bytes are known."""
         of, keep = self.of, self._placed
-        rows = self.rows[keep]
-        return Accesses.of_rank(self.rank, of, rows, (self.target[keep], self.low[keep], self.high[keep]))
+        rows, target = self.rows[keep], self.target[keep]
+        places = (target, self.low[keep], self.high[keep])
+        time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
+        return Accesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
         """Windows with operations whose bytes, or whose epoch, are not known."""
         of = self.of
         left = of.call == 0
         left[self.rows[self._placed]] = False
+        left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL
         return {of.windows[window] for window in np.unique(of.window[left]).tolist() if window >= 0}

@@ -1,57 +1,106 @@
-"""Origin buffers of one-sided operations: until they are complete at the origin, MPI owns them (MPI-4.1, 12.3)."""
+"""Local buffers of one-sided operations: until they are complete at the origin, MPI owns them (MPI-4.1, 12.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
-from weft.terms.calls import masks, words
-from weft.terms.columns import Ints
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.columns import Ints, columns, distinct, ints
+from weft.terms.significant import significant
+from weft.terms.sizes import solid
 from weft.trace import Rank
+from weft.trace.layout import COUNT_IN_TAIL
+from weft.usage.completion import Completion
 from weft.usage.epochs import Epochs
-from weft.usage.overlaps import Accesses, overlaps, spans, told
-
-_READING: Final = words("Put Accumulate")
-_WRITING: Final = words("Get")
-_FLUSHES: Final = (11, 12, 13, 14)
-"""Numbers of the calls of an Epochs that complete operations at their origin."""
+from weft.usage.overlaps import Accesses, joined, messages_of, overlaps, told
 
 
-def shared_origins(rank: Rank, of: Epochs) -> Iterator[Finding]:
-    """Operations of one epoch whose origin buffers share bytes, at least one of which is received into."""
-    accesses = _accesses(rank, of)
-    if accesses is None:
+class _Buffer(NamedTuple):
+    """A local buffer of a call by its parameters; without an amount it is one element of `datatype`."""
+
+    address: str
+    amount: str
+    datatype: str
+    writes: bool
+
+
+_ORIGIN: Final = _Buffer("origin_addr", "origin_count", "origin_datatype", writes=False)
+_INTO: Final = _ORIGIN._replace(writes=True)
+_RESULT: Final = _Buffer("result_addr", "result_count", "result_datatype", writes=True)
+_ONE: Final = {
+    name: _Buffer(f"{name}_addr", "", "datatype", writes=name == "result") for name in ("origin", "compare", "result")
+}
+BUFFERS: Final = {
+    "Put": (_ORIGIN,), "Rput": (_ORIGIN,), "Accumulate": (_ORIGIN,), "Raccumulate": (_ORIGIN,),
+    "Get": (_INTO,), "Rget": (_INTO,),
+    "Get_accumulate": (_ORIGIN, _RESULT), "Rget_accumulate": (_ORIGIN, _RESULT),
+    "Fetch_and_op": (_ONE["origin"], _ONE["result"]),
+    "Compare_and_swap": (_ONE["origin"], _ONE["compare"], _ONE["result"]),
+}  # fmt: skip
+"""What each argument of a one-sided operation is: read, or written."""
+
+
+def shared_origins(rank: Rank, own: Accesses, messages: Traffic) -> Iterator[Finding]:
+    """Operations whose local buffers share bytes with others before they are complete, at least one written into."""
+    if not len(own):
         return
-    for one, two in overlaps(accesses, rank.events["site"][accesses.begin], len(rank)):
-        yield told(rank, accesses, one, two, "{} of that epoch")
+    one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
+    both = joined(own, messages_of(messages))
+    for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)):
+        held_by_operation = bool(one_sided[both.begin[one]])
+        if held_by_operation or one_sided[both.begin[two]]:
+            how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
+            yield told(rank, both, one, two, how)
 
 
-def _accesses(rank: Rank, of: Epochs) -> Accesses | None:
-    table = masks(rank.trace.functions).table
-    function = rank.events["function"][of.event]
-    writing = table(_WRITING)[function]
-    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0) & (writing | table(_READING)[function]))
-    if not writing[rows].any():
-        return None
-    event = of.event[rows].astype(np.int64)
-    low, high, good = spans(rank, event)
-    rows, event, low, high = rows[good], event[good], low[good], high[good]
-    return Accesses(event, _ends(of, rows, event), event, low, high, writing[rows])
+def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
+    """The local buffers of a rank's operations, each until its operation is complete at the origin."""
+    parts = [_nothing()]
+    ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
+    functions = rank.events["function"][of.event[ops]]
+    table = masks(rank.trace.functions)
+    for id in distinct(functions).tolist():
+        rows = ops[functions == id]
+        end = np.where(over.local[rows] >= 0, over.local[rows], len(rank))
+        for buffer in BUFFERS.get(table.name(id), ()):
+            parts.append(_of(rank, of.event[rows].astype(np.int64), end, buffer))
+    return joined(*parts)
 
 
-def _ends(of: Epochs, rows: Ints, event: Ints) -> Ints:
-    """The event behind the last operation that each one is surely pending with: nothing completes any between them."""
-    flushes = np.isin(of.call, _FLUSHES)
-    done = np.zeros(len(of.event), np.int64)
-    for window in np.unique(of.window).tolist():
-        mine = of.window == window
-        done[mine] = np.cumsum(flushes[mine])
-    _, key = np.unique(np.stack([of.epoch[rows].astype(np.int64), done[rows]]), axis=1, return_inverse=True)
-    key = key.reshape(-1)
-    last = np.zeros(int(key.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(last, key, event)
-    ends: Ints = last[key] + 1
-    return ends
+def _nothing() -> Accesses:
+    none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    return Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_))
+
+
+def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
+    """One buffer of the calls of one function; those without bytes, with gaps, or that do not count are left out."""
+    address = _argument(rank, event, buffer.address)
+    count = _argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
+    kind = _argument(rank, event, buffer.datatype)
+    size = np.zeros(len(event), np.int64)
+    for id in distinct(kind).tolist():
+        size[kind == id] = solid(rank.datatype(id))
+    good = (address != 0) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0) & (rank.events["error"][event] == 0)
+    good &= significant(rank, event, buffer.address)
+    low = address[good].view(np.uint64)
+    high = low + (count[good] * size[good]).astype(np.uint64)
+    return Accesses(event[good], end[good], event[good], low, high, np.full(len(low), buffer.writes))
+
+
+def _argument(rank: Rank, event: Ints, name: str) -> Ints:
+    """An argument of the calls of one function, from the slot or the tail."""
+    function = rank.trace.functions[int(rank.events["function"][event[0]])]
+    for place, parameter in function.slot.items():
+        if parameter.name == name:
+            values = np.ascontiguousarray(rank.events[place][event])
+            return values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
+    found = np.zeros(len(event), np.int64)
+    for some, columns_ in columns(rank, event, frozenset((name,))):
+        found[np.searchsorted(event, some)] = ints(columns_, name)
+    return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic, nth
+from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
 from weft.match.native import address
@@ -28,6 +28,11 @@ MAX_OVERLAPS = 10_000
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
 
+_COLLECTIVES: Final = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
+"""Those of which every member uses at least `count` elements of the buffer in the slot."""
+ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
+_READS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES
+_WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _BROADCASTS: Final = calls.words("Bcast Ibcast")
 
 _P = ctypes.c_void_p
@@ -98,6 +103,11 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
     )
 
 
+def messages_of(of: Traffic) -> Accesses:
+    """The buffers of a rank's messages and collectives."""
+    return accesses(of, _READS, _WRITES)
+
+
 def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
     """Nonblocking operations from their start to their completion, and blocking ones, of the functions given."""
     found = _direct(of, reads, writes)
@@ -106,19 +116,18 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    end = _ends(of, request, nth(request), np.full(len(event), len(of.events)))
+    end = _ends(of, request, event)
     low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
-    both = (
-        np.concatenate([one, two[good]])
-        for one, two in (
-            (found.begin, event), (found.end, end), (found.args, init), (found.low, low), (found.high, high),
-            (found.writes, written),
-        )
-    )  # fmt: skip
-    joined = Accesses(*both)
-    order = np.argsort(joined.begin, kind="stable")
-    return Accesses(*(getattr(joined, f.name)[order] for f in fields(Accesses)))
+    started = Accesses(event[good], end[good], init[good], low[good], high[good], written[good])
+    return joined(found, started)
+
+
+def joined(*parts: Accesses) -> Accesses:
+    """Several, in order of their start."""
+    columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Accesses)]
+    order = np.argsort(columns[0], kind="stable")
+    return Accesses(*(column[order] for column in columns))
 
 
 class _Buffers(ctypes.Structure):
@@ -182,19 +191,15 @@ def first_done(of: Traffic) -> NDArray[np.uint32]:
     return found
 
 
-def _ends(of: Traffic, request: Ints, use: Ints, unseen: Ints) -> Ints:
-    """The completing event of the n-th use of each request; a freed one ends there as far as can be known."""
+def _ends(of: Traffic, request: Ints, start: Ints) -> Ints:
+    """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
     frees = of.masks.where(of.rank, frozenset(("Request_free",)))
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
     event = np.concatenate([of.done[1], frees])
-    if not len(done):
-        return unseen
-    order = np.argsort(done, kind="stable")
-    done, event = done[order], event[order]
-    place = np.searchsorted(done, request) + use
-    inside = np.minimum(place, len(done) - 1)
-    hit = (place < len(done)) & (done[inside] == request)
-    ends: Ints = np.where(hit, event[inside], unseen)
+    row = behind(done, event, request, start)
+    ends: Ints = (
+        np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
+    )
     return ends
 
 

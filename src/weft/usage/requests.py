@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic, nth
+from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
@@ -18,16 +18,12 @@ from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import MOST_IDS, accesses, first_done, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told
 
 _FREES = frozenset(("Request_free",))
+_CANCELS = frozenset(("Cancel",))
 _USES = frozenset(("Wait", "Test", "Request_free"))
 _SENDING = calls.ISENDS | calls.SEND_INITS
-_COLLECTIVES = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
-"""Those of which every member uses at least `count` elements of the buffer in the slot."""
-_ICOLLECTIVES = calls.nonblocking(_COLLECTIVES)
-_READS = calls.SENDS | _SENDING | _COLLECTIVES | _ICOLLECTIVES
-_WRITES = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -243,8 +239,7 @@ class _Requests:
                 )
 
     def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
-        # Before the n-th start, n - 1 completions must have been seen.
-        early = self._count_before(self.request, self.event, request, event) < nth(request)
+        early = self._still_active(event, request)
         for id in np.unique(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
@@ -257,12 +252,43 @@ class _Requests:
                 cause=cause(start, before),
             )
 
+    def _still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
+        """Which starts come before the one before them, of the same request, was complete."""
+        order = np.lexsort((event, request))
+        again = np.flatnonzero(request[order][1:] == request[order][:-1])
+        before, this = order[again], order[again + 1]
+        row = behind(self.request, self.event, request[before], event[before])
+        found = np.zeros(len(event), np.bool_)
+        found[this] = row < 0
+        seen = row >= 0
+        found[this[seen]] = self.event[row[seen]] > event[this[seen]]
+        return found
+
     @staticmethod
     def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
         """How many of the rows (id, event) have the id of each request and lie before its event."""
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
+
+    def _active_at(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
+        """Whether the receives that were made by some calls were under way when they were freed."""
+        starts_of, started, _ = self.of.starts
+        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][made]], made, -1)
+        for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
+            mine = starts_of[(started == id) & (starts_of < free)]
+            last[row] = max(int(last[row]), int(mine.max(initial=-1)))
+        done = behind(self.request, self.event, freed, last)
+        over = np.zeros(len(frees), np.bool_)
+        over[done >= 0] = self.event[done[done >= 0]] < frees[done >= 0]
+        active: NDArray[np.bool_] = (last >= 0) & ~over
+        return active
+
+    def _recalled(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
+        """Whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
+        cancels = self.masks.where(self.rank, _CANCELS)
+        ids = self.rank.events["object"][cancels].astype(np.int64)
+        return self._count_before(ids, cancels, freed, frees) > 0
 
     def _frees_while_active(self) -> Iterator[Finding]:
         """Freeing an active receive leaves nobody to tell when its buffer is filled (MPI-4.1, 3.7.3)."""
@@ -275,10 +301,7 @@ class _Requests:
         frees, freed, made = frees[of_receive], freed[of_receive], made[of_receive]
         if not len(frees):
             return
-        starts_of, started, _ = self.of.starts
-        begun = self._count_before(started, starts_of, freed, frees)
-        begun += self.masks.table(calls.IRECVS)[self.rank.events["function"][made]]
-        active = begun > self._count_before(self.request, self.event, freed, frees)
+        active = self._active_at(frees, freed, made) & ~self._recalled(frees, freed)
         for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
             event, maker = self.rank.event(free), self.rank.event(maker_)
             yield finding(
@@ -327,7 +350,7 @@ def _completed(rank: Rank, event: Event) -> list[Event]:
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
-    makers = masks.where(rank, _SENDING | _ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
+    makers = masks.where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
@@ -339,7 +362,7 @@ def _written_while_pending(of: Traffic) -> bool:
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.words("Ibcast")):
         return True
-    return bool(count(_SENDING | _ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
+    return bool(count(_SENDING | ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
 
 
 def _overlaps(of: Traffic) -> Iterator[Finding]:
@@ -347,6 +370,6 @@ def _overlaps(of: Traffic) -> Iterator[Finding]:
     rank = of.rank
     if not _written_while_pending(of):
         return
-    rows = accesses(of, _READS, _WRITES)
+    rows = messages_of(of)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
         yield told(rank, rows, one, two, "the pending {}")

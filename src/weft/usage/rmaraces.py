@@ -12,19 +12,21 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.order import Order
+from weft.terms import calls
 from weft.terms.calls import base, masks, words
-from weft.terms.columns import Ints
-from weft.terms.sizes import kind_of
+from weft.terms.columns import Ints, columns, ints
+from weft.terms.significant import NO_OP
+from weft.terms.sizes import kind_of, width_of
 from weft.terms.telling import cause, finding, said
-from weft.trace import Event, Rank, Trace
-from weft.usage.epochs import FENCE, LOCK, Epochs
+from weft.trace import Rank, Trace
+from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
 
-EXCLUSIVE: Final = 1  # as the recorder numbers MPI_LOCK_EXCLUSIVE for every library; shared is 2
+EXCLUSIVE, SHARED = 1, 2
+"""Types of locks, as the recorder numbers MPI_LOCK_EXCLUSIVE and MPI_LOCK_SHARED for every library."""
 READ, WRITE, UPDATE = 0, 1, 2
+OPERATION, STORED, LOCAL = 0, 1, 2
+"""What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""
 _SORTS: Final = ("read", "write", "update")
-_NO_OP: Final = 15
-"""MPI_NO_OP among the predefined operations: a read that may meet any update."""
-
 _ATOMIC: Final = words("Fetch_and_op Compare_and_swap")
 MAX_COMPARED: Final = 2_000_000
 """Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
@@ -32,11 +34,14 @@ MAX_COMPARED: Final = 2_000_000
 
 @dataclass(frozen=True)
 class Accesses:
-    """Operations on windows, one row each; `low` to `high` are bytes of the target's window.
+    """Accesses of windows, one row each; `low` to `high` are bytes of the target's window.
 
-    `sort`: READ, WRITE or UPDATE. `operation`: number of (operation, basic type); -1: one that meets every update.
-    `bucket`: accesses of a rank with equal ones are in one epoch and no flush lies between. `fence`: the number of a
-    fence epoch, else -1. `begin`, `end`: events of the epoch, -1 for one without an end. `exclusive`: by its lock.
+    `sort`: READ, WRITE or UPDATE. `operation`: number of an update's operation, -1 for MPI_NO_OP, which reads.
+    `element`: number of an update's basic type and of where its elements begin; 0 unknown. `ordered`: updates of one
+    origin at one place keep their order. `bucket`: accesses of a rank with equal ones are in one epoch and no flush
+    lies between. `fence`: the number of a fence epoch, else -1. `begin`, `end`: the events between which it happens,
+    -1 for one without an end; `opened`, `closed`: such events of the target, -1 unknown. `lock`: the type of its
+    lock, 0 without one. `origin`: OPERATION, STORED or LOCAL.
     """
 
     rank: Ints
@@ -49,18 +54,25 @@ class Accesses:
     high: Ints
     sort: Ints
     operation: Ints
+    element: Ints
+    ordered: Ints
     bucket: Ints
     fence: Ints
     begin: Ints
     end: Ints
-    exclusive: Ints
+    opened: Ints
+    closed: Ints
+    lock: Ints
+    origin: Ints
 
     def __len__(self) -> int:
         return len(self.rank)
 
     @classmethod
-    def of_rank(cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints]) -> Accesses:
-        """The accesses of some of a rank's calls, at (target, low, high)."""
+    def of_rank(
+        cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints], time: tuple[Ints, Ints, Ints]
+    ) -> Accesses:
+        """The accesses of some of a rank's calls, at (target, low, high), in the time (end, post, wait)."""
         target, low, high = places
         event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
         windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
@@ -69,11 +81,13 @@ class Accesses:
         sort = np.where(table(words("Get Rget"))[function], READ, UPDATE)
         sort[table(words("Put Rput"))[function]] = WRITE
         fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
-        exclusive = (of.sort[epoch] == LOCK) & (of.lock_type[epoch] == EXCLUSIVE)
+        lock = np.where(of.sort[epoch] == LOCK, of.lock_type[epoch], 0).astype(np.int64)
+        lock[of.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)
+        operation, element = _updates(rank, event, sort, low)
         return cls(
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
-            windows[:, 1], target, low, high, sort.astype(np.int64), _operations(rank, event, sort),
-            epoch << 32 | of.phase[rows], fence, of.begin[epoch], of.end[epoch], exclusive.astype(np.int64),
+            windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _ordered(rank, of, rows),
+            epoch << 32 | of.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
         )  # fmt: skip
 
     def pick(self, rows: Any) -> Accesses:
@@ -81,12 +95,14 @@ class Accesses:
         return Accesses(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-_numbers: dict[tuple[int, str], int] = {}
+_elements: dict[tuple[str, int], int] = {}
+_UNNAMED: Final = 1 << 20
+"""The operation of MPI_Compare_and_swap, which has none."""
 
 
-def _operations(rank: Rank, event: Ints, sort: Ints) -> Ints:
-    """A number for the operation and basic type of each update: two updates with equal ones may meet."""
-    found = np.zeros(len(event), np.int64)
+def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints]:
+    """The operation of each update, and a number for its basic type and the place of its elements."""
+    operation, element = (np.zeros(len(event), np.int64) for _ in range(2))
     updates = np.flatnonzero(sort == UPDATE)
     events = rank.events
     slots = (
@@ -97,13 +113,51 @@ def _operations(rank: Rank, event: Ints, sort: Ints) -> Ints:
     for key in np.unique(slots).tolist():
         mine = updates[slots == key]
         args = rank.event(int(event[mine[0]])).args
-        datatype = rank.datatype(args.get("target_datatype", args.get("datatype", 0)))
-        signature = datatype.signature() if datatype else None
-        if int(args.get("op", -1)) == _NO_OP:
-            found[mine] = -1
-            continue
-        name = (int(args.get("op", -1)), kind_of(signature[0][0]) if signature and "op" in args else "")
-        found[mine] = _numbers.setdefault(name, len(_numbers) + 1)
+        op = int(args.get("op", _UNNAMED))
+        operation[mine] = -1 if op == NO_OP else op + 1
+        types = _columns_of(rank, event[mine], "target_datatype")
+        types = np.full(len(mine), args.get("datatype", 0), np.int64) if types is None else types
+        for id in np.unique(types).tolist():
+            element[mine[types == id]] = _elements_of(rank, id, low[mine[types == id]])
+    return operation, element
+
+
+def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
+    """A parameter of the tails of events of one function, None where it has no such."""
+    found = np.zeros(len(events), np.int64)
+    for some, values in columns(rank, events, frozenset((name,))):
+        if name not in values:
+            return None
+        found[np.searchsorted(events, some)] = ints(values, name)
+    return found
+
+
+def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:
+    """Numbers for the basic type of a datatype and where its elements lie; 0 where it has no single one."""
+    datatype = rank.datatype(id_)
+    signature = datatype.signature() if datatype else None
+    name = signature[0][0] if signature and len(signature) == 1 else ""
+    width = width_of(name)
+    if not width:
+        return np.zeros(len(low), np.int64)
+    offsets, inverse = np.unique(low % width, return_inverse=True)
+    kind = kind_of(name)
+    numbers = np.array([_elements.setdefault((kind, offset), len(_elements) + 1) for offset in offsets.tolist()])
+    return numbers.astype(np.int64)[inverse.reshape(-1)]
+
+
+def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+    """Whether the updates of each window keep their order: unless it was made with accumulate_ordering (12.7.2)."""
+    found = np.ones(len(rows), np.int64)
+    loose = {
+        event.args.get("info")
+        for event in map(rank.event, masks(rank.trace.functions).where(rank, words("Info_set")).tolist())
+        if event.args.get("key") == "accumulate_ordering" and "waw" not in str(event.args.get("value"))
+    }
+    if loose:
+        makers = map(rank.event, masks(rank.trace.functions).where(rank, calls.WINDOW_MAKERS).tolist())
+        windows = [event.object for event in makers if event.args.get("info") in loose]
+        found[np.isin(rank.events["object"][of.event[rows]], windows)] = 0
     return found
 
 
@@ -137,18 +191,16 @@ class _Target:
     def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
         self.trace, self.order, self.all = trace, order, accesses
         self.asked = 0
-        columns = (accesses.operation, accesses.sort, accesses.site, accesses.rank, accesses.high, accesses.low)
-        by_class = np.lexsort(columns)  # stable: each class keeps the order of buckets
-        table = np.stack([c[by_class] for c in columns])
+        by = tuple(getattr(accesses, name) for name in _OF_A_CLASS)
+        by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
+        table = np.stack([c[by_class] for c in by])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
         self.by_class, self.starts = by_class, np.append(starts, len(by_class))
         self.names: dict[tuple[int, int], str] = {}
-        self.low, self.high = table[5, starts], table[4, starts]
-        self.rank, self.site = table[3, starts], table[2, starts]
-        self.sort, self.operation = table[1, starts], table[0, starts]
-        fence, exclusive = accesses.fence[by_class], accesses.exclusive[by_class]
+        self.classes = accesses.pick(by_class[starts])
+        fence, lock = accesses.fence[by_class], accesses.lock[by_class]
         self.fenced = np.minimum.reduceat(fence, starts) >= 0
-        self.excluding = np.logical_and.reduceat(exclusive.astype(np.bool_), starts)
+        self.excluding = np.logical_and.reduceat(lock == EXCLUSIVE, starts)
 
     def races(self) -> Iterator[Finding]:
         """Sweep by address; where too much overlaps to look at all of it, say so."""
@@ -165,8 +217,14 @@ class _Target:
         """Accesses of one rank in one epoch."""
         of = self.all
         for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
-            if of.rank[pair[0]] == of.rank[pair[1]]:
+            if of.rank[pair[0]] == of.rank[pair[1]] and not self._one_over(*pair):
                 yield pair
+
+    def _one_over(self, one: int, two: int) -> bool:
+        """Whether the one of a rank's two accesses is over when the other begins."""
+        of = self.all
+        first, second = (one, two) if of.event[one] <= of.event[two] else (two, one)
+        return 0 <= int(of.end[first]) < int(of.event[second])
 
     def _in_one_fence(self) -> Iterator[tuple[int, int]]:
         """Accesses of two ranks between the same fences."""
@@ -194,7 +252,7 @@ class _Target:
             top = np.maximum.accumulate(of.high[rows] + shift)
             new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
         firsts = np.flatnonzero(new)
-        worth = _worth_a_look(of.sort[rows], of.operation[rows], firsts)
+        worth = _worth_a_look(of.pick(rows), firsts)
         ends = np.append(firsts[1:], len(rows))
         for first, last in zip(firsts[worth].tolist(), ends[worth].tolist(), strict=True):
             pending = rows[:0]
@@ -203,7 +261,7 @@ class _Target:
                 self.asked += 1 + len(pending) // 1000
                 if self.asked > MAX_COMPARED:
                     return
-                for other in pending[_differ(of.sort, of.operation, pending, row)].tolist():
+                for other in pending[_differ(of, pending, row)].tolist():
                     self.asked += 1
                     yield other, row
                 pending = np.append(pending, row)
@@ -211,15 +269,16 @@ class _Target:
     def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
         """Accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders."""
         pending = np.zeros(0, np.int64)
-        new = np.concatenate([[True], self.low[1:] >= np.maximum.accumulate(self.high)[:-1]])
-        worth = _worth_a_look(self.sort, self.operation, np.flatnonzero(new))[np.cumsum(new) - 1]
+        of = self.classes
+        new = np.concatenate([[True], of.low[1:] >= np.maximum.accumulate(of.high)[:-1]])
+        worth = _worth_a_look(of, np.flatnonzero(new))[np.cumsum(new) - 1]
         for k in np.flatnonzero(worth).tolist():
-            pending = pending[self.high[pending] > self.low[k]]
+            pending = pending[of.high[pending] > of.low[k]]
             self.asked += len(pending) // 1000
             if self.asked > MAX_COMPARED:
                 return
             ordered = (self.fenced[pending] & self.fenced[k]) | (self.excluding[pending] & self.excluding[k])
-            differ = _differ(self.sort, self.operation, pending, k) & (self.rank[pending] != self.rank[k])
+            differ = _differ(of, pending, k) & (of.rank[pending] != of.rank[k])
             for other in pending[differ & ~ordered].tolist():
                 a, b = self.rows(other), self.rows(k)
                 self.asked += 1
@@ -250,7 +309,8 @@ class _Target:
     ) -> tuple[int, int] | None:
         """Walk along the epochs of two ranks, each in its order: what comes before an epoch comes before all later."""
         of = self.all
-        if (fenced_a.all() and fenced_b.all()) or (of.exclusive[a].all() and of.exclusive[b].all()):
+        exclusive = (of.lock[a] == EXCLUSIVE).all() and (of.lock[b] == EXCLUSIVE).all()
+        if (fenced_a.all() and fenced_b.all()) or exclusive:
             return None
         i = j = 0
         while i < len(a) and j < len(b) and self.asked <= MAX_COMPARED:
@@ -260,7 +320,7 @@ class _Target:
                 i += 1
             elif self._before(two, one):
                 j += 1
-            elif (fenced_a[i] and fenced_b[j]) or (of.exclusive[one] | of.exclusive[two] and self._locks(one, two)):
+            elif (fenced_a[i] and fenced_b[j]) or self._exclude(one, two):
                 # Excluded or ordered by the fences: the one that ends first in time is passed.
                 if self._ends(one) <= self._ends(two):
                     i += 1
@@ -270,11 +330,10 @@ class _Target:
                 return one, two
         return None
 
-    def _locks(self, one: int, two: int) -> bool:
-        """Whether both are epochs of MPI_Win_lock, of which one excludes the other."""
-        table = masks(self.trace.functions)
-        begins = [self.trace.event(int(self.all.rank[x]), int(self.all.begin[x])) for x in (one, two)]
-        return all(table.name(event.function.id) == "Win_lock" for event in begins)
+    def _exclude(self, one: int, two: int) -> bool:
+        """Whether both hold a lock, of which one excludes the other."""
+        locks = {int(self.all.lock[one]), int(self.all.lock[two])}
+        return 0 not in locks and EXCLUSIVE in locks
 
     def _ends(self, row: int) -> float:
         end = int(self.all.end[row])
@@ -283,10 +342,12 @@ class _Target:
         return float("inf") if leave is None else leave
 
     def _before(self, one: int, two: int) -> bool:
-        """Whether the epoch of one access ends before that of the other begins."""
+        """Whether one access is over before the other begins, as the origins or the target know it."""
         of = self.all
-        end = (int(of.rank[one]), int(of.end[one]))
-        return end[1] >= 0 and self.order.before(end, (int(of.rank[two]), int(of.begin[two])))
+        target = int(of.target[0])
+        ends = (int(of.rank[one]), int(of.end[one])), (target, int(of.closed[one]))
+        begins = (int(of.rank[two]), int(of.begin[two])), (target, int(of.opened[two]))
+        return any(self.order.before(end, begin) for end in ends if end[1] >= 0 for begin in begins if begin[1] >= 0)
 
     def _race(self, one: int, two: int) -> Finding:
         of, target = self.all, int(self.all.target[0])
@@ -294,14 +355,19 @@ class _Target:
         first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
         shared = int(min(of.high[one], of.high[two]) - max(of.low[one], of.low[two]))
         sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
+        apart = bool(_apart(of, np.array([one]), two)[0])
+        if apart:
+            sorts += " of elements that do not coincide, so that neither is atomic to the other"
         # Locks and counters are made of these. By default only one operation may be used at a time (MPI-4.1, 12.2.1,
         # accumulate_ops), but every MPI does them one after the other.
-        atomic = of.sort[one] == of.sort[two] == UPDATE and any(
-            base(e.function.name) in _ATOMIC for e in (first, second)
+        atomic = (
+            of.sort[one] == of.sort[two] == UPDATE
+            and not apart
+            and any(base(e.function.name) in _ATOMIC for e in (first, second))
         )
         return finding(
             "rma-race",
-            f"rank {first.rank.index} {_does(first)} and rank {second.rank.index} {_does(second)} access the same "
+            f"rank {first.rank.index} {self._does(one)} and rank {second.rank.index} {self._does(two)} access the same "
             f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
             [first, second],
             severity="warning" if atomic else "error",
@@ -319,28 +385,45 @@ class _Target:
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
 
+    def _does(self, row: int) -> str:
+        """The operation, or for a store of the program itself the fence before which it was."""
+        told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
+        if self.all.origin[row] == LOCAL:
+            return f"in {told}, whose own buffer lies there,"
+        return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"
 
-def _does(event: Event) -> str:
-    """The operation, or for a store of the program itself the fence before which it was."""
-    store = base(event.function.name) == "Win_fence"
-    return f"in a store of its own before {said(event)}" if store else f"in {said(event)}"
+
+_OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "low")
+"""What the accesses of one class have in common, the last the first to sort by."""
 
 
-def _differ(sort: Ints, operation: Ints, others: Ints, one: int) -> NDArray[np.bool_]:
-    """Which may not overlap this one: one changes what the other touches, and they are no equal updates."""
-    reads = (sort[others] == READ) & (sort[one] == READ)
-    updates = (sort[others] == UPDATE) & (sort[one] == UPDATE)
-    same = operation[others] == operation[one]
-    no_op = (operation[others] < 0) | (operation[one] < 0)
-    result: NDArray[np.bool_] = ~reads & ~(updates & (same | no_op))
+def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+    """Which updates have elements that do not coincide with those of this one: they are not atomic to each other."""
+    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
+    known = (of.element[others] > 0) & (of.element[one] > 0)
+    result: NDArray[np.bool_] = updates & known & (of.element[others] != of.element[one])
     return result
 
 
-def _worth_a_look(sort: Ints, operation: Ints, firsts: Ints) -> NDArray[np.bool_]:
+def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+    """Which may not overlap this one (MPI-4.1, 12.7).
+
+    Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
+    """
+    no_op, mine = of.operation[others] < 0, of.operation[one] < 0
+    reads = ((of.sort[others] == READ) | no_op) & ((of.sort[one] == READ) | mine)
+    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
+    same = (of.operation[others] == of.operation[one]) | no_op | mine
+    same |= (of.rank[others] == of.rank[one]) & (of.ordered[others] > 0) & (of.ordered[one] > 0)
+    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _apart(of, others, one))
+    return result
+
+
+def _worth_a_look(of: Accesses, firsts: Ints) -> NDArray[np.bool_]:
     """Of parts that begin at `firsts`, those of several accesses that are not all reads or equal updates."""
-    kind = np.where(sort == UPDATE, UPDATE + np.abs(operation), sort)
+    kind = np.where(of.sort == UPDATE, UPDATE + (np.abs(of.operation) << 32 | of.element), of.sort)
     mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
-    writes = np.maximum.reduceat((sort == WRITE).astype(np.int8), firsts) > 0
-    several = np.diff(np.append(firsts, len(sort))) > 1
+    writes = np.maximum.reduceat((of.sort == WRITE).astype(np.int8), firsts) > 0
+    several = np.diff(np.append(firsts, len(of))) > 1
     result: NDArray[np.bool_] = several & (mixed | writes)
     return result

@@ -19,7 +19,7 @@ from weft.terms.columns import Ints
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
-from weft.usage.rmaraces import READ, WRITE, Accesses
+from weft.usage.rmaraces import READ, STORED, WRITE, Accesses
 
 _FENCE: Final = words("Win_fence")
 _MOST: Final = 1 << 16
@@ -59,8 +59,8 @@ def _of_window(
         begin, end = int(fences[stored.fences - 1]), int(fences[stored.fences])
         for low, high in _ranges(stored, on):
             yield (
-                rank.index, end, int(events["site"][end]), *window, rank.index, low, high, WRITE, 0, -1 - number,
-                stored.fences, begin, end, 0,
+                rank.index, end, int(events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0, -1 - number,
+                stored.fences, begin, end, -1, -1, 0, STORED,
             )  # fmt: skip
 
 

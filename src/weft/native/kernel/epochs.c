@@ -16,11 +16,13 @@ enum call {
 enum wrong {
     FENCE_INSIDE, START_TWICE, NOT_STARTED, POST_TWICE, NOT_POSTED, TEST_NOT_POSTED, LOCK_TWICE, LOCK_IN_FENCE, LOCK_ALL_TWICE,
     NOT_LOCKED, NOT_LOCKED_ALL, FLUSH_OUTSIDE, FREED_IN_EPOCH, NEVER_CLOSED, FREED_EXPOSED, NEVER_WAITED, OTHER_LOCKED, OUTSIDE,
+    START_IN_LOCK, START_IN_FENCE, LOCK_IN_START, FENCE_EXPOSED, INSIDE_FENCES,
 };
 
 struct weft_epochs_input {
     uint64_t count;
     const uint8_t *call, *lock_type;
+    const uint8_t *plain; /* a fence that asserts nothing */
     const uint8_t *done; /* the call returned, and its flag came out true where it is a test */
     const int32_t *window, *peer;
     uint32_t windows;
@@ -38,7 +40,7 @@ struct weft_epochs_output {
 };
 
 struct window {
-    int32_t fence, start, post, lock_all, number, *locks, room, held, newest;
+    int32_t fence, start, post, lock_all, number, inner, *locks, room, held, newest;
     bool fence_used;
     uint32_t *flushes, flushed_all;
 };
@@ -115,7 +117,7 @@ static void left_open(struct walk *w, struct window *s, int32_t freed) {
 }
 
 static void forget(struct window *s) {
-    s->fence = s->start = s->post = s->lock_all = -1;
+    s->fence = s->start = s->post = s->lock_all = s->inner = -1;
     s->fence_used = false;
     s->held = 0;
     s->flushed_all = 0;
@@ -133,13 +135,35 @@ static void operation(struct walk *w, struct window *s, int32_t row, int32_t pee
     else if (s->start >= 0) *epoch = s->start;
     else if (s->fence >= 0) *epoch = s->fence, s->fence_used = true;
     else wrong(w, s->held ? OTHER_LOCKED : OUTSIDE, row, -1);
+    if (*epoch >= 0 && s->fence >= 0 && *epoch > s->fence && s->inner < 0) s->inner = *epoch;
     o->phase[row] = (peer >= 0 ? s->flushes[peer] : 0) + s->flushed_all;
+}
+
+/* Epochs that give access to one window do not overlap, but for locks of several ranks (MPI-4.1, 12.5). */
+static void inside(struct walk *w, struct window *s, int32_t row, enum wrong of_fence, enum wrong of_start) {
+    if (s->fence >= 0 && s->fence_used) wrong(w, of_fence, row, w->out->begin[s->fence]);
+    else if (s->start >= 0) wrong(w, of_start, row, w->out->begin[s->start]);
+}
+
+/* What two fences enclose is their epoch where the rank accesses the window there; those that assert something may say that
+ * there is none. */
+static void fence(struct walk *w, struct window *s, int32_t row) {
+    const uint8_t *plain = w->in->plain;
+    int32_t *end = w->out->end, *begin = w->out->begin;
+    if (s->held || s->lock_all >= 0 || s->start >= 0) wrong(w, FENCE_INSIDE, row, opener(w, s));
+    else if (s->post >= 0) wrong(w, FENCE_EXPOSED, row, s->post);
+    else if (s->fence >= 0 && !s->fence_used && s->inner >= 0 && plain[row] && plain[begin[s->fence]])
+        wrong(w, INSIDE_FENCES, begin[s->inner], row);
+    if (s->fence >= 0) end[s->fence] = row;
+    s->fence = open_epoch(w, row, ++s->number);
+    s->fence_used = false;
+    s->inner = -1;
 }
 
 static void lock(struct walk *w, struct window *s, int32_t row, int32_t peer) {
     int32_t held = peer >= 0 ? s->locks[peer] : -1;
     if (held >= 0 || s->lock_all >= 0) wrong(w, LOCK_TWICE, row, w->out->begin[held >= 0 ? held : s->lock_all]);
-    else if (s->fence >= 0 && s->fence_used) wrong(w, LOCK_IN_FENCE, row, w->out->begin[s->fence]);
+    else inside(w, s, row, LOCK_IN_FENCE, LOCK_IN_START);
     if (peer < 0) return;
     s->held += held < 0;
     s->locks[peer] = open_epoch(w, row, 0);
@@ -155,19 +179,15 @@ static void flush(struct walk *w, struct window *s, int32_t row, int32_t peer, b
 
 static void one(struct walk *w, struct window *s, int32_t row) {
     const struct weft_epochs_input *in = w->in;
-    int32_t peer = in->peer[row], *end = w->out->end, *begin = w->out->begin;
+    int32_t peer = in->peer[row], *end = w->out->end;
     switch ((enum call)in->call[row]) {
     case OPERATION:
         if (peer != WEFT_RANK_PROC_NULL) operation(w, s, row, peer);
         return;
-    case FENCE:
-        if (s->held || s->lock_all >= 0 || s->start >= 0) wrong(w, FENCE_INSIDE, row, opener(w, s));
-        if (s->fence >= 0) end[s->fence] = row;
-        s->fence = open_epoch(w, row, ++s->number);
-        s->fence_used = false;
-        return;
+    case FENCE: fence(w, s, row); return;
     case START:
-        if (s->start >= 0) wrong(w, START_TWICE, row, begin[s->start]);
+        if (s->held || s->lock_all >= 0) wrong(w, START_IN_LOCK, row, opener(w, s));
+        else inside(w, s, row, START_IN_FENCE, START_TWICE);
         s->start = open_epoch(w, row, 0);
         return;
     case COMPLETE:
@@ -189,6 +209,7 @@ static void one(struct walk *w, struct window *s, int32_t row) {
         return;
     case LOCK_ALL:
         if (s->lock_all >= 0 || s->held) wrong(w, LOCK_ALL_TWICE, row, opener(w, s));
+        else inside(w, s, row, LOCK_IN_FENCE, LOCK_IN_START);
         s->lock_all = open_epoch(w, row, 0);
         return;
     case UNLOCK:

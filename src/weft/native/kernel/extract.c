@@ -321,11 +321,22 @@ static void peek(struct weft_ops *ops, uint64_t id, uint64_t event, struct statu
     resolve(ops, recv, status);
 }
 
+static void recalled(struct weft_ops *ops, uint64_t id) {
+    struct request *r = request_of(ops, id);
+    if (!r) return;
+    if (r->send != NONE) ops->sends[r->send].flags |= WEFT_POST_RECALLED;
+    if (r->recv != NONE) ops->recvs[r->recv].flags |= WEFT_POST_RECALLED;
+}
+
+/* Who cancels an operation and asks for nothing wants none of it: it counts as cancelled, for else it would stand in the way
+ * of those behind it. */
+static void given_up(struct weft_post *p) { p->flags |= p->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED; }
+
 static void released(struct weft_ops *ops, uint64_t id) {
     struct request *r = request_of(ops, id);
     if (!r) return;
-    if (r->send != NONE) ops->sends[r->send].flags |= WEFT_POST_FREED;
-    if (r->recv != NONE) ops->recvs[r->recv].flags |= WEFT_POST_FREED;
+    if (r->send != NONE) given_up(&ops->sends[r->send]);
+    if (r->recv != NONE) given_up(&ops->recvs[r->recv]);
     *r = (struct request){NONE, NONE, NONE, NONE};
 }
 
@@ -480,6 +491,7 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     case WEFT_OP_WAIT: complete(ops, e->object, i, slot_status(e)); return;
     case WEFT_OP_GET_STATUS: peek(ops, e->object, i, slot_status(e)); return;
     case WEFT_OP_REQUEST_FREE: released(ops, e->object); return;
+    case WEFT_OP_CANCEL: recalled(ops, e->object); return;
     case WEFT_OP_WAITALL: {
         struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
         complete_all(ops, i, &t);

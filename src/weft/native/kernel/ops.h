@@ -38,6 +38,7 @@ enum weft_op {
     WEFT_OP_COLL = 18,        /* collective over the slot's communicator */
     WEFT_OP_COLL_OBJECT = 19, /* collective over the slot's window or file */
     WEFT_OP_FINALIZE = 20,    /* collective over the world */
+    WEFT_OP_CANCEL = 21,
 };
 
 /* More about a function. */
@@ -65,6 +66,7 @@ enum weft_op {
 #define WEFT_POST_FREED 0x0800u         /* its request was freed: the completion is not seen */
 #define WEFT_POST_CANCELLED 0x1000u     /* never in a result: cancelled operations drop out */
 #define WEFT_POST_INIT 0x2000u          /* collectives: the making of a persistent operation */
+#define WEFT_POST_RECALLED 0x4000u      /* MPI_Cancel was called for it */
 
 /* Roles of parameters in a tail. */
 enum weft_role {
