@@ -95,7 +95,7 @@ def _lines(path: Path) -> _File:
             file.usage = held
         elif "count" in held:
             file.counts[held["id"]] = held["count"]
-        else:
+        elif "kind" in held:
             file.records[held["id"]] = held
     return file
 

@@ -46,6 +46,9 @@ def compiler(language: str = "c") -> str:
         "c++": (os.environ.get("CXX"), "g++", "c++", "clang++"),
         "fortran": (os.environ.get("FC"), "gfortran"),
     }[language]
+    if choices[0] and not shutil.which(choices[0].split()[0]):
+        variable = {"c": "CC", "c++": "CXX", "fortran": "FC"}[language]
+        raise UsageError(f"{variable} names {choices[0].split()[0]}, which is no program here; name one, or unset it")
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
             return choice

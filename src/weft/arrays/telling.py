@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from weft.arrays import looked
 from weft.findings import SEVERITIES, Finding
 from weft.report.terminal import print_blocks
 from weft.report.text import explained, line, place, printable, style
@@ -24,18 +25,28 @@ def write(checked: Checked, to: TextIO) -> None:
 def blocks(checked: Checked) -> Iterator[tuple[str, str]]:
     """Lines with their styles."""
     counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
-    said = ", ".join(plural(n, s) for s, n in counts if n) or "Nothing found"
+    said = ", ".join(plural(n, s) for s, n in counts if n) or nothing(checked)
     yield f"{said} in {printable(checked.name)} ({checked.ended})", "bold"
     for finding in checked.findings:
         yield "", ""
         yield line(finding), style(finding)
         for text in sites(finding):
             yield INDENT + text, "dim"
+    yield "", ""
     for problem in checked.problems:
-        yield printable(problem), "dim"
+        yield printable(problem), "bold"
     if checked.findings:
-        yield "", ""
         yield explained(checked.findings), "dim"
+    for text in checked.looked.left:
+        yield f"Not looked at: {printable(text)}", "dim"
+    yield looked.sentence(checked.looked), "dim"
+
+
+def nothing(checked: Checked) -> str:
+    """The all-clear, where it is one."""
+    if checked.looked.nothing:
+        return "Nothing was looked at"
+    return "Nothing found" if checked.whole else "Nothing found so far"
 
 
 def sites(finding: Finding) -> Iterator[str]:

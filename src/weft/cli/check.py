@@ -8,7 +8,9 @@ weft check -p 2x2 jac.cdv              on a grid of processors (by default each 
 weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; -o FILE writes it
 
 The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
-severity, 2 where the program cannot be checked (it does not compile, a directive is wrong), 4 where Weft failed.
+severity, 2 where the program cannot be checked (it does not compile, a directive is wrong) or nothing was looked at,
+3 where nothing was found but the program did not come to a good end (it crashed, exited with a status of its own, or
+--timeout ended it), 4 where Weft failed.
 """
 
 from __future__ import annotations
@@ -86,7 +88,16 @@ def run(args: argparse.Namespace) -> int:
                 write(checked, args.format, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
-    return 1 if any(f.severity == "error" for f in checked.findings) else 0
+    return status(checked)
+
+
+def status(checked: Checked) -> int:
+    """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
+    if any(f.severity == "error" for f in checked.findings):
+        return 1
+    if not checked.whole:
+        return 3
+    return 2 if checked.looked.nothing else 0
 
 
 def write(checked: Checked, form: str, to: TextIO) -> None:
@@ -94,7 +105,9 @@ def write(checked: Checked, form: str, to: TextIO) -> None:
     if form == "json":
         from weft.report import to_json
 
-        print(json.dumps(to_json(checked, checked.findings), indent=1), file=to)
+        document = to_json(checked, checked.findings)
+        document["run"] |= {"status": checked.status, "looked": checked.looked.to_json()}
+        print(json.dumps(document, indent=1), file=to)
     elif form == "sarif":
         from weft.report.sarif import to_sarif
 

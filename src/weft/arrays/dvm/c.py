@@ -73,6 +73,11 @@ class Constructs:
                 self.edges_of_groups(directive, statement, begin, text)
             if not self.source.old or c_groups.arrays_follow(self.unit, directive, begin):
                 self.construct(begin, directive, statement, text)
+            elif isinstance(directive, syntax.Parallel):
+                place = directive.place
+                self.unit.shared.texts.left.append(
+                    f"the parallel loop at {place.file}:{place.line}, whose arrays lie behind plain pointers"
+                )
 
     # --- constructs -----------------------------------------------------------------------------------------------
 

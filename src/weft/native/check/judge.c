@@ -671,6 +671,8 @@ static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t
     *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
     s->object = object_at(a);
     s->home = &weft_nowhere;
+    if (here.what != SEQUENTIAL)
+        ran_place(place);
     if (here.started || here.what == OWNED)
         in_construct(s, verdict, a, size, write);
     else

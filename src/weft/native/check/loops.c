@@ -272,6 +272,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     here.started = false;
     halt();
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
+    ran(construct);
     here.frame = (uintptr_t)__builtin_frame_address(0);
     tick();
 }
@@ -593,6 +594,7 @@ void weft_check_loop_end(int construct)
     if (now.off || here.what == SEQUENTIAL)
         return;
     here.started = false;
+    ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count; i++)
         weft_check_clear((void *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
     for (int i = 0; i < here.written_count; i++)

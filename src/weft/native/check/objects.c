@@ -398,6 +398,7 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
         return;
     }
     tick();
+    ran(construct);
     o->root = o, o->tasks = tasks, o->task = task;
     for (int d = 0; d < rank; d++) {
         o->kinds[d] = kinds[d];
@@ -433,6 +434,7 @@ void weft_check_align(int construct, int data, const void *base, int target, con
         return;
     }
     tick();
+    ran(construct);
     struct term map[WEFT_MAX_RANK];
     for (int d = 0; d < t->root->rank; d++) { /* compose: this -> target -> root */
         struct term m = t->map[d];

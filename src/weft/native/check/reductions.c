@@ -470,6 +470,7 @@ void weft_check_reduction_start(int construct, int group)
     bool any = false;
     if (now.off)
         return;
+    ran(construct);
     for (int i = 0; i < held_count; i++)
         if (held[i].group == group)
             any = held[i].started = true;
@@ -482,6 +483,7 @@ void weft_check_reduction_wait(int construct, int group)
     bool any = false;
     if (now.off)
         return;
+    ran(construct);
     tick();
     for (int i = 0; i < held_count;) {
         if (held[i].group != group || !held[i].started) {

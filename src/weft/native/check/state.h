@@ -293,7 +293,15 @@ stamp_t region_end_stamp(void); /* the last region's */
 stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
+/* --- ran.c --- */
+void ran(int construct);
+void ran_iterations(int construct, uint64_t count);
+void ran_place(uintptr_t place);
+void ran_end(void);
+
 /* --- findings.c --- */
+void findings_ran(int construct, uint64_t times, uint64_t iterations);
+void findings_places(unsigned count);
 struct detail {
     const char *kind, *why;
     struct object *object;
