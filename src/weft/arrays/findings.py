@@ -162,7 +162,9 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
             continue
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
-        if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {"halo-write!", "remote-access!"}:
+        if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {
+            "halo-write!", "remote-access!", "shared-write!",
+        }:  # fmt: skip
             continue
         if one.kind == "uninitialised-read" and one.why in ("iteration", "after") and one.held.get("data") in shared:
             continue

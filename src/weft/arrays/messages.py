@@ -29,6 +29,8 @@ DIRECTIVES: Final = {
     "shadow-start": "starts the renewal of a shadow group that holds no array",
     "shadow-wait": "waits for a shadow group whose renewal was not started",
     "reduction-start": "starts a reduction group to which no loop belongs",
+    "consistent-start": "starts a consistent group to which no loop belongs",
+    "consistent-wait": "waits for a consistent group that was not started",
     "reduction-wait": "waits for a reduction group that was not started",
     "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
@@ -71,6 +73,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ("shared-write", "read-first"): (
         "{iteration} writes {element}, which {other} reads: every processor has its own copy, and they part"
     ),
+    (
+        "shared-write",
+        "consistent",
+    ): "{iteration} writes {element}, which `consistent` does not give it{distance}: no other processor sees that",
     ("shared-write", "flow"): "{iteration} reads {element}, which {other} writes: all iterations share it",
     ("shared-write", "anti"): "{iteration} writes {element}, which {other} reads: all iterations share it",
     ("shared-write", "output"): "{iteration} writes {element}, which {other} writes too: all iterations share it",

@@ -29,7 +29,7 @@ OPERATIONS: Final = {
     "minloc": 13,
 }
 DIRECTIONS: Final = {"in": 1, "out": 2, "inout": 3, "local": 4, "inlocal": 5}
-ON, REMOTE, TIE, BEFORE_STATEMENT = range(4)
+ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
 ACROSS, RENEW, COMPUTE, GROUP = range(4)
 ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10
 LOCAL, STATIC, ARGUMENT = range(3)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { ROLE_LOCAL, ROLE_STATIC, ROLE_ARGUMENT };
-enum { MAP_ON, MAP_REMOTE, MAP_TIE, MAP_STATEMENT };
+enum { MAP_ON, MAP_REMOTE, MAP_TIE, MAP_STATEMENT, MAP_CONSISTENT };
 enum { EDGES_ACROSS, EDGES_RENEW, EDGES_COMPUTE, EDGES_GROUP };
 enum { COPY_ACTUAL, COPY_GET, COPY_REGION = 10 };
 
@@ -235,6 +235,8 @@ void weft_fortran_mapped(int what, int group, int data, int rank, const int *axi
         weft_check_loop_on(data, base, rank, axis, coefficient, offset);
     else if (what == MAP_TIE)
         weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
+    else if (what == MAP_CONSISTENT)
+        weft_check_loop_consistent(group, data, base, rank, axis, coefficient, offset);
     else if (what == MAP_STATEMENT)
         weft_check_remote(data, base, rank, axis, coefficient, offset);
     else if (group)

@@ -298,6 +298,25 @@ static bool tied_across(struct site *s, struct detail *d, struct object *o, uint
     return true;
 }
 
+/* A replicated array whose copies are made the same afterwards: each iteration writes what the clause gives it. */
+static void consistent(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
+{
+    const struct widths nothing = {{0}, {0}};
+    struct aspect *v = aspect_of(o);
+    int64_t at[WEFT_MAX_RANK];
+    int axes;
+    interval(s, o->low, o->high);
+    index_of(o, a, at);
+    if (write && v && distance(v, at, &nothing, d->delta, &axes) != 0) {
+        d->has_delta = true;
+        bad(s, d, "shared-write", "consistent");
+        return;
+    }
+    if (write && v)
+        around(s, v, a, size);
+    mode(s, SHARED, now.base);
+}
+
 static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
 {
     struct private *which;
@@ -327,6 +346,8 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         bad(s, d, "remote-access", "task");
     } else if (o && o->distributed) {
         owned(s, d, o, a, size, write);
+    } else if (o && here.what == LOOP && is_consistent(o)) {
+        consistent(s, d, o, a, size, write);
     } else if (o && o->array && here.what == LOOP && tied_across(s, d, o, a, size)) {
         return;
     } else {

@@ -265,6 +265,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
+    here.consistent_count = 0;
     if (weft_task.in_task) { /* the index of a loop over tasks is control in the loops of its tasks, too */
         memcpy(here.indices, outer.indices, sizeof here.indices);
         here.index_count = outer.index_count;
@@ -324,6 +325,27 @@ void weft_check_loop_tie(int data, const void *base, int rank, const int axis[],
             here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
         here.tie_count++;
     }
+}
+
+void weft_check_loop_consistent(int group, int data, const void *base, int rank, const int axis[],
+                                const int64_t coefficient[], const int64_t offset[])
+{
+    CLAUSE
+    struct object *o = object_of(data, base);
+    if (!o || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent))
+        return;
+    here.consistent[here.consistent_count].object = o;
+    here.consistent[here.consistent_count++].group = group;
+    if (here.what == LOOP)
+        weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
+}
+
+bool is_consistent(const struct object *o)
+{
+    for (int i = 0; i < here.consistent_count; i++)
+        if (here.consistent[i].object == o)
+            return true;
+    return false;
 }
 
 void weft_check_loop_index(const void *base, size_t bytes)
@@ -578,7 +600,64 @@ static void undefine(uintptr_t low, uintptr_t high)
 void construct_undefine(void)
 {
     for (int i = 0; i < here.written_count; i++)
-        undefine(here.written[i]->low, here.written[i]->high);
+        if (!is_consistent(here.written[i]))
+            undefine(here.written[i]->low, here.written[i]->high);
+}
+
+/* Copies that a group will make the same: until then what an iteration wrote is its processor's alone. */
+static struct held {
+    int group;
+    bool started;
+    uintptr_t low, high;
+} held[MAX_CLAUSES];
+static int held_count;
+
+static void hold_consistent(void)
+{
+    for (int i = 0; i < here.consistent_count && held_count < MAX_CLAUSES; i++) {
+        const struct object *o = here.consistent[i].object;
+        if (!here.consistent[i].group)
+            continue;
+        undefine(o->low, o->high);
+        held[held_count++] = (struct held){here.consistent[i].group, false, o->low, o->high};
+    }
+}
+
+void weft_check_consistent_start(int construct, int group)
+{
+    bool any = false;
+    if (now.off)
+        return;
+    ran(construct);
+    for (int i = 0; i < held_count; i++)
+        if (held[i].group == group)
+            any = held[i].started = true;
+    if (!any)
+        findings_directive("consistent-start", construct, group);
+}
+
+void weft_check_consistent_wait(int construct, int group)
+{
+    bool any = false;
+    if (now.off)
+        return;
+    ran(construct);
+    tick();
+    for (int i = 0; i < held_count;) {
+        if (held[i].group != group || !held[i].started) {
+            i++;
+            continue;
+        }
+        any = true;
+        for (uintptr_t a = held[i].low & ~(uintptr_t)3; a < held[i].high; a += 4) {
+            struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
+            if (c->written == UNDEFINED)
+                c->written = now.cur;
+        }
+        held[i] = held[--held_count];
+    }
+    if (!any)
+        findings_directive("consistent-wait", construct, group);
 }
 
 void weft_check_loop_end(int construct)
@@ -597,8 +676,8 @@ void weft_check_loop_end(int construct)
     ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count; i++)
         weft_check_clear((void *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
-    for (int i = 0; i < here.written_count; i++)
-        undefine(here.written[i]->low, here.written[i]->high);
+    construct_undefine();
+    hold_consistent();
     tick();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {

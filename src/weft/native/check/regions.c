@@ -511,6 +511,7 @@ void weft_check_task_region_begin(int construct, int tasks)
     here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
+    here.consistent_count = 0;
 }
 
 void weft_check_task_region_start(void)

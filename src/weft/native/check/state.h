@@ -200,6 +200,8 @@ struct construct {
     int remote_count;
     struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; } ties[32];
     int tie_count;
+    struct { struct object *object; int group; } consistent[32];
+    int consistent_count;
     unsigned instance; /* of this loop, from 1 */
     struct object *written[MAX_CLAUSES]; /* undistributed objects that iterations wrote, to be undefined afterwards */
     int written_count;
@@ -266,6 +268,7 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
                   const int64_t offset[]);
 void construct_remotes(void);
 void construct_undefine(void);
+bool is_consistent(const struct object *o);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
 void row_advance(int64_t count);
