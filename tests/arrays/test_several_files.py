@@ -82,3 +82,15 @@ def test_an_array_is_realigned_with_one_that_is_declared_later(subscript: str, t
     built.mkdir()
     told = [(one.kind, one.sites[0].line) for one in check(Request((path,), timeout=30), built).findings]
     assert told == ([] if subscript == "i" else [("remote-access", 11)])
+
+
+LIBRARY = (Path(__file__).parent / "dvm" / "library.cdv").read_text()
+
+
+@pytest.mark.parametrize(("grid", "processors"), [("", "1"), ("2x3", "6")])
+def test_the_functions_of_the_language_need_no_declaration(grid: str, processors: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.cdv"
+    path.write_text(LIBRARY.replace("PROCESSORS", processors))
+    built = tmp_path / "built"
+    built.mkdir()
+    assert check(Request((path,), grid=grid, timeout=30), built).whole

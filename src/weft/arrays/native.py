@@ -19,10 +19,10 @@ from weft.mpi.shim import cache_folder
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
-KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "*_")
+KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "dvmh_*", "*_")
 FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
-FOR_PROGRAMS: Final = ("heap.c",)
-"""What takes the place of libc's functions: not in a library that Python loads."""
+FOR_PROGRAMS: Final = ("heap.c", "library.c")
+"""What takes the place of libc's functions and of DVM's: not in a library that Python loads."""
 
 FOR_FORTRAN: Final = ("fortran.c",)
 FOR_PYTHON: Final = ("numba.c",)

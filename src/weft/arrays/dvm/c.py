@@ -57,7 +57,7 @@ def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
     hooks.mark()
     Own(unit).mark()
     Unroll(unit).mark()
-    return Marked(unit.source.path, unit.marks.text(c_calls.prologue()), ".c")
+    return Marked(unit.source.path, unit.marks.text(c_calls.prologue() + c_calls.library(unit.source.text)), ".c")
 
 
 class Constructs:

@@ -196,9 +196,7 @@ class Arrays:
                     text += " " + call("shadow", number, base(variable), *c_calls.widths(attribute.widths))
         return text
 
-    def alignment(
-        self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int
-    ) -> str:
+    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
         """The call that aligns an array; its target is what the name means at an offset."""
         if alignment.target is None:
             return ""

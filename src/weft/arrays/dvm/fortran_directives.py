@@ -50,7 +50,7 @@ class Directives:
         self.marks = unit_marks
         self.unit = unit_marks.unit
         self.open: list[tuple[str, int, Sentinel]] = []
-        self.named = frozenset(unit_marks.concerned())
+        self.named = unit_marks.named
 
     def mark(self) -> None:
         """Put in the marks of all of them."""

@@ -1,4 +1,4 @@
-/* The Fortran entries of the runtime: what weft_check.f90 declares, gfortran's own reports, and DVM's functions.
+/* The Fortran entries of the runtime: what weft_check.f90 declares, and gfortran's own reports.
  *
  * A variable arrives as a descriptor (ISO_Fortran_binding.h): where it lies, its type and its sizes. Lower bounds come
  * apart, because a descriptor of an assumed-rank argument has none. An assumed size (`a(n,*)`) has the extent -1. */
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ROLE_LOCAL, ROLE_STATIC, ROLE_ARGUMENT };
@@ -146,6 +145,16 @@ void weft_fortran_clear(CFI_cdesc_t *variable)
 {
     if (base_of(variable) && contiguous(variable))
         weft_check_clear(base_of(variable), bytes_of(variable));
+}
+
+/* A variable that the library prints: its accesses have no hooks. */
+void weft_fortran_printed(int site, CFI_cdesc_t *variable)
+{
+    size_t bytes = bytes_of(variable), each = variable->elem_len;
+    if (!base_of(variable) || !contiguous(variable) || !each || variable->type == CFI_type_char)
+        return;
+    for (size_t at = 0; at + each <= bytes; at += each)
+        weft_check_read((const char *)variable->base_addr + at, each, site);
 }
 
 void weft_fortran_template(int data, int rank, const int64_t *low, const int64_t *high)
@@ -362,36 +371,4 @@ _Noreturn void _gfortran_runtime_error_at(const char *where, const char *format,
     fflush(stdout);
     fprintf(stderr, "%s\nFortran runtime error: %s\n", where, text);
     exit(2);
-}
-
-/* --- functions of the DVM system that programs call ---------------------------------------------------------------- */
-
-/* The grid of WEFT_CHECK_GRID (2x3) as numbers; 1 where each element is its own processor. */
-static int grid_size(int dimension)
-{
-    const char *text = getenv("WEFT_CHECK_GRID");
-    int product = 1, d = 0;
-    while (text && *text) {
-        char *end;
-        long size = strtol(text, &end, 10);
-        if (end == text)
-            break;
-        if (++d == dimension)
-            return (int)size;
-        product *= (int)size;
-        text = *end ? end + 1 : end;
-    }
-    return dimension ? 1 : product;
-}
-
-int number_of_processors_(void) { return grid_size(0); }
-int actual_num_procs_(void) { return grid_size(0); }
-int processors_rank_(void) { return 1; }
-int processors_size_(const int *dimension) { return grid_size(*dimension); }
-
-double dvtime_(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

@@ -465,6 +465,8 @@ static void without_value(struct cell *c, struct detail d)
 {
     struct private *which = NULL;
     bool private = here.started && among(here.privates, here.private_count, d.address, &which);
+    if (c->written == UNDEFINED && copies_own(d.object, d.address))
+        return;
     if (c->written != UNDEFINED && !holds_poison(d.address, d.size, d.object)) {
         c->written = private ? now.cur : 0; /* code without hooks wrote it */
         if (private)

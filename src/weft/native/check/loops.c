@@ -600,8 +600,10 @@ static void undefine(uintptr_t low, uintptr_t high)
 void construct_undefine(void)
 {
     for (int i = 0; i < here.written_count; i++)
-        if (!is_consistent(here.written[i]))
+        if (!is_consistent(here.written[i])) {
+            copies_keep(here.written[i]);
             undefine(here.written[i]->low, here.written[i]->high);
+        }
 }
 
 /* Copies that a group will make the same: until then what an iteration wrote is its processor's alone. */

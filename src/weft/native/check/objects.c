@@ -167,6 +167,7 @@ static void drop(int i)
     struct object *o = table[i];
     /* What is aligned with it keeps its coordinates: the object itself is kept then. */
     bool used = false;
+    copies_forget(o);
     for (int k = 0; k < count; k++)
         used |= k != i && table[k]->root == o;
     memmove(table + i, table + i + 1, sizeof *table * (size_t)(--count - i));
@@ -378,6 +379,7 @@ static void distributed(struct object *o)
             if (cell8(a)->written == 0 && a >= o->low && a + 8 <= o->high)
                 cell8(a)->written = UNINITIALISED;
     o->distributed = true;
+    o->mapped++;
     o->renewed_at = o->begun_at = 0;
     forget_sites();
 }

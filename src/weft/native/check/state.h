@@ -87,6 +87,8 @@ struct object {
     stamp_t actual_at, got_at, host_wrote, device_wrote;
     int direction;       /* in the current region; 0: not named */
     stamp_t local_from, local_to; /* last region in which it was local */
+    struct owners *owners; /* of a replicated array: whose copy has which value (copies.c); owned by it */
+    unsigned mapped;       /* how often it was distributed or aligned */
     struct object *next_free;
 };
 
@@ -272,6 +274,11 @@ bool is_consistent(const struct object *o);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
 void row_advance(int64_t count);
+
+/* --- copies.c --- */
+void copies_keep(struct object *o);
+bool copies_own(const struct object *o, uintptr_t a);
+void copies_forget(struct object *o);
 
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);

@@ -22,6 +22,11 @@ module weft_check
     subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear")
       type(*), dimension(..), target :: base
     end subroutine
+    subroutine weft_check_printed(site, base) bind(C, name="weft_fortran_printed")
+      import :: weft_check_int
+      integer(weft_check_int), value :: site
+      type(*), dimension(..), target :: base
+    end subroutine
     subroutine weft_check_template(data, rank, low, high) bind(C, name="weft_fortran_template")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, rank
