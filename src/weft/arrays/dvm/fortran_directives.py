@@ -50,7 +50,7 @@ class Directives:
         self.marks = unit_marks
         self.unit = unit_marks.unit
         self.open: list[tuple[str, int, Sentinel]] = []
-        self.named = unit_marks.named
+        self.named = unit_marks.named | {symbol.name for symbol in unit_marks.loose}
 
     def mark(self) -> None:
         """Put in the marks of all of them."""

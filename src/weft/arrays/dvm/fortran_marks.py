@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from weft.arrays.dvm import syntax
+from weft.arrays.dvm import fortran_values, syntax
 from weft.arrays.dvm.fortran_calls import (
     ARGUMENT,
     KINDS,
@@ -94,6 +94,8 @@ class UnitMarks:
         self.marks = marks
         self.mappings = mappings
         self.used = False
+        self.loose: list[Symbol] = []
+        """Scalars that may be read without a value."""
         self.aliases: dict[str, str] = {}
         """USE statements that bring in what a module's mappings are about."""
         self.loops = unit.loops()
@@ -171,7 +173,10 @@ class UnitMarks:
     def enter(self) -> None:
         """Put in what is said when the unit is entered."""
         unit = self.unit
-        if unit.executable is None or not (unit.directed or unit.kind == "program"):
+        if unit.executable is None:
+            return
+        self.loose = [symbol for symbol in fortran_values.loose(unit) if symbol.name not in self.named]
+        if not (unit.directed or unit.kind == "program" or self.loose):
             return
         first = unit.items[unit.executable]
         before = unit.items[unit.executable - 1] if unit.executable else None
@@ -179,7 +184,11 @@ class UnitMarks:
             raise DirectiveError(
                 first.place, "the first executable statement stands behind a declaration; give it a line"
             )
-        self.before(first.first, first.place, *self.entry())
+        entry = list(self.entry()) if unit.directed or unit.kind == "program" else []
+        # Else the compiler may read them ahead of the branch that would, and that would be told.
+        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose]
+        scalars = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        self.before(first.first, first.place, *attributes, *entry, *scalars)
 
     def plain(self) -> None:
         """Put in what belongs to statements without a directive, and make the interfaces known."""
@@ -581,7 +590,7 @@ class UnitMarks:
                 continue
             if (found[2] and not symbol.array) or ":" in part or self.distributed(found[1]):
                 continue
-            if not symbol.array and found[1] not in self.named:
+            if not symbol.array and found[1] not in self.named and symbol not in self.loose:
                 continue
             number = self.texts.place(
                 statement.place.file, statement.place.line, statement.place.column, self.unit.name

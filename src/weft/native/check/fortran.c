@@ -147,6 +147,16 @@ void weft_fortran_clear(CFI_cdesc_t *variable)
         weft_check_clear(base_of(variable), bytes_of(variable));
 }
 
+/* A scalar that has no value yet, if it is a number: no pattern is put into text. */
+void weft_fortran_scalar(int data, CFI_cdesc_t *variable)
+{
+    int kind = variable->type & CFI_type_mask;
+    if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
+        return;
+    weft_check_data(data, base_of(variable), bytes_of(variable));
+    weft_check_clear(base_of(variable), bytes_of(variable));
+}
+
 /* A variable that the library prints: its accesses have no hooks. */
 void weft_fortran_printed(int site, CFI_cdesc_t *variable)
 {

@@ -22,6 +22,11 @@ module weft_check
     subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear")
       type(*), dimension(..), target :: base
     end subroutine
+    subroutine weft_check_scalar(data, base) bind(C, name="weft_fortran_scalar")
+      import :: weft_check_int
+      integer(weft_check_int), value :: data
+      type(*), dimension(..), target :: base
+    end subroutine
     subroutine weft_check_printed(site, base) bind(C, name="weft_fortran_printed")
       import :: weft_check_int
       integer(weft_check_int), value :: site
