@@ -53,6 +53,8 @@ class Checked:
     looked: Looked = field(default_factory=Looked)
     cut_off: bool = False
     """Its time was up."""
+    hidden: int = 0
+    """Findings that the user chose not to be told."""
 
     @property
     def ended(self) -> str:

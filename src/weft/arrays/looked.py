@@ -28,6 +28,14 @@ class Ran:
     times: int
     iterations: int
 
+    def to_json(self) -> dict[str, Any]:
+        """The same as numbers and texts."""
+        one = self.construct
+        return {
+            "kind": one.kind, "file": one.file, "line": one.line, "text": one.text, "times": self.times,
+            "iterations": self.iterations,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -93,9 +101,8 @@ def sentence(looked: Looked) -> str:
     held = looked.to_json()
     counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
-    return (
-        f"Looked at: {plural(held['directives'], 'construct')}, {loops}, accesses at {plural(held['places'], 'place')}"
-    )
+    directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")
+    return f"Looked at: {directives}, {loops}, accesses at {places}"
 
 
 REMEDIES: Final = {
