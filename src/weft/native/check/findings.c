@@ -211,6 +211,21 @@ void findings_place(const char *at, unsigned row, unsigned column, const char *t
     send(&l);
 }
 
+/* A number of a directive that does not fit what was declared; dimension from 0. */
+void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
+                        int64_t high)
+{
+    int id = enter("out-of-bounds", why, construct, data, (uintptr_t)dimension);
+    if (!id)
+        return;
+    struct line l;
+    begin(&l, id, "out-of-bounds", why, construct, 0);
+    put_iteration(&l);
+    put(&l, ",\"data\":%d,\"dimension\":%d,\"value\":%lld,\"low\":%lld,\"high\":%lld}", data, dimension + 1,
+        (long long)value, (long long)low, (long long)high);
+    send(&l);
+}
+
 /* A directive that cannot be right where it stands; the construct tells where. */
 void findings_directive(const char *why, int construct, int data)
 {

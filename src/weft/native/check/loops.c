@@ -362,6 +362,14 @@ void weft_check_loop_private(int data, void *base, size_t bytes)
         here.privates[here.private_count++] = (struct private){(uintptr_t)base, (uintptr_t)base + bytes, data, false};
 }
 
+static bool split(const struct object *o, int dimension) /* among processors */
+{
+    for (int d = 0; o->root && d < o->root->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == dimension)
+            return true;
+    return false;
+}
+
 void weft_check_loop_across(int data, const void *base, int rank, const int64_t low[], const int64_t high[])
 {
     CLAUSE
@@ -373,6 +381,10 @@ void weft_check_loop_across(int data, const void *base, int rank, const int64_t 
     for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
+        int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
+        edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
+        if (o->distributed && most > edge && split(o, d))
+            findings_parameter("across", here.id, data, d, most, 0, edge);
     }
     here.across_count++;
 }
@@ -429,8 +441,27 @@ void weft_check_loop_start(void)
 
 /* --- iterations --- */
 
+/* Whether an iteration lies on an element of the ON array's root: asked at both ends of each row. */
+static void on_target(const int64_t index[])
+{
+    for (int d = 0; here.on && d < here.on->rank; d++) {
+        const struct term *t = &here.at[d];
+        int64_t x = value_of(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
+        if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
+            findings_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
+    }
+}
+
+static void row_ends(void)
+{
+    if (run_count && here.rank)
+        on_target(here.index);
+}
+
 static void new_run(int rank, const int64_t index[])
 {
+    row_ends();
+    on_target(index);
     if (run_count == run_room) {
         size_t more = run_room ? 2 * run_room : 4096;
         struct run *grown = realloc(runs, sizeof *runs * more);
@@ -674,6 +705,7 @@ void weft_check_loop_end(int construct)
         reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL)
         return;
+    row_ends();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count; i++)

@@ -404,6 +404,13 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
     o->root = o, o->tasks = tasks, o->task = task;
     for (int d = 0; d < rank; d++) {
         o->kinds[d] = kinds[d];
+        if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {
+            double sum = 0;
+            for (int64_t k = 0; k < o->block_count[d]; k++)
+                sum += o->blocks[d][k];
+            if ((int64_t)sum != o->extent[d])
+                findings_parameter("genblock", construct, data, d, (int64_t)sum, o->extent[d], o->extent[d]);
+        }
         o->map[d] = (struct term){d, 1, 0};
     }
     distributed(o);
@@ -453,6 +460,15 @@ void weft_check_align(int construct, int data, const void *base, int target, con
         }
         map[d] = m;
     }
+    for (int k = 0; k < rank && k < t->rank; k++)
+        if (axis[k] >= 0 && axis[k] < o->rank) {
+            int64_t ends[2] = {o->lower[axis[k]], o->lower[axis[k]] + o->extent[axis[k]] - 1};
+            for (int end = 0; end < 2; end++) {
+                int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
+                if (x < t->lower[k] || x > high)
+                    findings_parameter("align", construct, data, k, x, t->lower[k], high);
+            }
+        }
     memcpy(o->map, map, sizeof map);
     o->root = t->root, o->tasks = t->tasks, o->task = t->task;
     distributed(o);

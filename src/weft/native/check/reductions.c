@@ -472,8 +472,11 @@ void weft_check_reduction_start(int construct, int group)
         return;
     ran(construct);
     for (int i = 0; i < held_count; i++)
-        if (held[i].group == group)
+        if (held[i].group == group) {
+            if (held[i].started && !any)
+                findings_directive("reduction-twice", construct, group);
             any = held[i].started = true;
+        }
     if (!any)
         findings_directive("reduction-start", construct, group);
 }

@@ -87,8 +87,11 @@ void weft_check_shadow_start(int construct, int group)
     if (here.what != LOOP)
         ran(construct);
     for (int i = 0; i < member_count; i++)
-        if (members[i].group == group)
+        if (members[i].group == group) {
+            if (members[i].object->begun_at && !any)
+                findings_directive("shadow-twice", construct, group);
             members[i].object->begun_at = now.cur, any = true;
+        }
     if (!any)
         findings_directive("shadow-start", construct, group);
     forget_sites();

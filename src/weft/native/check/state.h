@@ -327,6 +327,8 @@ struct detail {
 void found(const struct detail *d);
 void findings_place(const char *file, unsigned line, unsigned column, const char *type, int64_t index);
 void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place);
+void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
+                        int64_t high);
 void findings_directive(const char *why, int construct, int data);
 void findings_reduction(const char *kind, const char *why, const struct reduction *r, const char *expected,
                         const char *got, int other_data);
