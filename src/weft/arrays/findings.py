@@ -160,6 +160,11 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         kinds, here = by[key], at[(*key, one.place)]
         if one.kind != "out-of-bounds" and (one.held["construct"], one.place.file, one.place.line) in outside:
             continue
+        if one.why == "on" and any(
+            other.kind == "out-of-bounds" and other.why != "on" and other.held["construct"] == one.held["construct"]
+            for other in records
+        ):
+            continue  # the iteration's accesses say more
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
         if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {

@@ -461,7 +461,6 @@ static void row_ends(void)
 static void new_run(int rank, const int64_t index[])
 {
     row_ends();
-    on_target(index);
     if (run_count == run_room) {
         size_t more = run_room ? 2 * run_room : 4096;
         struct run *grown = realloc(runs, sizeof *runs * more);
@@ -511,6 +510,8 @@ static __attribute__((noinline)) void jump(int rank, const int64_t index[])
     memcpy(here.index, index, sizeof *index * (size_t)rank);
     here.expected = rank ? index[last] + here.inner_step : 0;
     settle();
+    if (second) /* a row begins */
+        on_target(index);
 }
 
 /* An iteration that follows the last one: only the innermost index has moved, by its step. */
