@@ -35,7 +35,7 @@ def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) ->
     program = build(marked, tmp_path)
     for grid in ("", "1", "2", "2x2"):
         found = tmp_path / f"findings-{grid}"
-        assert execute(program, [], found, grid, 30) == 0
+        assert execute(program, [], found, grid, 30).status == 0
         findings = read(found, texts)
         assert not findings, f"{grid}: " + "\n".join(finding.message for finding in findings)
 

@@ -184,7 +184,7 @@ HEAD = "      PROGRAM P\n      REAL A(4), B(4, 4), S\nCDVM$ DISTRIBUTE A(BLOCK)\
         ("CDVM$ PARALLEL (I) ON S(I)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("`s` in ON", "no distribution")),
         ("CDVM$ PARALLEL (I) ON B(I, *)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("no distribution",)),
         ("CDVM$ PARALLEL (I) ON Q(I)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("`q` in ON", "declared nowhere")),
-        ("CDVM$ PARALLEL (I) ON A(I, 1)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("1 dimensions", "names 2")),
+        ("CDVM$ PARALLEL (I) ON A(I, 1)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("1 dimension,", "names 2")),
         ("CDVM$ PARALLEL (I) ON A(I), FOO (S)\n      DO I = 1, 4\n      ENDDO\n", "4:29", ("FOO", "no clause")),
         (
             "CDVM$ PARALLEL (I) ON A(I)\n      DO I = 1, 4\n        IF (S .GT. 1) GOTO 9\n      ENDDO\n    9 S = 1\n",

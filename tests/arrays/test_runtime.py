@@ -74,7 +74,7 @@ def program(request: Any, tmp_path_factory: Any) -> Any:
 def findings_of(program: Path, texts: Texts, tmp_path: Path, *arguments: str, grid: str = "") -> list[Finding]:
     """What a case gives."""
     path = tmp_path / "findings.jsonl"
-    assert execute(program, arguments, path, grid, timeout=60) == 0
+    assert execute(program, arguments, path, grid, timeout=60).status == 0
     return read(path, texts)
 
 

@@ -6,13 +6,18 @@ A front end (`dvm` for C-DVMH and Fortran-DVM, `numba` for prange) brings the pr
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.arrays import looked
+from weft.arrays.looked import Looked
+from weft.arrays.others import unread
+from weft.arrays.process import Ended
 from weft.arrays.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
@@ -45,13 +50,25 @@ class Checked:
     run: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     ranks: tuple[Any, ...] = ()
+    looked: Looked = field(default_factory=Looked)
+    cut_off: bool = False
+    """Its time was up."""
+    hidden: int = 0
+    """Findings that the user chose not to be told."""
 
     @property
     def ended(self) -> str:
         """How the program ended, for people."""
+        if self.cut_off:
+            return "the program was cut off"
         if self.status < 0:
             return f"the program ended by {signal.Signals(-self.status).name}"
         return f"the program exited with {self.status}" if self.status else "finished"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the program ran to an end of its own that it calls a good one."""
+        return self.status == 0 and not self.cut_off
 
 
 def check(request: Request, folder: Path) -> Checked:
@@ -63,47 +80,53 @@ def check(request: Request, folder: Path) -> Checked:
             raise UsageError(f"{source} is no file; name the program's sources")
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
-    status, texts = _run_python(request, folder, found) if _is_python(request) else _run_marked(request, folder, found)
+    ended, texts = _run_python(request, folder, found) if _is_python(request) else _run_marked(request, folder, found)
     findings = read(found, texts)
+    left: Iterable[str] = ()
     if _is_python(request):
         from weft.arrays import numba
 
         findings = worst_first([*findings, *numba.compared(folder)])
-        notes = tuple(numba.problems(folder))
-    else:
-        notes = ()
-    if status == -signal.SIGTERM and request.timeout:
-        problems: tuple[str, ...] = (
-            f"the program was ended after {request.timeout:g} s: what it would have done is not checked",
-        )
-    else:
-        problems = ()
+        left = numba.left(folder)
+    seen = looked.read(found, texts, left)
     return Checked(
         name=" ".join(map(str, request.sources)),
         findings=tuple(findings),
-        status=status,
+        status=ended.status,
         run={
             "command": [*map(str, request.sources), *request.arguments],
             "cwd": str(Path.cwd()),
-            "ended": "finished" if status == 0 else "crashed" if status < 0 else "finished",
+            "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
         },
-        problems=(*problems, *notes),
+        problems=tuple(_problems(ended, request, seen, texts)),
+        looked=seen,
+        cut_off=ended.cut_off,
     )
+
+
+def _problems(ended: Ended, request: Request, seen: Looked, texts: Texts) -> Iterator[str]:
+    """What keeps the result from being all that there is to know."""
+    if ended.cut_off:
+        yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
+    elif ended.status:
+        yield "the program did not end well: what it would have done is not checked"
+    if seen.nothing:
+        yield f"nothing was looked at: {looked.remedy(texts)}"
 
 
 def _is_python(request: Request) -> bool:
     return request.sources[0].suffix == ".py"
 
 
-def _run_python(request: Request, folder: Path, found: Path) -> tuple[int, Texts]:
+def _run_python(request: Request, folder: Path, found: Path) -> tuple[Ended, Texts]:
     from weft.arrays import numba
 
     texts = folder / "texts.json"
-    status = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
-    return status, Texts.read(texts) if texts.exists() else Texts("python")
+    ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
+    return ended, Texts.read(texts) if texts.exists() else Texts("python")
 
 
-def _run_marked(request: Request, folder: Path, found: Path) -> tuple[int, Texts]:
+def _run_marked(request: Request, folder: Path, found: Path) -> tuple[Ended, Texts]:
     from weft.arrays.program import Options, build, execute
 
     marked, texts = mark(request.sources, request.include, request.define)
@@ -119,15 +142,18 @@ def mark(
     """The program's sources with the runtime's calls, by the front end of their language."""
     suffixes = {source.suffix.lower() for source in sources}
     if suffixes <= C_SUFFIXES:
+        for name in ("tree_sitter", "tree_sitter_c"):
+            if importlib.util.find_spec(name) is None:
+                raise UsageError("checking C programs needs tree-sitter: pip install 'weft[check]'")
         from weft.arrays.dvm import c
 
-        texts = Texts("c")
+        texts = Texts("c", left=list(unread(sources, fortran=False)))
         return c.mark(sources, texts, include, define), texts
     if suffixes <= FORTRAN_SUFFIXES:
         from weft.arrays.dvm import fortran
 
-        texts = Texts("fortran")
-        return fortran.mark(sources, texts, include), texts
+        texts = Texts("fortran", left=list(unread(sources, fortran=True)))
+        return fortran.mark(sources, texts, include, define), texts
     known = ", ".join(sorted(C_SUFFIXES | FORTRAN_SUFFIXES | {".py"}))
     raise UsageError(
         f"{os.fspath(sources[0])}: name sources of one language (C-DVMH or Fortran-DVM) or a Python program: {known}"

@@ -95,7 +95,7 @@ def _lines(path: Path) -> _File:
             file.usage = held
         elif "count" in held:
             file.counts[held["id"]] = held["count"]
-        else:
+        elif "kind" in held:
             file.records[held["id"]] = held
     return file
 
@@ -160,9 +160,16 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         kinds, here = by[key], at[(*key, one.place)]
         if one.kind != "out-of-bounds" and (one.held["construct"], one.place.file, one.place.line) in outside:
             continue
+        if one.why == "on" and any(
+            other.kind == "out-of-bounds" and other.why != "on" and other.held["construct"] == one.held["construct"]
+            for other in records
+        ):
+            continue  # the iteration's accesses say more
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
-        if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {"halo-write!", "remote-access!"}:
+        if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {
+            "halo-write!", "remote-access!", "shared-write!",
+        }:  # fmt: skip
             continue
         if one.kind == "uninitialised-read" and one.why in ("iteration", "after") and one.held.get("data") in shared:
             continue

@@ -29,9 +29,22 @@ DIRECTIVES: Final = {
     "shadow-start": "starts the renewal of a shadow group that holds no array",
     "shadow-wait": "waits for a shadow group whose renewal was not started",
     "reduction-start": "starts a reduction group to which no loop belongs",
+    "consistent-start": "starts a consistent group to which no loop belongs",
+    "consistent-wait": "waits for a consistent group that was not started",
     "reduction-wait": "waits for a reduction group that was not started",
+    "shadow-twice": "starts the renewal of a shadow group again that no wait has completed",
+    "reduction-twice": "starts a reduction group again that no wait has completed",
     "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
+
+PARAMETERS: Final = {
+    "on": "{start} is to run on index {value} of dimension {dimension} of {name}, which goes over {low}..{high}",
+    "align": "{start} puts an element of {name} on index {value} of dimension {dimension} of its target, which goes "
+    "over {low}..{high}",
+    "genblock": "{start} gives dimension {dimension} of {name} blocks of {value} elements in all; it has {high}",
+    "across": "{start} names edges of {value} in dimension {dimension} of {name}, whose shadow edge is {high} wide",
+}
+"""What is said of a number of a directive that does not fit what was declared."""
 
 _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
@@ -71,6 +84,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ("shared-write", "read-first"): (
         "{iteration} writes {element}, which {other} reads: every processor has its own copy, and they part"
     ),
+    (
+        "shared-write",
+        "consistent",
+    ): "{iteration} writes {element}, which `consistent` does not give it{distance}: no other processor sees that",
     ("shared-write", "flow"): "{iteration} reads {element}, which {other} writes: all iterations share it",
     ("shared-write", "anti"): "{iteration} writes {element}, which {other} reads: all iterations share it",
     ("shared-write", "output"): "{iteration} writes {element}, which {other} writes too: all iterations share it",
@@ -154,7 +171,7 @@ def message(record: Record, texts: Texts) -> str:
     if record.kind == "directive-order":
         return f"`{record.construct.text or record.construct.kind}` {DIRECTIVES[record.why]}"
     if record.kind == "out-of-bounds" and "value" in held:
-        return _bounds(record)
+        return _parameter(record) if record.why in PARAMETERS else _bounds(record)
     form = _MESSAGES.get((record.kind, record.why)) or _MESSAGES[record.kind, ""]
     write = bool(held.get("write"))
     text = form.format(
@@ -214,6 +231,15 @@ def _bounds(record: Record) -> str:
     dimension = f" in dimension {held['dimension']}" if held.get("dimension") else ""
     over = f"{held['low']}..{held['high']}"
     return f"{_start(record)} uses index {held['value']} of {name}{dimension}, which goes over {over}"
+
+
+def _parameter(record: Record) -> str:
+    held = record.held
+    start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _start(record)
+    name = f"`{record.variable.name}`" if record.variable else "an array"
+    return PARAMETERS[record.why].format(
+        start=start, name=name, dimension=held["dimension"], value=held["value"], low=held["low"], high=held["high"]
+    )
 
 
 def _start(record: Record) -> str:

@@ -19,10 +19,10 @@ from weft.mpi.ready import cache_folder
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
-KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "*_")
+KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "dvmh_*", "*_")
 FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
-FOR_PROGRAMS: Final = ("heap.c",)
-"""What takes the place of libc's functions: not in a library that Python loads."""
+FOR_PROGRAMS: Final = ("heap.c", "library.c")
+"""What takes the place of libc's functions and of DVM's: not in a library that Python loads."""
 
 FOR_FORTRAN: Final = ("fortran.c",)
 FOR_PYTHON: Final = ("numba.c",)
@@ -46,6 +46,9 @@ def compiler(language: str = "c") -> str:
         "c++": (os.environ.get("CXX"), "g++", "c++", "clang++"),
         "fortran": (os.environ.get("FC"), "gfortran"),
     }[language]
+    if choices[0] and not shutil.which(choices[0].split()[0]):
+        variable = {"c": "CC", "c++": "CXX", "fortran": "FC"}[language]
+        raise UsageError(f"{variable} names {choices[0].split()[0]}, which is no program here; name one, or unset it")
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
             return choice

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.arrays import process
 from weft.arrays.assembly import rewrite
 from weft.arrays.native import WRAPPED, compiler, is_clang, objects, sources
+from weft.arrays.process import Ended
 from weft.arrays.texts import Marked
 from weft.errors import UsageError, WeftError
 
@@ -125,18 +126,10 @@ def _first_error(output: str, original: Path, folder: Path) -> str:
 
 def execute(
     program: Path, arguments: Sequence[str], findings: Path, grid: str = "", timeout: float | None = None
-) -> int:
-    """Run the program with its standard streams as they are; its status (negative: a signal)."""
+) -> Ended:
+    """Run the program with its standard streams as they are."""
     environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
     if grid:
         environment["WEFT_CHECK_GRID"] = grid
     findings.touch()
-    with subprocess.Popen([str(program), *arguments], env=environment) as process:
-        try:
-            return process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            return process.wait(10)
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            return process.wait(10)
+    return process.execute([str(program), *arguments], environment, timeout)

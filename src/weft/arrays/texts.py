@@ -55,6 +55,8 @@ class Texts:
     constructs: dict[int, Construct] = field(default_factory=dict)
     variables: dict[int, Variable] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    """What the front end knows not to be looked at, a phrase each."""
 
     def construct(  # noqa: PLR0917 - the directive's place, in its usual order
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
@@ -97,6 +99,7 @@ class Texts:
             },
             variables={int(id): Variable(**one) for id, one in held["variables"].items()},
             places={int(id): Place(**one) for id, one in held["places"].items()},
+            left=list(held.get("left", ())),
         )
 
 

@@ -5,10 +5,15 @@ weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free f
 weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
 weft check --run '100 in.txt' jac.cdv  with arguments for the program
 weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
+weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
+weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
+weft check --baseline old.json jac.cdv only findings that an earlier report (--format json -o) does not have fail
 weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; -o FILE writes it
 
 The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
-severity, 2 where the program cannot be checked (it does not compile, a directive is wrong), 4 where Weft failed.
+severity, 2 where the program cannot be checked (it does not compile, a directive is wrong) or nothing was looked at,
+3 where nothing was found but the program did not come to a good end (it crashed, exited with a status of its own, or
+--timeout ended it), 4 where Weft failed.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.arrays import Checked
+    from weft.arrays.choice import Choice
 
 TAKES_PROGRAM = True
 """What follows `--` is the program's own: it comes as args.rest."""
@@ -47,6 +53,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--link", metavar="FLAGS", default="", help="further options for the linker: -lname")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the marked sources and the program here")
     parser.add_argument("--timeout", type=float, metavar="S", help="end the program after so many seconds")
+    for name, what in (("--only", "only findings of this kind, file or procedure"), ("--skip", "none of these")):
+        parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
+    parser.add_argument("--directives", action="store_true", help="list the directives that ran, with counts")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="an earlier report: only new findings are told")
+    parser.add_argument("--suppress", type=Path, metavar="FILE", help="rules: KIND FILE[:LINE|:PROCEDURE] REASON")
+    parser.add_argument(
+        "--fail-on", action="append", default=[], metavar="WHAT", help="error (by default), warning, never, a kind"
+    )
     parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="text by default")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
 
@@ -54,6 +68,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.arrays import Request, check
+    from weft.arrays.choice import Choice, applied, choose, verify
 
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is no grid of processors: write 4, 2x2 or 2x2x1")
@@ -72,29 +87,47 @@ def run(args: argparse.Namespace) -> int:
         link=tuple(shlex.split(args.link)),
         timeout=args.timeout,
     )
+    choice = Choice(tuple(args.only), tuple(args.skip), args.baseline, args.suppress, tuple(args.fail_on) or ("error",))
+    verify(choice, request.sources)
     if args.keep is None:
         with tempfile.TemporaryDirectory(prefix="weft-check-") as folder:
             checked = check(request, Path(folder))
     else:
         args.keep.mkdir(parents=True, exist_ok=True)
         checked = check(request, args.keep)
+    checked = applied(checked, choose(checked, choice))
     if args.output is None:
-        write(checked, args.format, sys.stdout)
+        write(checked, args.format, sys.stdout, args.directives)
     else:
         try:
             with args.output.open("w", encoding="utf-8") as file:
-                write(checked, args.format, file)
+                write(checked, args.format, file, args.directives)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
-    return 1 if any(f.severity == "error" for f in checked.findings) else 0
+    return status(checked, choice)
 
 
-def write(checked: Checked, form: str, to: TextIO) -> None:
+def status(checked: Checked, choice: Choice) -> int:
+    """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
+    from weft.arrays.choice import fails
+
+    if any(fails(finding, choice) for finding in checked.findings):
+        return 1
+    if not checked.whole:
+        return 3
+    return 2 if checked.looked.nothing else 0
+
+
+def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> None:
     """Write what was found in one of its forms."""
     if form == "json":
         from weft.report import to_json
 
-        print(json.dumps(to_json(checked, checked.findings), indent=1), file=to)
+        document = to_json(checked, checked.findings)
+        document["run"] |= {"status": checked.status, "looked": checked.looked.to_json()}
+        if directives:
+            document["directives"] = [one.to_json() for one in checked.looked.ran]
+        print(json.dumps(document, indent=1), file=to)
     elif form == "sarif":
         from weft.report.sarif import to_sarif
 
@@ -102,4 +135,4 @@ def write(checked: Checked, form: str, to: TextIO) -> None:
     else:
         from weft.arrays.telling import write as tell
 
-        tell(checked, to)
+        tell(checked, to, directives)

@@ -39,8 +39,13 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
             raise UsageError(f"{path}: C++ is not read yet; name sources in C")
     shared = Shared(texts)
     units = [Unit(c_source.read(path, include), shared) for path in paths]
-    for unit in units:
-        Arrays(unit).mark()
+    arrays = [Arrays(unit) for unit in units]
+    for one in arrays:
+        one.read()
+    for one in arrays:
+        one.join()
+    for one in arrays:
+        one.mark()
     groups = c_groups.Groups(units)
     return [marked(unit, groups) for unit in units]
 
@@ -52,7 +57,7 @@ def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
     hooks.mark()
     Own(unit).mark()
     Unroll(unit).mark()
-    return Marked(unit.source.path, unit.marks.text(c_calls.prologue()), ".c")
+    return Marked(unit.source.path, unit.marks.text(c_calls.prologue() + c_calls.library(unit.source.text)), ".c")
 
 
 class Constructs:
@@ -73,6 +78,11 @@ class Constructs:
                 self.edges_of_groups(directive, statement, begin, text)
             if not self.source.old or c_groups.arrays_follow(self.unit, directive, begin):
                 self.construct(begin, directive, statement, text)
+            elif isinstance(directive, syntax.Parallel):
+                place = directive.place
+                self.unit.shared.texts.left.append(
+                    f"the parallel loop at {place.file}:{place.line}, whose arrays lie behind plain pointers"
+                )
 
     # --- constructs -----------------------------------------------------------------------------------------------
 
@@ -181,7 +191,7 @@ class Constructs:
                 found.append(c_calls.spread(construct, number, variable, axes, task))
             else:
                 construct = self.unit.texted("realign", directive, text)
-                found.append(self.arrays.alignment(variable, number, construct, directive.alignment))
+                found.append(self.arrays.alignment(variable, number, construct, directive.alignment, at))
                 if directive.new_value and not variable.by_pointer:
                     found.append(call("clear", base(variable), size(variable)))
         return " ".join(found)

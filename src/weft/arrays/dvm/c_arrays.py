@@ -14,7 +14,13 @@ from weft.arrays.dvm.c_unit import FIRST, Unit
 from weft.terms.words import plural
 
 ALIGNED: Final = 60100
-"""Priority of the first constructor that aligns: in the order of the text, after all that name data."""
+"""Priority of constructors that align, after all that name data; behind it the depth of the alignment."""
+
+
+def telling(declares: Sequence[syntax.Declare]) -> bool:
+    """Whether directives say where an array lies, and not only that it will."""
+    said = [attribute for one in declares for attribute in one.attributes]
+    return any(isinstance(one, syntax.Alignment) or (isinstance(one, syntax.Distribution) and one.axes) for one in said)
 
 
 class Arrays:
@@ -24,14 +30,18 @@ class Arrays:
         self.unit = unit
         self.source, self.tree, self.marks, self.shared = unit.source, unit.tree, unit.marks, unit.shared
 
-    def mark(self) -> None:
-        """Give the variables what their directives say, and put the calls that tell the runtime."""
-        declares = [
+    @property
+    def declares(self) -> list[tuple[syntax.Declare, Node | None, str]]:
+        """The directives that declare: with the statement behind each, and its text."""
+        return [
             (directive, self.unit.attached[begin], text)
             for begin, _, directive, text in self.source.directives
             if isinstance(directive, syntax.Declare)
         ]
-        for directive, statement, _ in declares:
+
+    def read(self) -> None:
+        """Give the variables of this source what their directives say."""
+        for directive, statement, _ in self.declares:
             self.declare(directive, statement)
         for many in self.tree.variables.values():
             # A name may be declared again, without its directive: the definition of what a header has `extern`.
@@ -40,8 +50,21 @@ class Arrays:
             for variable in outside:
                 variable.declare = variable.declare or said
                 if said and not variable.static:
-                    self.shared.spread.add(variable.name)
-        for directive, statement, text in declares:
+                    self.shared.spread.setdefault(variable.name, said)
+                    if telling(said) and not telling(self.shared.spread[variable.name]):
+                        self.shared.spread[variable.name] = said
+
+    def join(self) -> None:
+        """Give the external names of this source what the directives of the others say."""
+        for name, many in self.tree.variables.items():
+            said = self.shared.spread.get(name)
+            for variable in many:
+                if variable.outside and not variable.static and said and not telling(variable.declare):
+                    variable.declare = variable.declare or said
+
+    def mark(self) -> None:
+        """Put the calls that tell the runtime of the arrays."""
+        for directive, statement, text in self.declares:
             self.register(directive, statement, text)
         self.allocations()
 
@@ -107,6 +130,20 @@ class Arrays:
                 made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
                 self.placed(variable, made, self.aligned(variable, number, construct))
 
+    def depth(self, variable: Variable, seen: frozenset[str]) -> int:
+        """How many alignments lie between an array and the one that is distributed."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Alignment) and attribute.target is not None:
+                    name = attribute.target.name
+                    declare = self.shared.spread.get(name)
+                    goal = self.tree.resolve(name, len(self.tree.text) - 1)
+                    if goal is None or name in seen:
+                        return 1
+                    goal.declare = goal.declare or declare or []
+                    return 1 + self.depth(goal, seen | {name})
+        return 0
+
     def created(self, entity: syntax.Entity, at: int, construct: int) -> str:
         """The calls that make a template whose sizes its declaration leaves open."""
         variable = self.tree.resolve(entity.name, at)
@@ -133,7 +170,7 @@ class Arrays:
         element = f"sizeof({c_calls.element(variable, rank)})"
         extents = c_calls.extents(variable, rank, first)
         text = call("array", number, base(variable), element, rank, longs([0] * rank), extents, "WEFT_ORDER_C")
-        if not variable.pointer and not variable.initialised:
+        if not (variable.pointer or variable.initialised or variable.external):  # another source may give it values
             text += " " + call("clear", base(variable), size(variable))
         return text
 
@@ -153,16 +190,17 @@ class Arrays:
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment):
-                    text += " " + self.alignment(variable, number, construct, attribute)
+                    at = len(self.tree.text) - 1 if variable.outside else variable.begin
+                    text += " " + self.alignment(variable, number, construct, attribute, at)
                 if isinstance(attribute, syntax.Shadow):
                     text += " " + call("shadow", number, base(variable), *c_calls.widths(attribute.widths))
         return text
 
-    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment) -> str:
-        """The call that aligns an array."""
+    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
+        """The call that aligns an array; its target is what the name means at an offset."""
         if alignment.target is None:
             return ""
-        target = self.unit.spread(alignment.target, variable.begin, "align")
+        target = self.unit.spread(alignment.target, at, "align")
         mapping = c_calls.mapping(alignment.target.subscripts or ())
         return call("align", construct, number, base(variable), self.unit.data_id(target), base(target), *mapping)
 
@@ -172,8 +210,9 @@ class Arrays:
         if variable.outside:
             self.unit.constructor(at, FIRST, made)
             if aligned:
-                self.shared.aligned += 1
-                self.unit.constructor(at, ALIGNED + self.shared.aligned, aligned)
+                # Behind all declarations of the file: the target may be declared later than the array.
+                priority = ALIGNED + self.depth(variable, frozenset())
+                self.unit.constructor(len(self.tree.text.rstrip()), priority, aligned)
         elif variable.static:
             self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
         elif variable.external:

@@ -76,6 +76,25 @@ def prologue() -> str:
     return "\n".join([*defines, " ".join(code.split())])
 
 
+LIBRARY: Final = {
+    "dvmh_wtime": "double dvmh_wtime(void);",
+    "dvmh_barrier": "void dvmh_barrier(void);",
+    "dvmh_get_total_num_procs": "int dvmh_get_total_num_procs(void);",
+    "dvmh_get_num_procs": "int dvmh_get_num_procs(int);",
+    "dvmh_get_num_proc_axes": "int dvmh_get_num_proc_axes(void);",
+}
+"""Functions of the language's library, which its compiler knows without a declaration."""
+
+
+def library(text: str) -> str:
+    """The declarations of the library's functions that a source calls and does not declare."""
+    return "".join(
+        f" {declaration}"
+        for name, declaration in LIBRARY.items()
+        if re.search(rf"\b{name}\b", text) and not re.search(rf"\b(?:double|int|void|define)\s+{name}\b", text)
+    )
+
+
 def call(name: str, *arguments: object) -> str:
     """A call as a statement."""
     return f"weft_check_{name}({', '.join(map(str, arguments))});"

@@ -158,6 +158,8 @@ class Hooks:
             if self.in_header(variable):
                 continue
             self.marks.before(variable.statement_end, " " + text)
+        for variable in sorted(self.loose - self.wanted, key=lambda v: v.at):
+            self.without_value(variable)
         for many in self.tree.variables.values():
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
@@ -165,6 +167,36 @@ class Hooks:
                     continue
                 if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
                     self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
+
+    @cached_property
+    def loose(self) -> set[Variable]:
+        """The variables of functions that may be read before they have a value, outside of parallel loops' bodies."""
+        bodies = [(begin, end) for begin, end, _, _ in self.unit.parallels]
+        found: set[Variable] = set()
+        for many in self.tree.variables.values():
+            for variable in many:
+                known = variable.outside or variable.static or variable.external or variable.initialised
+                if known or variable.parameter or variable.pointer or variable.declare or variable.function < 0:
+                    continue
+                inside = any(begin <= variable.at < end for begin, end in bodies)
+                if not inside and not self.in_header(variable) and (variable.sizes or not self.always(variable)):
+                    found.add(variable)
+        return found
+
+    def always(self, variable: Variable) -> bool:
+        """Whether a scalar is surely written before it is read, wherever its block is entered."""
+        function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
+        body = function.child_by_field_name("body") if function is not None else None
+        return body is None or self.surely(variable, body)
+
+    def without_value(self, variable: Variable) -> None:
+        """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
+        kind = c_calls.reduction_type(variable)
+        text = f"if ({kind}) {{ {self.named(variable)} {call('clear', base(variable), size(variable))} }}"
+        self.marks.before(variable.statement_end, " " + text)
+        if not variable.sizes:
+            # Else the compiler may read it ahead of the branch that would, and that would be told.
+            self.marks.before(variable.statement_begin, "volatile ")
 
     def named(self, variable: Variable) -> str:
         """The call that names a variable, with its dimensions where it is an array."""

@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.arrays.dvm.syntax import Declare, Trait
-from weft.errors import UsageError
+import tree_sitter_c
+from tree_sitter import Language, Node, Parser
 
-try:
-    import tree_sitter_c
-    from tree_sitter import Language, Node, Parser
-except ImportError as error:
-    raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'") from error
+from weft.arrays.dvm.syntax import Declare, Trait
 
 STATEMENTS: Final = frozenset(
     {

@@ -18,13 +18,12 @@ from weft.terms.words import plural
 
 @dataclass(slots=True)
 class Shared:
-    """What the sources of a program have in common: ids of external names, and how many arrays are aligned."""
+    """What the sources of a program have in common: ids of external names, and what directives say of them."""
 
     texts: Texts
     names: dict[str, int] = field(default_factory=dict)
-    aligned: int = 0
-    spread: set[str] = field(default_factory=set)
-    """External names that a directive of any source is about."""
+    spread: dict[str, list[syntax.Declare]] = field(default_factory=dict)
+    """What the directives of all sources say of external names."""
 
 
 FIRST: Final = 60001

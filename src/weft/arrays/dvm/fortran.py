@@ -16,13 +16,13 @@ from weft.arrays.texts import Marked, Texts
 INTERFACES: Final = Path(weft.native.__file__).parent / "check" / "weft_check.f90"
 
 
-def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = ()) -> list[Marked]:
+def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
     """The marked copies of Fortran sources, in their order, behind the module that all of them use.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
     texts.language = "fortran"
-    sources = [read_source(path, include) for path in paths]
+    sources = [read_source(path, include, define) for path in paths]
     units = [units_of(source) for source in sources]
     program = Program([unit for held in units for unit in held])
     mappings = Mappings(program, texts)

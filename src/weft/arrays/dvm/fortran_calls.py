@@ -29,7 +29,7 @@ OPERATIONS: Final = {
     "minloc": 13,
 }
 DIRECTIONS: Final = {"in": 1, "out": 2, "inout": 3, "local": 4, "inlocal": 5}
-ON, REMOTE, TIE, BEFORE_STATEMENT = range(4)
+ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
 ACROSS, RENEW, COMPUTE, GROUP = range(4)
 ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10
 LOCAL, STATIC, ARGUMENT = range(3)
@@ -48,10 +48,11 @@ def ints(values: Sequence[int]) -> str:
 # --- small things -----------------------------------------------------------------------------------------------------
 
 
-def guarded(name: str, calls: Iterator[str]) -> Iterator[str]:
+def guarded(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
     """Calls that are only made where an array has its memory."""
+    test = "associated" if pointer else "allocated"
     for call in calls:
-        yield call if call.startswith("if ") else f"if (allocated({name})) {call}"
+        yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
 
 
 def only_index(reference: Reference) -> str:
@@ -115,6 +116,20 @@ def written(statement: Statement) -> Iterator[str]:
         for part in [re.sub(r"^read(\(.*?\)|\*|\d+)", "", parts[0]), *parts[1:]]:
             if matched := NAME.match(part):
                 yield matched[0]
+
+
+def printed(action: str) -> list[str]:
+    """What a PRINT or WRITE statement puts out: the items of its list."""
+    if re.match(r"print(\*|\d+|['\"].*?['\"]|[a-z]\w*),", action):
+        return split_top(action)[1:]
+    if not action.startswith("write("):
+        return []
+    depth = 0
+    for at, sign in enumerate(action):
+        depth += (sign == "(") - (sign == ")")
+        if sign == ")" and depth == 0:
+            return [part for part in split_top(action[at + 1 :]) if part]
+    return []
 
 
 def mentioned(unit: Unit) -> frozenset[str]:

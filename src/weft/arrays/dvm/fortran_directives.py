@@ -13,6 +13,7 @@ from weft.arrays.dvm.fortran_calls import (
     ALL,
     BEFORE_STATEMENT,
     COMPUTE,
+    CONSISTENT,
     DIRECTIONS,
     GET_ACTUAL,
     GROUP,
@@ -49,6 +50,7 @@ class Directives:
         self.marks = unit_marks
         self.unit = unit_marks.unit
         self.open: list[tuple[str, int, Sentinel]] = []
+        self.named = unit_marks.named | {symbol.name for symbol in unit_marks.loose}
 
     def mark(self) -> None:
         """Put in the marks of all of them."""
@@ -219,7 +221,8 @@ class Directives:
             for inner in self.marks.loops.values()
             if loop.first <= inner.first and inner.last <= loop.last and inner.variable
         }
-        return sorted(name for name in names if self.escapes(name))
+        # What a clause or a construct of this unit names lives in memory, too: the runtime is told its address.
+        return sorted(name for name in names if name in self.named or self.escapes(name))
 
     def escapes(self, name: str) -> bool:
         """Whether a scalar lives in memory: it is shared, or passed to something."""
@@ -267,9 +270,9 @@ class Directives:
                         number = self.marks.data(reference.name, reference.place)
                         yield f"call weft_check_loop_private({number}, {reference.name})"
                 case syntax.Consistent():
+                    group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
-                        number = self.marks.data(reference.name, reference.place)
-                        yield f"call weft_check_loop_private({number}, {reference.name})"
+                        yield self.mapped(CONSISTENT, group, reference)
                 case syntax.Reductions():
                     yield from self.reductions(clause, sentinel.place)
                 case syntax.ShadowRenew():
@@ -409,8 +412,6 @@ class Directives:
 
     def use_group(self, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
         """`shadow_start`, `reduction_wait`, `prefetch` and their like."""
-        if directive.kind == "consistent":
-            return
         construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from weft.arrays.dvm import fortran_macros
 from weft.arrays.dvm.syntax import Directive, DirectiveError, Place
 from weft.errors import UsageError
 
@@ -78,12 +79,17 @@ class Source:
     items: list[Item] = field(default_factory=list)
 
 
-def read_source(path: Path, include: Sequence[Path] = ()) -> Source:
+def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> Source:
     """Read a source file; raises UsageError where it cannot be read, DirectiveError for a malformed continuation."""
     texts = _read(path)
     suffix = path.suffix.lower()
     source = Source(path, suffix in FREE_SUFFIXES or (suffix not in FIXED_SUFFIXES and _looks_free(texts)))
-    _lines(source, path, texts, (path.parent, *include), 0)
+    folders = (path.parent, *include)
+    if fortran_macros.wanted(path, texts):
+        for file, held in fortran_macros.expanded(path, source.free, include, define):
+            _lines(source, file, held, folders, 0)
+    else:
+        _lines(source, path, list(enumerate(texts, 1)), folders, 0)
     source.items = list(_free(source.lines) if source.free else _fixed(source.lines))
     return source
 
@@ -133,14 +139,14 @@ def _code_of(text: str) -> str:
 INCLUDE: Final = re.compile(r"\s*include\s*(['\"])(.*?)\1\s*(!.*)?$", re.IGNORECASE)
 
 
-def _lines(source: Source, path: Path, texts: Sequence[str], folders: Sequence[Path], depth: int) -> None:
-    """Append the lines of a file, with those of the files that it includes in their place."""
-    for number, text in enumerate(texts, 1):
+def _lines(source: Source, path: Path, texts: Sequence[tuple[int, str]], folders: Sequence[Path], depth: int) -> None:
+    """Append the lines of a file (with their numbers), with those of the files that it includes in their place."""
+    for number, text in texts:
         found = INCLUDE.match(text)
         if found and depth < DEPTH:
             inner = next((folder / found[2] for folder in folders if (folder / found[2]).is_file()), None)
             if inner is not None:
-                _lines(source, inner, _read(inner), folders, depth + 1)
+                _lines(source, inner, list(enumerate(_read(inner), 1)), folders, depth + 1)
                 continue
         source.lines.append(Line(str(path), number, text if source.free else fixed_text(text)))
 

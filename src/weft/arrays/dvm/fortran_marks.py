@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
-from weft.arrays.dvm import syntax
+from weft.arrays.dvm import fortran_values, syntax
 from weft.arrays.dvm.fortran_calls import (
     ARGUMENT,
     KINDS,
@@ -19,6 +20,7 @@ from weft.arrays.dvm.fortran_calls import (
     longs,
     mentioned,
     only_index,
+    printed,
     triples,
     written,
 )
@@ -26,6 +28,7 @@ from weft.arrays.dvm.fortran_lines import Sentinel, Statement
 from weft.arrays.dvm.fortran_units import NAME, Loop, Program, Symbol, Unit, assignment, inner, split_top, top_level
 from weft.arrays.dvm.syntax import DirectiveError, Place
 from weft.arrays.texts import Texts
+from weft.terms.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,10 @@ class UnitMarks:
         self.marks = marks
         self.mappings = mappings
         self.used = False
+        self.loose: list[Symbol] = []
+        """Scalars that may be read without a value."""
+        self.aliases: dict[str, str] = {}
+        """USE statements that bring in what a module's mappings are about."""
         self.loops = unit.loops()
         self.parallel: list[tuple[int, int]] = []
         """The items of parallel loops, first to last."""
@@ -122,10 +129,10 @@ class UnitMarks:
     def data(self, name: str, place: Place) -> int:
         """The id of a variable, array or template."""
         owner, symbol = self.symbol(name, place)
-        mapping = self.mappings.of(owner).get(name)
+        mapping = self.mappings.of(owner).get(symbol.name)
         template = mapping is not None and mapping.template is not None
         what = "template" if template else "array" if symbol.array else "variable"
-        return self.numbers.of(owner, name, symbol.place, what)
+        return self.numbers.of(owner, symbol.name, symbol.place, what)
 
     def mapping(self, name: str) -> Mapping | None:
         """What the directives say of a name that is visible here."""
@@ -133,7 +140,7 @@ class UnitMarks:
         if own:
             return own
         found = self.program.owner(self.unit, name)
-        return self.mappings.of(found[0]).get(name) if found else None
+        return self.mappings.of(found[0]).get(found[1].name) if found else None
 
     def is_template(self, name: str) -> bool:
         """Whether a name is a template: it has no memory."""
@@ -166,7 +173,10 @@ class UnitMarks:
     def enter(self) -> None:
         """Put in what is said when the unit is entered."""
         unit = self.unit
-        if unit.executable is None or not (unit.directed or unit.kind == "program"):
+        if unit.executable is None:
+            return
+        self.loose = [symbol for symbol in fortran_values.loose(unit) if symbol.name not in self.named]
+        if not (unit.directed or unit.kind == "program" or self.loose):
             return
         first = unit.items[unit.executable]
         before = unit.items[unit.executable - 1] if unit.executable else None
@@ -174,7 +184,11 @@ class UnitMarks:
             raise DirectiveError(
                 first.place, "the first executable statement stands behind a declaration; give it a line"
             )
-        self.before(first.first, first.place, *self.entry())
+        entry = list(self.entry()) if unit.directed or unit.kind == "program" else []
+        # Else the compiler may read them ahead of the branch that would, and that would be told.
+        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose]
+        scalars = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        self.before(first.first, first.place, *attributes, *entry, *scalars)
 
     def plain(self) -> None:
         """Put in what belongs to statements without a directive, and make the interfaces known."""
@@ -182,6 +196,7 @@ class UnitMarks:
         for at, item in enumerate(unit.items):
             if isinstance(item, Statement) and unit.executable is not None and at >= unit.executable:
                 self.allocation(item)
+                self.printed(item)
                 if not self.inside(at):
                     self.statement(item)
         for line, place, text in self.late:
@@ -197,14 +212,12 @@ class UnitMarks:
         """Make the interfaces known in the unit."""
         unit = self.unit
         if unit.header is not None:
-            self.after(unit.header.last, unit.header.place, "use weft_check")
-            held = self.marks.after[unit.header.last]
-            held.insert(0, held.pop())
+            held = self.marks.after.setdefault(unit.header.last, [])
+            held[:0] = [Mark(text, unit.header.place) for text in ("use weft_check", *self.aliases.values())]
         else:
             first = next(item for item in unit.items if isinstance(item, Statement))
-            self.before(first.first, first.place, "use weft_check")
-            held = self.marks.before[first.first]
-            held.insert(0, held.pop())
+            held = self.marks.before.setdefault(first.first, [])
+            held[:0] = [Mark(text, first.place) for text in ("use weft_check", *self.aliases.values())]
 
     # --- at the entry ---------------------------------------------------------------------------------------------
 
@@ -219,7 +232,48 @@ class UnitMarks:
             yield from self.task_array(name)
         yield from self.mapped(self.mappings.of(unit))
         for module in self.used_modules(unit):
-            yield from self.mapped(self.mappings.of(module), mentioned(unit))
+            yield from self.mapped(self.of_module(module))
+
+    def of_module(self, module: Unit) -> dict[str, Mapping]:
+        """The mappings of a module that this unit needs, under the names that it has for them."""
+        held = self.mappings.of(module)
+        names = mentioned(self.unit)
+        wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
+        for name in wanted:  # an array needs what it is aligned with
+            alignment = held[name].alignment
+            if alignment and alignment.target and alignment.target.name in held and alignment.target.name not in wanted:
+                wanted.append(alignment.target.name)
+        found = [self.renamed(held[name], module) for name in held if name in wanted]
+        return {one.name: one for one in found if one is not None}
+
+    def renamed(self, mapping: Mapping, module: Unit) -> Mapping | None:
+        """A module's mapping under the names of this unit; None where they cannot be had."""
+        name = self.local(module, mapping.name)
+        alignment = mapping.alignment
+        if name is None:
+            return None
+        if alignment is not None and alignment.target is not None:
+            found = self.program.owner(module, alignment.target.name)
+            target = self.local(*((found[0], found[1].name) if found else (module, alignment.target.name)))
+            if target is None:
+                return None
+            alignment = replace(alignment, target=replace(alignment.target, name=target))
+        return replace(mapping, name=name, alignment=alignment)
+
+    def local(self, module: Unit, name: str) -> str | None:
+        """What this unit calls a module's name; one that ONLY leaves out is brought in under a name of our own."""
+        called = self.program.called(self.unit, module, name)
+        if called is not None or name not in module.symbols:
+            return called or name
+        if module.kind != "module" or module.hides(name):
+            return None
+        alias = f"weft_{name}_{module.name}"[:63]
+        self.unit.renamed[alias] = (module.name, name)
+        if module.name not in self.unit.uses:
+            self.unit.uses.append(module.name)
+            self.unit.only[module.name] = set()
+        self.aliases[alias] = f"use {module.name}, only: {alias} => {name}"
+        return alias
 
     def used_modules(self, unit: Unit) -> list[Unit]:
         """The modules whose names are visible in a unit."""
@@ -250,13 +304,16 @@ class UnitMarks:
                 yield f"call weft_check_clear({symbol.name})"
         for module in self.used_modules(unit):
             names = mentioned(unit)
-            for symbol in module.symbols.values():
+            wanted = {mapping.name for mapping in self.of_module(module).values()}
+            for symbol in list(module.symbols.values()):
+                name = self.program.called(unit, module, symbol.name)
                 if (
                     symbol.array
-                    and symbol.name in names
-                    and not (symbol.constant or symbol.allocatable or symbol.pointer or self.is_template(symbol.name))
+                    and name is not None
+                    and name in names | wanted
+                    and not (symbol.constant or symbol.allocatable or symbol.pointer or self.is_template(name))
                 ):
-                    yield self.declared(symbol.name, STATIC)
+                    yield self.declared(name, STATIC)
 
     def declared(self, name: str, role: int) -> str:
         """The call that says what an array is."""
@@ -420,7 +477,8 @@ class UnitMarks:
     ) -> Iterator[str]:
         """`distribute a(block,*) onto p`."""
         if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
-            rank = self.symbol(name, place)[1].rank
+            known = self.mapping(name)
+            rank = len(known.template) if known and known.template else self.symbol(name, place)[1].rank
             distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
         assert distribution.axes is not None
         self.fits(name, len(distribution.axes), place)
@@ -447,7 +505,8 @@ class UnitMarks:
         mapping = self.mapping(name)
         has = len(mapping.template) if mapping and mapping.template else symbol.rank
         if has and has != rank:
-            raise DirectiveError(place, f"`{name}` has {has} dimensions, the directive names {rank}; name each of them")
+            what = f"`{name}` has {plural(has, 'dimension')}, the directive names {rank}; name each of them"
+            raise DirectiveError(place, what)
 
     def align(self, construct: int, name: str, alignment: syntax.Alignment, place: Place, once: int) -> Iterator[str]:
         """`align b(i,j) with a(i,j+1)`."""
@@ -472,8 +531,8 @@ class UnitMarks:
             f"{self.data(target.name, target.place)}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
             f"{longs(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
         )
-        if symbol.allocatable and not symbol.dummy:
-            call = f"if (allocated({target.name})) {call}"
+        if (symbol.allocatable or symbol.pointer) and not symbol.dummy:
+            call = f"if ({'associated' if symbol.pointer else 'allocated'}({target.name})) {call}"
         yield call
 
     # --- statements -----------------------------------------------------------------------------------------------
@@ -487,16 +546,18 @@ class UnitMarks:
         calls: list[str] = []
         for name in names:
             owner, symbol = self.symbol(name, statement.place)
-            mapping = self.mappings.of(owner).get(name)
+            mapping = self.mappings.of(owner).get(symbol.name)
             if not (symbol.allocatable or symbol.pointer) or not (mapping or self.unit.directed):
                 continue
             test = "associated" if symbol.pointer else "allocated"
             calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
         for name in names:
-            owner, _ = self.symbol(name, statement.place)
-            mapping = self.mappings.of(owner).get(name)
+            owner, symbol = self.symbol(name, statement.place)
+            mapping = self.mappings.of(owner).get(symbol.name)
+            if mapping and owner is not self.unit:
+                mapping = self.renamed(mapping, owner)
             if mapping:
-                calls.extend(guarded(name, self.mapping_calls(mapping, allocated=True)))
+                calls.extend(guarded(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
         if calls:
             self.after(statement.last, statement.place, *calls)
 
@@ -513,6 +574,34 @@ class UnitMarks:
         ):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
+
+    def printed(self, statement: Statement) -> None:
+        """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
+        condition, action = inner(statement.code)
+        if statement.label or re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
+            return
+        for part in printed(action):
+            found = re.fullmatch(r"([a-z]\w*)(\([^()]*\))?", part)
+            known = self.program.owner(self.unit, found[1]) if found else None
+            if found is None or known is None:
+                continue
+            symbol = known[1]
+            if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
+                continue
+            if (found[2] and not symbol.array) or ":" in part or self.distributed(found[1]):
+                continue
+            if not symbol.array and found[1] not in self.named and symbol not in self.loose:
+                continue
+            number = self.texts.place(
+                statement.place.file, statement.place.line, statement.place.column, self.unit.name
+            )
+            call = f"call weft_check_printed({number}, {part})"
+            self.before(statement.first, statement.place, f"if {condition} {call}" if condition else call)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The scalars that live in memory because the runtime is told their address."""
+        return frozenset(self.concerned())
 
     def distributed(self, name: str) -> bool:
         """Whether a name is an array that directives map."""

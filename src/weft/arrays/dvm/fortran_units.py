@@ -106,9 +106,30 @@ class Unit:
     items: list[Item] = field(default_factory=list)
     symbols: dict[str, Symbol] = field(default_factory=dict)
     uses: list[str] = field(default_factory=list)
+    only: dict[str, set[str]] = field(default_factory=dict)
+    """By module: the names that its ONLY lists, as they are called here."""
+    renamed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the name here: (module, name there)."""
     executable: int | None = None
     """Index in items of the first executable statement or directive."""
     result: str = ""
+
+    def hides(self, name: str) -> bool:
+        """Whether a module keeps a name for itself."""
+        private = public = False
+        for statement in self.statements(0, len(self.items)):
+            code = statement.code
+            listed = re.match(r"(private|public)(?:::)?([a-z]\w*(?:,[a-z]\w*)*)?$", code)
+            if listed:
+                names = (listed[2] or "").split(",")
+                if listed[2] is None and listed[1] == "private":
+                    private = True
+                elif name in names:
+                    return listed[1] == "private"
+            elif "::" in code and name in NAME.findall(code.partition("::")[2]):
+                public |= ",public" in code.partition("::")[0]
+                private |= ",private" in code.partition("::")[0]
+        return private and not public
 
     def declares(self) -> Iterator[syntax.Declare]:
         """The directives that declare."""
@@ -383,6 +404,7 @@ def _specification(unit: Unit, statement: Statement) -> None:
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])
+        _used(unit, matched[1], code[matched.end() :].lstrip(","))
     elif TYPED.match(code) and not _assigns(code):
         _typed(unit, code, place)
     elif code.startswith("parameter("):
@@ -403,6 +425,18 @@ def _specification(unit: Unit, statement: Statement) -> None:
         for name in NAME.findall("".join(code[4:].split("/")[::2])):
             if name in unit.symbols or "(" not in code:
                 _symbol(unit, name, place).initialised = True
+
+
+def _used(unit: Unit, module: str, rest: str) -> None:
+    """`a => b, c` or `only: a => b, c` behind a USE."""
+    only = rest.startswith("only:")
+    names = unit.only.setdefault(module, set()) if only else None
+    for part in split_top(rest.removeprefix("only:")):
+        here, renames, there = part.partition("=>")
+        if renames:
+            unit.renamed[here] = (module, there)
+        if names is not None and here:
+            names.add(here)
 
 
 def _attributes(unit: Unit, keyword: str, rest: str, place: Place) -> None:
@@ -475,6 +509,15 @@ class Program:
         """Its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
+    def called(self, unit: Unit, module: Unit, name: str) -> str | None:
+        """What a unit calls a name of a module; None where it is not visible there."""
+        here = [local for local, (_, there) in unit.renamed.items() if there == name]
+        for local in (name, *here):
+            found = self.owner(unit, local)
+            if found is not None and found[0] is module and found[1].name == name:
+                return local
+        return None
+
     def owner(self, unit: Unit, name: str) -> tuple[Unit, Symbol] | None:
         """The unit that declares a name that is visible here, and the symbol there."""
         return self._owner(unit, name, frozenset())
@@ -485,8 +528,13 @@ class Program:
         if name in unit.symbols:
             return unit, unit.symbols[name]
         seen |= {id(unit)}
+        if name in unit.renamed:
+            used, there = unit.renamed[name]
+            module = self.modules.get(used)
+            return self._owner(module, there, seen) if module else None
         for used in unit.uses:
             module = self.modules.get(used)
-            if module and (found := self._owner(module, name, seen)):
+            hidden = (used in unit.only and name not in unit.only[used]) or (used, name) in unit.renamed.values()
+            if module and not hidden and (found := self._owner(module, name, seen)):
                 return found
         return self._owner(unit.parent, name, seen) if unit.parent else None

@@ -7,5 +7,5 @@ which variable is at fault. `inside` is the process that the user's script runs 
 """
 
 from weft.arrays.numba.program import compared as compared
-from weft.arrays.numba.program import problems as problems
+from weft.arrays.numba.program import left as left
 from weft.arrays.numba.program import run as run

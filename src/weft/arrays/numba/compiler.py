@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from numba.parfors import parfor_lowering
 
 from weft.arrays.numba import loops
 from weft.arrays.numba.instrument import BOUNDS, Chain, Module, strip
+from weft.arrays.numba.left import Left
 from weft.arrays.numba.native import MAX_ARGUMENTS, Runtime
 from weft.arrays.texts import Texts
 
@@ -47,6 +49,7 @@ class Compiler:
         """Parallel loops by the code object of the function that they stand in."""
         self.ranks: dict[int, int] = {}
         """Dimensions of each array of a loop, by its number."""
+        self.left = Left()
         self._lines: list[tuple[str, int, str]] = [("", 0, "")]
         self._numbers: dict[tuple[str, int, str], int] = {}
         self._places: dict[Chain, int | None] = {}
@@ -109,6 +112,9 @@ class Compiler:
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
         self._loop.append((lowerer, parfor))
+        if loops.of_user(parfor):
+            with suppress(LookupError, AttributeError):  # a note is not worth the program's compilation
+                self.left.calls(lowerer, parfor)
         try:
             return lower(lowerer, parfor)
         finally:
@@ -117,6 +123,9 @@ class Compiler:
     def call_kernel(self, call: Callable[..., Any], *given: Any) -> Any:
         """Numba writes the call of a kernel: say before and after it which loop it is."""
         lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
+        listed = [loops.named(name, lowerer.func_ir) for name in names[1:]]
+        if loops.of_user(self._loop[-1][1]):
+            self.left.loop(self._loop[-1][1], listed, kinds)
         names = list(names)  # the call takes the schedule out of it
         kernel = loops.describe(
             lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
@@ -188,6 +197,7 @@ def _parsed(text: str, name: str) -> Any:
 def install(texts: Texts, runtime: Runtime) -> Compiler:
     """Patch Numba in this process, before the program's first function is compiled."""
     compiler = Compiler(texts, runtime)
+    compiler.left.install()
     # Wide loads over strided elements would read what the program does not.
     llvm.set_option("weft", "-enable-interleaved-mem-accesses=false")
     _patch_lines(compiler)

@@ -41,8 +41,10 @@ class Watch:
             "mismatches": [asdict(one) for one in self.session.mismatches.values()],
             "checked": [[file, name, count] for (file, name), count in self.session.checked.items()],
             "ranks": self.session.compiler.ranks,
+            "left": list(self.session.compiler.left.told(self.session.compiler.kernels)),
         }
-        (self.texts_path.parent / COMPARED).write_text(json.dumps(held), encoding="utf-8")
+        path = self.texts_path.parent / COMPARED
+        path.write_text(json.dumps(held), encoding="utf-8")
 
 
 def begin(texts_path: Path, library: Path) -> Watch:
@@ -65,6 +67,8 @@ def begin(texts_path: Path, library: Path) -> Watch:
         if os.getpid() == process:  # a child has its parent's findings, not its own
             watch.write()
 
+    session.tell = end  # a program that crashes does not come to its end
+    end()
     atexit.register(end)
     return watch
 

@@ -6,14 +6,13 @@ import ast
 import importlib.util
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from weft.arrays.process import Ended, execute
 from weft.arrays.texts import Texts
 from weft.errors import UsageError
 from weft.findings import KINDS, Finding, Site
@@ -23,8 +22,8 @@ COMPARED: Final = "numba.json"
 """What comparing results found, beside the side file."""
 
 
-def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None) -> int:
-    """Run the script in a process of its own with this interpreter; its exit status (negative: a signal).
+def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None) -> Ended:
+    """Run the script in a process of its own with this interpreter.
 
     `findings` gets the runtime's lines, `texts` the side file; what comparing results found stands beside it.
     """
@@ -35,19 +34,11 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
     command = [sys.executable, "-m", "weft.arrays.numba.inside", str(texts), str(library()), str(script), *arguments]
     environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
     findings.touch()
-    with subprocess.Popen(command, env=environment) as process:
-        try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            status = process.wait(10)
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            status = process.wait(10)
+    ended = execute(command, environment, timeout)
     if texts.exists():
         lines = "".join(tidied(findings, Texts.read(texts)))
         findings.write_text(lines, encoding="utf-8")
-    return status
+    return ended
 
 
 def needs_numba() -> None:
@@ -164,8 +155,6 @@ def _finding(one: Mapping[str, Any]) -> Finding:
     )  # fmt: skip
 
 
-def problems(folder: Path) -> Iterable[str]:
-    """What the reader should know besides: that nothing was there to be checked."""
-    held = _compared(folder)
-    if held and not held.get("checked"):
-        yield "nothing was checked: no @njit(parallel=True) function with a prange was called"
+def left(folder: Path) -> Iterable[str]:
+    """What was not looked at, a phrase each."""
+    return [str(one) for one in _compared(folder).get("left", ())]

@@ -50,6 +50,10 @@ class Mismatch:
     count: int = 1
 
 
+def _to_nobody() -> None:
+    """Where nobody listens yet."""
+
+
 @dataclass
 class Session:
     """The checks of one process."""
@@ -70,9 +74,15 @@ class Session:
     )
     _bounded: Variants = field(default_factory=lambda: Variants(boundscheck=True))
 
+    tell: Callable[[], None] = _to_nobody
+    """Writes what is known so far: called when there is more of it."""
+    _compiling: int = 0
+
     def install(self) -> None:
         """Have calls of compiled functions from Python come here."""
         call = _dispatcher.Dispatcher.__call__
+        compile = Dispatcher.compile
+        Dispatcher.compile = lambda function, *args: self.compiled(compile, function, args)
         Dispatcher.__call__ = lambda function, *args, **kwargs: self.call(call, function, args, kwargs)
         self.runtime.watch(True)
 
@@ -85,6 +95,16 @@ class Session:
             return self._checked(plain, function, args, kwargs)
         finally:
             self._busy = False
+
+    def compiled(self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...]) -> Any:
+        """Numba compiles a function, and others for it: at the end of the outermost one its loops are known."""
+        self._compiling += 1
+        try:
+            return plain(function, *args)
+        finally:
+            self._compiling -= 1
+            if self._compiling == 0 and self.compiler.kernels:
+                self.tell()
 
     def is_parallel(self, function: Any) -> bool:
         """Whether a call comes to a parallel loop of the user's."""
@@ -208,6 +228,7 @@ class Session:
             suspect.kind, certainty, code.co_filename, suspect.line, code.co_name, suspect.loop, suspect.name, text,
             dict(evidence),
         )  # fmt: skip
+        self.tell()
 
     def uninitialised(self) -> bool:
         """Whether the runtime has found a read of uninitialised memory."""

@@ -148,6 +148,10 @@ void weft_check_loop_remote_group(int group, int data, const void *base, int ran
 /* TIE: loop index -> the array's index (checked only by that it is affine); without ON the owner of tied elements. */
 void weft_check_loop_tie(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
                          const int64_t offset[]);
+/* CONSISTENT: iterations write these elements of an array that every processor has; afterwards all copies are made the
+ * same: at the loop's end, or (group not 0) by weft_check_consistent_wait. */
+void weft_check_loop_consistent(int group, int data, const void *base, int rank, const int axis[],
+                                const int64_t coefficient[], const int64_t offset[]);
 void weft_check_loop_start(void);
 void weft_check_iteration(int rank, const int64_t index[]);
 void weft_check_iteration1(int64_t i);
@@ -166,6 +170,8 @@ void weft_check_shadow_group(int construct, int group, int data, const void *bas
 void weft_check_shadow_start(int construct, int group);
 void weft_check_shadow_wait(int construct, int group);
 
+void weft_check_consistent_start(int construct, int group);
+void weft_check_consistent_wait(int construct, int group);
 void weft_check_reduction_start(int construct, int group);
 void weft_check_reduction_wait(int construct, int group);
 

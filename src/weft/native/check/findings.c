@@ -4,6 +4,7 @@
  *   {"id":1,"kind":"loop-dependence","why":"flow","construct":2,"iteration":[3],"data":5,"index":[2],...}
  *   {"id":1,"count":7}
  *   {"usage":"undistributed-on","construct":2,"data":5}
+ *   {"ran":2,"times":1}, {"places":57}: what was looked at (ran.c)
  *
  * A finding is kept once for (kind, why, construct, place, variable). weft.arrays.findings reads the file.
  */
@@ -210,6 +211,21 @@ void findings_place(const char *at, unsigned row, unsigned column, const char *t
     send(&l);
 }
 
+/* A number of a directive that does not fit what was declared; dimension from 0. */
+void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
+                        int64_t high)
+{
+    int id = enter("out-of-bounds", why, construct, data, (uintptr_t)dimension);
+    if (!id)
+        return;
+    struct line l;
+    begin(&l, id, "out-of-bounds", why, construct, 0);
+    put_iteration(&l);
+    put(&l, ",\"data\":%d,\"dimension\":%d,\"value\":%lld,\"low\":%lld,\"high\":%lld}", data, dimension + 1,
+        (long long)value, (long long)low, (long long)high);
+    send(&l);
+}
+
 /* A directive that cannot be right where it stands; the construct tells where. */
 void findings_directive(const char *why, int construct, int data)
 {
@@ -241,6 +257,23 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
     send(&l);
 }
 
+void findings_ran(int construct, uint64_t times, uint64_t iterations)
+{
+    struct line l = {.size = 0};
+    if (file < 0 || getpid() != owner)
+        return;
+    put(&l, "{\"ran\":%d,\"times\":%llu,\"iterations\":%llu}", construct, (unsigned long long)times,
+        (unsigned long long)iterations);
+    send(&l);
+}
+
+void findings_places(unsigned count)
+{
+    struct line l = {.size = 0};
+    put(&l, "{\"places\":%u}", count);
+    send(&l);
+}
+
 void usage_error(const char *why, int construct, int data)
 {
     struct line l = {.size = 0};
@@ -265,6 +298,7 @@ void weft_check_flush(void)
         known[i].told = known[i].count;
         send(&l);
     }
+    ran_end();
 }
 
 static void died(int number)

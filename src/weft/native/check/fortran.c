@@ -1,4 +1,4 @@
-/* The Fortran entries of the runtime: what weft_check.f90 declares, gfortran's own reports, and DVM's functions.
+/* The Fortran entries of the runtime: what weft_check.f90 declares, and gfortran's own reports.
  *
  * A variable arrives as a descriptor (ISO_Fortran_binding.h): where it lies, its type and its sizes. Lower bounds come
  * apart, because a descriptor of an assumed-rank argument has none. An assumed size (`a(n,*)`) has the extent -1. */
@@ -9,11 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ROLE_LOCAL, ROLE_STATIC, ROLE_ARGUMENT };
-enum { MAP_ON, MAP_REMOTE, MAP_TIE, MAP_STATEMENT };
+enum { MAP_ON, MAP_REMOTE, MAP_TIE, MAP_STATEMENT, MAP_CONSISTENT };
 enum { EDGES_ACROSS, EDGES_RENEW, EDGES_COMPUTE, EDGES_GROUP };
 enum { COPY_ACTUAL, COPY_GET, COPY_REGION = 10 };
 
@@ -148,6 +147,26 @@ void weft_fortran_clear(CFI_cdesc_t *variable)
         weft_check_clear(base_of(variable), bytes_of(variable));
 }
 
+/* A scalar that has no value yet, if it is a number: no pattern is put into text. */
+void weft_fortran_scalar(int data, CFI_cdesc_t *variable)
+{
+    int kind = variable->type & CFI_type_mask;
+    if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
+        return;
+    weft_check_data(data, base_of(variable), bytes_of(variable));
+    weft_check_clear(base_of(variable), bytes_of(variable));
+}
+
+/* A variable that the library prints: its accesses have no hooks. */
+void weft_fortran_printed(int site, CFI_cdesc_t *variable)
+{
+    size_t bytes = bytes_of(variable), each = variable->elem_len;
+    if (!base_of(variable) || !contiguous(variable) || !each || variable->type == CFI_type_char)
+        return;
+    for (size_t at = 0; at + each <= bytes; at += each)
+        weft_check_read((const char *)variable->base_addr + at, each, site);
+}
+
 void weft_fortran_template(int data, int rank, const int64_t *low, const int64_t *high)
 {
     int64_t extent[WEFT_MAX_RANK];
@@ -235,6 +254,8 @@ void weft_fortran_mapped(int what, int group, int data, int rank, const int *axi
         weft_check_loop_on(data, base, rank, axis, coefficient, offset);
     else if (what == MAP_TIE)
         weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
+    else if (what == MAP_CONSISTENT)
+        weft_check_loop_consistent(group, data, base, rank, axis, coefficient, offset);
     else if (what == MAP_STATEMENT)
         weft_check_remote(data, base, rank, axis, coefficient, offset);
     else if (group)
@@ -360,36 +381,4 @@ _Noreturn void _gfortran_runtime_error_at(const char *where, const char *format,
     fflush(stdout);
     fprintf(stderr, "%s\nFortran runtime error: %s\n", where, text);
     exit(2);
-}
-
-/* --- functions of the DVM system that programs call ---------------------------------------------------------------- */
-
-/* The grid of WEFT_CHECK_GRID (2x3) as numbers; 1 where each element is its own processor. */
-static int grid_size(int dimension)
-{
-    const char *text = getenv("WEFT_CHECK_GRID");
-    int product = 1, d = 0;
-    while (text && *text) {
-        char *end;
-        long size = strtol(text, &end, 10);
-        if (end == text)
-            break;
-        if (++d == dimension)
-            return (int)size;
-        product *= (int)size;
-        text = *end ? end + 1 : end;
-    }
-    return dimension ? 1 : product;
-}
-
-int number_of_processors_(void) { return grid_size(0); }
-int actual_num_procs_(void) { return grid_size(0); }
-int processors_rank_(void) { return 1; }
-int processors_size_(const int *dimension) { return grid_size(*dimension); }
-
-double dvtime_(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

@@ -298,6 +298,25 @@ static bool tied_across(struct site *s, struct detail *d, struct object *o, uint
     return true;
 }
 
+/* A replicated array whose copies are made the same afterwards: each iteration writes what the clause gives it. */
+static void consistent(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
+{
+    const struct widths nothing = {{0}, {0}};
+    struct aspect *v = aspect_of(o);
+    int64_t at[WEFT_MAX_RANK];
+    int axes;
+    interval(s, o->low, o->high);
+    index_of(o, a, at);
+    if (write && v && distance(v, at, &nothing, d->delta, &axes) != 0) {
+        d->has_delta = true;
+        bad(s, d, "shared-write", "consistent");
+        return;
+    }
+    if (write && v)
+        around(s, v, a, size);
+    mode(s, SHARED, now.base);
+}
+
 static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
 {
     struct private *which;
@@ -327,6 +346,8 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         bad(s, d, "remote-access", "task");
     } else if (o && o->distributed) {
         owned(s, d, o, a, size, write);
+    } else if (o && here.what == LOOP && is_consistent(o)) {
+        consistent(s, d, o, a, size, write);
     } else if (o && o->array && here.what == LOOP && tied_across(s, d, o, a, size)) {
         return;
     } else {
@@ -444,6 +465,8 @@ static void without_value(struct cell *c, struct detail d)
 {
     struct private *which = NULL;
     bool private = here.started && among(here.privates, here.private_count, d.address, &which);
+    if (c->written == UNDEFINED && copies_own(d.object, d.address))
+        return;
     if (c->written != UNDEFINED && !holds_poison(d.address, d.size, d.object)) {
         c->written = private ? now.cur : 0; /* code without hooks wrote it */
         if (private)
@@ -671,6 +694,8 @@ static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t
     *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
     s->object = object_at(a);
     s->home = &weft_nowhere;
+    if (here.what != SEQUENTIAL)
+        ran_place(place);
     if (here.started || here.what == OWNED)
         in_construct(s, verdict, a, size, write);
     else

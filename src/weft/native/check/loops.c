@@ -265,6 +265,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     memset(&here, 0, offsetof(struct construct, privates));
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
+    here.consistent_count = 0;
     if (weft_task.in_task) { /* the index of a loop over tasks is control in the loops of its tasks, too */
         memcpy(here.indices, outer.indices, sizeof here.indices);
         here.index_count = outer.index_count;
@@ -272,6 +273,7 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags)
     here.started = false;
     halt();
     here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
+    ran(construct);
     here.frame = (uintptr_t)__builtin_frame_address(0);
     tick();
 }
@@ -325,6 +327,27 @@ void weft_check_loop_tie(int data, const void *base, int rank, const int axis[],
     }
 }
 
+void weft_check_loop_consistent(int group, int data, const void *base, int rank, const int axis[],
+                                const int64_t coefficient[], const int64_t offset[])
+{
+    CLAUSE
+    struct object *o = object_of(data, base);
+    if (!o || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent))
+        return;
+    here.consistent[here.consistent_count].object = o;
+    here.consistent[here.consistent_count++].group = group;
+    if (here.what == LOOP)
+        weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
+}
+
+bool is_consistent(const struct object *o)
+{
+    for (int i = 0; i < here.consistent_count; i++)
+        if (here.consistent[i].object == o)
+            return true;
+    return false;
+}
+
 void weft_check_loop_index(const void *base, size_t bytes)
 {
     CLAUSE
@@ -339,6 +362,14 @@ void weft_check_loop_private(int data, void *base, size_t bytes)
         here.privates[here.private_count++] = (struct private){(uintptr_t)base, (uintptr_t)base + bytes, data, false};
 }
 
+static bool split(const struct object *o, int dimension) /* among processors */
+{
+    for (int d = 0; o->root && d < o->root->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == dimension)
+            return true;
+    return false;
+}
+
 void weft_check_loop_across(int data, const void *base, int rank, const int64_t low[], const int64_t high[])
 {
     CLAUSE
@@ -350,6 +381,10 @@ void weft_check_loop_across(int data, const void *base, int rank, const int64_t 
     for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
+        int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
+        edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
+        if (o->distributed && most > edge && split(o, d))
+            findings_parameter("across", here.id, data, d, most, 0, edge);
     }
     here.across_count++;
 }
@@ -406,8 +441,26 @@ void weft_check_loop_start(void)
 
 /* --- iterations --- */
 
+/* Whether an iteration lies on an element of the ON array's root: asked at both ends of each row. */
+static void on_target(const int64_t index[])
+{
+    for (int d = 0; here.on && d < here.on->rank; d++) {
+        const struct term *t = &here.at[d];
+        int64_t x = value_of(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
+        if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
+            findings_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
+    }
+}
+
+static void row_ends(void)
+{
+    if (run_count && here.rank)
+        on_target(here.index);
+}
+
 static void new_run(int rank, const int64_t index[])
 {
+    row_ends();
     if (run_count == run_room) {
         size_t more = run_room ? 2 * run_room : 4096;
         struct run *grown = realloc(runs, sizeof *runs * more);
@@ -457,6 +510,8 @@ static __attribute__((noinline)) void jump(int rank, const int64_t index[])
     memcpy(here.index, index, sizeof *index * (size_t)rank);
     here.expected = rank ? index[last] + here.inner_step : 0;
     settle();
+    if (second) /* a row begins */
+        on_target(index);
 }
 
 /* An iteration that follows the last one: only the innermost index has moved, by its step. */
@@ -577,7 +632,66 @@ static void undefine(uintptr_t low, uintptr_t high)
 void construct_undefine(void)
 {
     for (int i = 0; i < here.written_count; i++)
-        undefine(here.written[i]->low, here.written[i]->high);
+        if (!is_consistent(here.written[i])) {
+            copies_keep(here.written[i]);
+            undefine(here.written[i]->low, here.written[i]->high);
+        }
+}
+
+/* Copies that a group will make the same: until then what an iteration wrote is its processor's alone. */
+static struct held {
+    int group;
+    bool started;
+    uintptr_t low, high;
+} held[MAX_CLAUSES];
+static int held_count;
+
+static void hold_consistent(void)
+{
+    for (int i = 0; i < here.consistent_count && held_count < MAX_CLAUSES; i++) {
+        const struct object *o = here.consistent[i].object;
+        if (!here.consistent[i].group)
+            continue;
+        undefine(o->low, o->high);
+        held[held_count++] = (struct held){here.consistent[i].group, false, o->low, o->high};
+    }
+}
+
+void weft_check_consistent_start(int construct, int group)
+{
+    bool any = false;
+    if (now.off)
+        return;
+    ran(construct);
+    for (int i = 0; i < held_count; i++)
+        if (held[i].group == group)
+            any = held[i].started = true;
+    if (!any)
+        findings_directive("consistent-start", construct, group);
+}
+
+void weft_check_consistent_wait(int construct, int group)
+{
+    bool any = false;
+    if (now.off)
+        return;
+    ran(construct);
+    tick();
+    for (int i = 0; i < held_count;) {
+        if (held[i].group != group || !held[i].started) {
+            i++;
+            continue;
+        }
+        any = true;
+        for (uintptr_t a = held[i].low & ~(uintptr_t)3; a < held[i].high; a += 4) {
+            struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
+            if (c->written == UNDEFINED)
+                c->written = now.cur;
+        }
+        held[i] = held[--held_count];
+    }
+    if (!any)
+        findings_directive("consistent-wait", construct, group);
 }
 
 void weft_check_loop_end(int construct)
@@ -592,11 +706,13 @@ void weft_check_loop_end(int construct)
         reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL)
         return;
+    row_ends();
     here.started = false;
+    ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count; i++)
         weft_check_clear((void *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
-    for (int i = 0; i < here.written_count; i++)
-        undefine(here.written[i]->low, here.written[i]->high);
+    construct_undefine();
+    hold_consistent();
     tick();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {

@@ -167,6 +167,7 @@ static void drop(int i)
     struct object *o = table[i];
     /* What is aligned with it keeps its coordinates: the object itself is kept then. */
     bool used = false;
+    copies_forget(o);
     for (int k = 0; k < count; k++)
         used |= k != i && table[k]->root == o;
     memmove(table + i, table + i + 1, sizeof *table * (size_t)(--count - i));
@@ -378,6 +379,7 @@ static void distributed(struct object *o)
             if (cell8(a)->written == 0 && a >= o->low && a + 8 <= o->high)
                 cell8(a)->written = UNINITIALISED;
     o->distributed = true;
+    o->mapped++;
     o->renewed_at = o->begun_at = 0;
     forget_sites();
 }
@@ -398,9 +400,17 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
         return;
     }
     tick();
+    ran(construct);
     o->root = o, o->tasks = tasks, o->task = task;
     for (int d = 0; d < rank; d++) {
         o->kinds[d] = kinds[d];
+        if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {
+            double sum = 0;
+            for (int64_t k = 0; k < o->block_count[d]; k++)
+                sum += o->blocks[d][k];
+            if ((int64_t)sum != o->extent[d])
+                findings_parameter("genblock", construct, data, d, (int64_t)sum, o->extent[d], o->extent[d]);
+        }
         o->map[d] = (struct term){d, 1, 0};
     }
     distributed(o);
@@ -433,6 +443,7 @@ void weft_check_align(int construct, int data, const void *base, int target, con
         return;
     }
     tick();
+    ran(construct);
     struct term map[WEFT_MAX_RANK];
     for (int d = 0; d < t->root->rank; d++) { /* compose: this -> target -> root */
         struct term m = t->map[d];
@@ -449,6 +460,15 @@ void weft_check_align(int construct, int data, const void *base, int target, con
         }
         map[d] = m;
     }
+    for (int k = 0; k < rank && k < t->rank; k++)
+        if (axis[k] >= 0 && axis[k] < o->rank) {
+            int64_t ends[2] = {o->lower[axis[k]], o->lower[axis[k]] + o->extent[axis[k]] - 1};
+            for (int end = 0; end < 2; end++) {
+                int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
+                if (x < t->lower[k] || x > high)
+                    findings_parameter("align", construct, data, k, x, t->lower[k], high);
+            }
+        }
     memcpy(o->map, map, sizeof map);
     o->root = t->root, o->tasks = t->tasks, o->task = t->task;
     distributed(o);

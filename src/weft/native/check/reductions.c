@@ -470,9 +470,13 @@ void weft_check_reduction_start(int construct, int group)
     bool any = false;
     if (now.off)
         return;
+    ran(construct);
     for (int i = 0; i < held_count; i++)
-        if (held[i].group == group)
+        if (held[i].group == group) {
+            if (held[i].started && !any)
+                findings_directive("reduction-twice", construct, group);
             any = held[i].started = true;
+        }
     if (!any)
         findings_directive("reduction-start", construct, group);
 }
@@ -482,6 +486,7 @@ void weft_check_reduction_wait(int construct, int group)
     bool any = false;
     if (now.off)
         return;
+    ran(construct);
     tick();
     for (int i = 0; i < held_count;) {
         if (held[i].group != group || !held[i].started) {

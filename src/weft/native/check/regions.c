@@ -36,6 +36,8 @@ void weft_check_shadow_renew(int construct, int data, const void *base, int rank
         return;
     }
     tick();
+    if (here.what == SEQUENTIAL) /* else it is the loop's clause */
+        ran(construct);
     set_widths(o, &o->renewed, rank, low, high);
     o->corner = corner, o->renewed_at = now.cur, o->begun_at = 0;
     forget_sites();
@@ -59,6 +61,7 @@ void weft_check_shadow_group(int construct, int group, int data, const void *bas
         usage_error("undistributed", construct, data);
         return;
     }
+    ran(construct);
     int i = 0;
     while (i < member_count && (members[i].group != group || members[i].object != o))
         i++;
@@ -81,9 +84,14 @@ void weft_check_shadow_start(int construct, int group)
         return;
     bool any = false;
     tick();
+    if (here.what != LOOP)
+        ran(construct);
     for (int i = 0; i < member_count; i++)
-        if (members[i].group == group)
+        if (members[i].group == group) {
+            if (members[i].object->begun_at && !any)
+                findings_directive("shadow-twice", construct, group);
             members[i].object->begun_at = now.cur, any = true;
+        }
     if (!any)
         findings_directive("shadow-start", construct, group);
     forget_sites();
@@ -95,6 +103,8 @@ void weft_check_shadow_wait(int construct, int group)
         return;
     bool any = false;
     tick();
+    if (here.what != LOOP)
+        ran(construct);
     for (int i = 0; i < member_count; i++) {
         struct object *o = members[i].object;
         if (members[i].group != group || !o->begun_at)
@@ -167,6 +177,7 @@ void weft_check_loop_remote_group(int group, int data, const void *base, int ran
 void weft_check_remote_prefetch(int construct, int group)
 {
     struct remote_group *g = group_of(group);
+    ran(construct);
     if (now.off || !g)
         return;
     if (g->loading)
@@ -177,7 +188,7 @@ void weft_check_remote_prefetch(int construct, int group)
 
 void weft_check_remote_reset(int construct, int group)
 {
-    (void)construct;
+    ran(construct);
     struct remote_group *g = group_of(group);
     if (g)
         *g = groups[--group_count];
@@ -191,6 +202,7 @@ void weft_check_remote_begin(int construct)
     if (now.off || here.started || here.what == LOOP)
         return;
     tick();
+    ran(construct);
     if (here.what == SEQUENTIAL)
         here.id = construct;
     outside_remotes = here.remote_count;
@@ -239,6 +251,7 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
         inner_owned++;
         return;
     }
+    ran(construct);
     here.what = OWNED, here.id = construct, here.rank = 0, here.aspect_count = 0;
     here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count = here.tie_count = 0;
     int axis[WEFT_MAX_RANK];
@@ -307,7 +320,7 @@ bool from_device(stamp_t s)
 
 void weft_check_region_begin(int construct)
 {
-    (void)construct;
+    ran(construct);
     if (!now.off && !here.started && !weft_in_region)
         named_count = 0;
 }
@@ -386,7 +399,7 @@ void weft_check_region_end(int construct)
 
 void weft_check_host_section_begin(int construct)
 {
-    (void)construct;
+    ran(construct);
     if (!now.off && weft_in_region && on_host++ == 0)
         leave();
 }
@@ -469,14 +482,16 @@ static void known_from_now(int data, const void *base, int rank, const int64_t l
 void weft_check_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                        const int64_t high[])
 {
-    (void)construct, (void)bytes;
+    (void)bytes;
+    ran(construct);
     known_from_now(data, base, rank, low, high, false);
 }
 
 void weft_check_get_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
                            const int64_t high[])
 {
-    (void)construct, (void)bytes;
+    (void)bytes;
+    ran(construct);
     known_from_now(data, base, rank, low, high, true);
 }
 
@@ -486,17 +501,20 @@ void weft_check_task_array(int tasks, int64_t lower, int64_t count) { (void)task
 
 void weft_check_task_map(int construct, int tasks, int64_t task, int64_t low, int64_t high)
 {
-    (void)construct, (void)tasks, (void)task, (void)low, (void)high;
+    ran(construct);
+    (void)tasks, (void)task, (void)low, (void)high;
 }
 
 void weft_check_task_region_begin(int construct, int tasks)
 {
     if (now.off || here.what != SEQUENTIAL)
         return;
+    ran(construct);
     weft_task = (struct task_state){.tasks = tasks, .construct = construct};
     here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
+    here.consistent_count = 0;
 }
 
 void weft_check_task_region_start(void)
@@ -512,6 +530,7 @@ void weft_check_task_begin(int construct, int64_t task)
         return;
     if (weft_task.in_task)
         weft_check_task_end(construct); /* `continue` left it */
+    ran(construct);
     weft_task.begun = tick();
     weft_task.in_task = true, weft_task.task = task;
     here.started = true;

@@ -87,6 +87,8 @@ struct object {
     stamp_t actual_at, got_at, host_wrote, device_wrote;
     int direction;       /* in the current region; 0: not named */
     stamp_t local_from, local_to; /* last region in which it was local */
+    struct owners *owners; /* of a replicated array: whose copy has which value (copies.c); owned by it */
+    unsigned mapped;       /* how often it was distributed or aligned */
     struct object *next_free;
 };
 
@@ -200,6 +202,8 @@ struct construct {
     int remote_count;
     struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; } ties[32];
     int tie_count;
+    struct { struct object *object; int group; } consistent[32];
+    int consistent_count;
     unsigned instance; /* of this loop, from 1 */
     struct object *written[MAX_CLAUSES]; /* undistributed objects that iterations wrote, to be undefined afterwards */
     int written_count;
@@ -266,9 +270,15 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
                   const int64_t offset[]);
 void construct_remotes(void);
 void construct_undefine(void);
+bool is_consistent(const struct object *o);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
 void row_advance(int64_t count);
+
+/* --- copies.c --- */
+void copies_keep(struct object *o);
+bool copies_own(const struct object *o, uintptr_t a);
+void copies_forget(struct object *o);
 
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
@@ -293,7 +303,15 @@ stamp_t region_end_stamp(void); /* the last region's */
 stamp_t section_known(const struct object *o, uintptr_t a, bool got);
 extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
 
+/* --- ran.c --- */
+void ran(int construct);
+void ran_iterations(int construct, uint64_t count);
+void ran_place(uintptr_t place);
+void ran_end(void);
+
 /* --- findings.c --- */
+void findings_ran(int construct, uint64_t times, uint64_t iterations);
+void findings_places(unsigned count);
 struct detail {
     const char *kind, *why;
     struct object *object;
@@ -309,6 +327,8 @@ struct detail {
 void found(const struct detail *d);
 void findings_place(const char *file, unsigned line, unsigned column, const char *type, int64_t index);
 void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place);
+void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
+                        int64_t high);
 void findings_directive(const char *why, int construct, int data);
 void findings_reduction(const char *kind, const char *why, const struct reduction *r, const char *expected,
                         const char *got, int other_data);

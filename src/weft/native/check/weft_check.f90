@@ -22,6 +22,16 @@ module weft_check
     subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear")
       type(*), dimension(..), target :: base
     end subroutine
+    subroutine weft_check_scalar(data, base) bind(C, name="weft_fortran_scalar")
+      import :: weft_check_int
+      integer(weft_check_int), value :: data
+      type(*), dimension(..), target :: base
+    end subroutine
+    subroutine weft_check_printed(site, base) bind(C, name="weft_fortran_printed")
+      import :: weft_check_int
+      integer(weft_check_int), value :: site
+      type(*), dimension(..), target :: base
+    end subroutine
     subroutine weft_check_template(data, rank, low, high) bind(C, name="weft_fortran_template")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, rank
@@ -60,7 +70,7 @@ module weft_check
       import :: weft_check_int
       integer(weft_check_int), value :: construct, rank, flags
     end subroutine
-    ! what: 0 on, 1 remote_access, 2 tie, 3 remote_access before a statement; group: of remote_access, 0: none
+    ! what: 0 on, 1 remote_access, 2 tie, 3 remote_access before a statement, 4 consistent; group: of remote_access, 0: none
     subroutine weft_check_mapped(what, group, data, rank, axis, coefficient, offset, base) &
         bind(C, name="weft_fortran_mapped")
       import :: weft_check_int, weft_check_long
@@ -124,6 +134,14 @@ module weft_check
       integer(weft_check_int), value :: construct, group
     end subroutine
     subroutine weft_check_shadow_wait(construct, group) bind(C, name="weft_check_shadow_wait")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, group
+    end subroutine
+    subroutine weft_check_consistent_start(construct, group) bind(C, name="weft_check_consistent_start")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, group
+    end subroutine
+    subroutine weft_check_consistent_wait(construct, group) bind(C, name="weft_check_consistent_wait")
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group
     end subroutine

@@ -1,0 +1,116 @@
+"""What of a Python program's parallel work is not looked at is named, and nothing at all is no all-clear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests_support import WEFT, execute
+
+pytest.importorskip("numba")
+pytestmark = pytest.mark.timeout(600)
+
+PROGRAM = """\
+import ctypes, os, sys
+import numpy as np
+from numba import njit, prange, vectorize
+from numba.typed import Dict, List
+
+
+@njit(parallel=True)
+def fill(a):
+    for i in prange(a.size):
+        a[i] = i
+
+
+@njit(parallel=True)
+def never(a):
+    for i in prange(1, a.size):
+        a[i] = a[i - 1]
+
+
+@njit(parallel=True)
+def gather(found, held, n):
+    for i in prange(n):
+        held[i] = 1.0
+        found.append(i)
+
+
+absolute = ctypes.CDLL(None).labs
+absolute.argtypes, absolute.restype = [ctypes.c_long], ctypes.c_long
+
+
+@njit(parallel=True)
+def outside(a):
+    for i in prange(a.size):
+        a[i] = absolute(-i)
+
+
+if sys.argv[1] == "all":
+    vectorize(["float64(float64)"], target="parallel")(lambda x: x + 1)
+    found, held = List([1]), Dict()
+    held[0] = 1.0
+    gather(found, held, 1)
+    outside(np.zeros(4))
+if sys.argv[1] != "none":
+    fill(np.zeros(9))
+if sys.argv[1] == "hang":
+    fill(np.zeros(9, np.float32))
+    while True:
+        pass
+if sys.argv[1] == "crash":
+    ctypes.string_at(8)
+if sys.argv[1] == "import":
+    import not_there
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("left") / "prog.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def check(script: Path, *words: str) -> tuple[int, str]:
+    done = execute([*WEFT, "check", *words], timeout=300, cwd=script.parent)
+    return done.returncode, done.stdout
+
+
+def test_what_has_no_hooks_is_named(script: Path) -> None:
+    status, out = check(script, "prog.py", "all")
+    left = [line.removeprefix("Not looked at: ") for line in out.splitlines() if line.startswith("Not looked at: ")]
+    assert sorted(left) == [
+        "1 parallel ufunc (prog.py:37)",
+        "the elements of `found`, a container of Numba's library (prog.py:21)",
+        "the elements of `held`, a container of Numba's library (prog.py:21)",
+        "the parallel function `never` (prog.py:13), which was never called",
+        "what `absolute` does, a compiled function (prog.py:32)",
+    ], out
+    assert "3 parallel loops (3 runs, " in out
+    assert status == 0
+
+
+def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
+    status, out = check(script, "prog.py", "none")
+    assert status == 2
+    assert out.startswith("Nothing was looked at in prog.py (finished)")
+    assert "nothing was looked at: call the functions that hold the prange loops" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--timeout", "15", "prog.py", "hang"), "the program was cut off"),
+        (("prog.py", "crash"), "the program ended by SIGSEGV"),
+        (("prog.py", "import"), "the program exited with 1"),
+    ],
+)
+def test_a_program_that_ends_badly_tells_what_was_looked_at_until_then(
+    words: tuple[str, ...], said: str, script: Path
+) -> None:
+    status, out = check(script, *words)
+    assert status == 3
+    assert f"Nothing found so far in prog.py ({said})" in out
+    assert "1 parallel loop (" in out or "2 parallel loops (" in out
