@@ -140,4 +140,4 @@ def test_ctrl_c_ends_an_mpiexec_job_and_the_run_is_kept(
     opened.expect("weft: the run was killed")
     opened.expect("weft: recorded 2 ranks in run")
     assert opened.process.wait(20) not in (0, 4)
-    assert '"ended": "killed"' in (tmp_path / "run" / "run.json").read_text()
+    assert '"ended": "interrupted"' in (tmp_path / "run" / "run.json").read_text()
