@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.blocked import group_members
 from weft.terms.columns import Ints, columns, ints
+from weft.terms.windows import group_members
 from weft.trace import Flag, Rank
 from weft.usage.epochs import POST, START, TEST, WAIT, Epochs, Window
 
