@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import Installed
+from weft.cli.main import parser
 from weft.mpi import ready, shim
 
 
@@ -46,3 +47,8 @@ def test_what_the_wheel_brings_names_no_folder_of_the_machine_that_built_it(pack
     _, folder = packed
     assert str(Path.home()) not in (folder / ready.FACTS).read_text()
     assert '"path": ""' in (folder / ready.TABLE).read_text()
+
+
+def test_np_is_taken_as_n() -> None:
+    assert parser(["run"]).parse_args(["run", "-np", "3", "prog"]).n == 3
+    assert parser(["run"]).parse_args(["run", "-n", "3", "prog"]).n == 3
