@@ -32,7 +32,7 @@ def drawn(text: str) -> list[str]:
 def test_readme_shows_what_the_command_prints(heat: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = heat
     block = (ROOT / "README.md").read_text().split("$ weft run -n 3 -- python heat.py\n")[1].split("```")[0]
-    said = [line for line in done.stderr.splitlines() if line.startswith("weft: ") and "building" not in line]
+    said = [line for line in done.stderr.splitlines() if line.startswith("weft: ") and "recorder" not in line]
     assert drawn(block) == drawn(done.stderr) != []
     rest = " ".join(line for line in block.splitlines() if not DRAWN.match(line))
     assert rest.split() == " ".join(said).split()
