@@ -129,7 +129,9 @@ class Page:
     def tab(self, name: str) -> None:
         """Open one of the tables and wait until it is filled."""
         self.ask(f"page.openTab({name!r}); done()")
-        self.until(lambda: self.js(f"return document.querySelector('#tab-{name}').getAttribute('aria-pressed') === 'true'"))
+        self.until(
+            lambda: self.js(f"return document.querySelector('#tab-{name}').getAttribute('aria-pressed') === 'true'")
+        )
         self.until(lambda: self.text("#tables") and "adds up" not in self.text("#tables"))
 
     def keep(self, folder: Any, name: str) -> Any:

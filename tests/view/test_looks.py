@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from weft.view.export import to_html
 from weft.view.picture import Picture
 
 Show = Callable[..., Page]
+
+
+def script(name: str) -> str:
+    """A script of tests/view/scripts that looks at the page."""
+    return (Path(__file__).parent / "scripts" / f"{name}.js").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +63,7 @@ class TestRows:
         labels = shown.state("page.graph.labelled.map((l) => [l.rows, l.y, l.stressed])")
         assert [rows for rows, _, stressed in labels if stressed] == [[1], [2]]
         heights = sorted(y for _, y, _ in labels)
-        assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 12
+        assert min(b - a for a, b in pairwise(heights)) >= 12
         lanes = shown.state("page.graph.lanes.lanes.map((l) => [l.rows[0], l.height])")
         tall = {row: height for row, height in lanes if row in (1, 2)}
         assert min(tall.values()) > 1.7 * max(height for row, height in lanes if row not in tall)
@@ -98,19 +104,7 @@ class TestMessages:
 
     def middle(self, shown: Page) -> tuple[dict[str, Any], float, float]:
         """A message, and a place on its line that no other comes near."""
-        message, x, y = shown.state("""(() => {
-            const { graph } = page;
-            const at = (l, t) => [l[0] + (l[2] - l[0]) * t, l[1] + (l[3] - l[1]) * t];
-            for (const { message, line } of graph.lines) for (const t of [0.5, 0.4, 0.6, 0.45, 0.55]) {
-                const [x, y] = at(line, t);
-                const item = graph.lanes.at(y);
-                if (message.to && message.from[0] !== message.to[0] && x > 5 && x < graph.width - 5
-                    && !(item && y >= item.y && y <= item.y + item.height)
-                    && graph.lines.every((o) => o.message === message || !graph.messageAt({ kind: 'lane', item: null, x, y }, 6)
-                        || [...Array(41).keys()].every((k) => { const [p, q] = at(o.line, k / 40); return Math.hypot(p - x, q - y) > 12; })))
-                    return [message, x, y];
-            }
-        })()""")
+        message, x, y = shown.state(script("middle"))
         return message, x, y
 
     def test_a_message_says_what_it_was_and_stays_marked(self, page: Show, dynamics: Path, tmp_path: Path) -> None:
@@ -228,7 +222,8 @@ def test_one_of_a_thing_has_a_singular_word(page: Show, folder: Path) -> None:
     shown.tab("matrix")
     assert "1 message, 4 B in all" in shown.text("#tables")
     label = "const { Lanes } = await import('weft/lanes.js'); const l = new Lanes(page.run, '', new Set(), 400, 0);"
-    assert shown.ask(f"{label} done([l.label([0], 'a'), l.label([0, 1], 'a'), l.label([0], '')])") == ["1 row", "2 rows", "0"]
+    labels = shown.ask(f"{label} done([l.label([0], 'a'), l.label([0, 1], 'a'), l.label([0], '')])")
+    assert labels == ["1 row", "2 rows", "0"]
 
 
 class TestTables:
@@ -262,13 +257,7 @@ class TestTables:
         shown.key("f")
         shown.tab("matrix")
         canvas = shown.browser.find_element("css selector", ".matrix canvas")
-        ink = shown.js("""
-            const c = document.querySelector('.matrix canvas'); const g = c.getContext('2d');
-            const inked = (x, y, w, h) => { const d = g.getImageData(x, y, w, h).data; const seen = new Set();
-                for (let i = 0; i < d.length; i += 4) seen.add(d.slice(i, i + 4).join()); return seen.size; };
-            return { top: inked(54, 0, 256, 38), left: inked(0, 40, 52, 256), scale: inked(330, 40, 14, 140), numbers: inked(348, 36, 60, 150),
-                diagonal: inked(54 + 10, 40 + 10, 40, 40), sent: inked(54 + 74, 40 + 10, 40, 40),
-                none: [...g.getImageData(54 + 30, 40 + 30, 1, 1).data], some: [...g.getImageData(54 + 94, 40 + 30, 1, 1).data] }""")
+        ink = shown.js(script("matrix"))
         assert min(ink["top"], ink["left"], ink["scale"], ink["numbers"]) > 5
         assert ink["none"] == [255, 255, 255, 255] != ink["some"]
         x, y = (int(54 + 1.5 * 64 - canvas.size["width"] / 2), int(40 + 0.5 * 64 - canvas.size["height"] / 2))
@@ -279,14 +268,11 @@ class TestTables:
 def test_the_legend_has_a_sample_of_everything_that_is_drawn(page: Show, hung: Path) -> None:
     shown = page(hung, size=(1440, 900))
     shown.tab("legend")
-    items = shown.js("""return [...document.querySelectorAll('.legend li')].map((li) => {
-        const c = li.querySelector('canvas');
-        const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-        let inked = 0; for (let i = 3; i < d.length; i += 4) inked += d[i] > 40;
-        return [li.innerText.trim(), inked]; })""")
+    items = shown.js(script("legend"))
     assert all(words and inked > 20 for words, inked in items)
     assert {*shown.state("page.run.classes")} <= {words for words, _ in items}
-    for word in ("torn edge", "share", "nobody receives", "nobody sends", "collective", "cycle", "waits for whom", "taken",
+    for word in ("torn edge", "share", "nobody receives", "nobody sends", "collective", "cycle",
+        "waits for whom", "taken",
                  "come first", "chosen", "folded", "mark", "before the chosen", "without it", "stand out", "pale",
                  "ended by itself", "MPI_Abort", "strip of the whole run", "communicator", "share a row"):  # fmt: skip
         assert any(word in words for words, _ in items), word
@@ -310,42 +296,11 @@ def test_no_colour_is_drawn_that_the_legend_does_not_know() -> None:
     assert used - GROUND - told == set()
 
 
-CONTRAST = """
-    const canvas = document.createElement('canvas'); canvas.width = canvas.height = 1;
-    const c = canvas.getContext('2d', { willReadFrequently: true });
-    const over = (colours) => { c.clearRect(0, 0, 1, 1); for (const one of colours) { c.fillStyle = one; c.fillRect(0, 0, 1, 1); } return [...c.getImageData(0, 0, 1, 1).data]; };
-    const light = (rgb) => { const [r, g, b] = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-    const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-    const grounds = (e) => { const found = []; for (let at = e; at; at = at.parentElement) found.unshift(getComputedStyle(at).backgroundColor); return found; };
-"""
+TEXTS = script("texts")
+"""How many texts are shown, and those that do not stand out."""
 
-TEXTS = (
-    CONTRAST
-    + """
-    const bad = []; let seen = 0;
-    for (const e of document.body.querySelectorAll('*')) {
-        if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !e.checkVisibility() || e.disabled || e.closest('.unseen, option, script')) continue;
-        const under = grounds(e); seen += 1;
-        const found = ratio(over([...under, getComputedStyle(e).color]).slice(0, 3), over(under).slice(0, 3));
-        if (found < 4.5) bad.push([e.tagName, e.className, e.textContent.slice(0, 40), found.toFixed(2)]);
-    }
-    return [seen, bad]"""
-)
-
-PICTURE = (
-    CONTRAST
-    + """
-    const done = arguments[0];
-    import('weft/theme.js').then(({ colours, textOn, thin }) => {
-        const p = colours(); const bad = [];
-        const check = (name, text, ...under) => { const found = ratio(over([...under, text]).slice(0, 3), over(under).slice(0, 3)); if (found < 4.5) bad.push([name, found.toFixed(2)]); };
-        for (const name of ['ink', 'quiet', 'error', 'warning', 'note', 'accent']) check(name, p[name], p.paper);
-        for (const name of ['error', 'warning', 'note']) check(`label ${name}`, p[name], p.paper, thin(p[name], 0.12));
-        for (const name of ['send', 'receive', 'wait', 'probe', 'collective', 'one-sided', 'io', 'other']) check(`on ${name}`, textOn(p[name]), p[name]);
-        check('pale', p.quiet, p.paper, p.track);
-        done(bad);
-    });"""
-)
+PICTURE = script("picture")
+"""Colours of words on the canvas that do not stand out."""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -364,19 +319,8 @@ def test_all_words_stand_out_from_their_ground(page: Show, hung: Path, tmp_path:
     assert shown.browser.execute_async_script(PICTURE) == []
 
 
-REACHED = """
-    const least = (e) => (e.matches('.sorted button, .plain, .row-go') ? [20, 36] : e.matches('input, select') ? [100, 44] : [44, 44]);
-    const bad = []; let seen = 0;
-    for (const e of document.querySelectorAll('button, input, select, a')) {
-        if (!e.checkVisibility() || (document.querySelector('dialog[open]') && !e.closest('dialog'))) continue;
-        e.scrollIntoView({ block: 'center', inline: 'nearest' });
-        const r = e.getBoundingClientRect(); const [w, h] = least(e); seen += 1;
-        const at = document.elementFromPoint(r.x + Math.min(r.width / 2, 8), r.y + r.height / 2);
-        const hit = e.disabled || (at && (e === at || e.contains(at) || at.contains(e)));
-        if (r.left < 0 || r.right > innerWidth + 0.5 || r.bottom > innerHeight + 0.5 || r.width < w - 0.5 || r.height < h - 0.5 || !hit)
-            bad.push([e.id || e.textContent.slice(0, 30), Math.round(r.left), Math.round(r.right), Math.round(r.width), Math.round(r.height), Boolean(hit)]);
-    }
-    return [seen, bad, document.documentElement.scrollWidth]"""
+REACHED = script("reached")
+"""How many controls are shown, those that cannot be touched well, and how wide the page is."""
 
 
 @pytest.mark.parametrize("width", [600, 360])
@@ -384,7 +328,8 @@ def test_on_a_narrow_screen_everything_is_reached_by_touch(page: Show, hung: Pat
     shown = page(hung, size=(width, 900))
     shown.keep(tmp_path, f"{width}-graph")
     assert shown.state("page.graph.height") > 350
-    for pane, more in (("graph", "#moves"), ("findings", "#findings ol"), ("details", "#details pre"), ("tables", ".again")):
+    panes = {"graph": "#moves", "findings": "#findings ol", "details": "#details pre", "tables": ".again"}
+    for pane, more in panes.items():
         if pane == "details":
             shown.ask("await page.select([2, 34]); done()")
         shown.js(f"document.querySelector('#panes [data-pane={pane}]').click()")
@@ -436,12 +381,16 @@ class TestSource:
         shown.ask(f"await page.jump([0, {event.index}]); done()")
         shown.tab("source")
         for panel in ("#details", "#tables"):
-            here = shown.js(f"return [...document.querySelectorAll('{panel} pre .here code')].map((c) => [c.innerText, c.scrollWidth <= c.clientWidth + 1])")
+            here = shown.js(
+                f"return [...document.querySelectorAll('{panel} pre .here code')]"
+                ".map((c) => [c.innerText, c.scrollWidth <= c.clientWidth + 1])"
+            )
             assert here[0][0].strip().startswith("MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);")
             assert all(fits for _, fits in here)
             kinds = set(shown.js(f"return [...document.querySelectorAll('{panel} pre b')].map((b) => b.className)"))
             assert {"c", "k"} & kinds
-        colours = set(shown.js("return [...document.querySelectorAll('#tables pre b')].map((b) => getComputedStyle(b).color)"))
+        found = shown.js("return [...document.querySelectorAll('#tables pre b')].map((b) => getComputedStyle(b).color)")
+        colours = set(found)
         assert len(colours) >= 3
         lines = shown.js("return document.querySelectorAll('#tables pre span').length")
         assert lines >= 15

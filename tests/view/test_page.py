@@ -244,7 +244,7 @@ def test_a_crashed_run_opens(page: Show, folder: Path) -> None:
     assert shown.text("#ended") == "crashed"
     said = shown.text("#findings")
     assert "No misuse of MPI found." in said and "✓" not in said
-    assert "rank 1 ended outside of MPI, before MPI_Finalize" in said
+    assert "rank 1 ended outside MPI, after waitall at halo.py:9" in said
     assert shown.state("page.graph.part.data.flags.filter((f) => !(f & 1)).length") == 3
 
 

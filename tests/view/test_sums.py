@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ class TestTables:
         end = int(halo.scale("time").measured)
         whole = halo.tables("time", (0, end))
         cuts = [0, end // 3, end // 2, end // 2 + 17, end - 5, end + 1]
-        parts = [halo.tables("time", (a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+        parts = [halo.tables("time", (a, b)) for a, b in pairwise(cuts)]
         assert whole["whole"]
         assert not any(part["whole"] for part in parts)
         for name in ("ns", "waiting_ns"):

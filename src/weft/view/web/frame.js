@@ -189,8 +189,17 @@ export class Frame {
       if (!lane || x < -20 || x > this.width + 20) continue;
       const size = Math.max(4, Math.min(9, lane.height / 2.4));
       endMark(context, x + size + 3, this.lanes.rowY[end.row], size, end.kind, palette);
-      if (lane.rows.length === 1) note(context, view, x + 2 * size + 10, this.lanes.rowY[end.row], this.shortened(end.label, Math.min(560, this.width - 40)), palette.error);
+      if (lane.rows.length === 1) this.endWords(view, lane, x, size, end, palette);
     }
+  }
+
+  /** What an end was, below the row where there is room, else on the side of its mark that has some. */
+  endWords(view, lane, x, size, end, palette) {
+    const text = this.shortened(end.label, Math.min(560, this.width - 40));
+    const wide = view.measure(this.context, text) * 1.15;
+    const below = view.pitch - lane.height > 24;
+    const left = below ? x - 4 : x + 2 * size + 10 + wide < this.width ? x + 2 * size + 10 : x - wide - 8;
+    note(this.context, view, left, below ? lane.y + lane.height + 11 : this.lanes.rowY[end.row], text, palette.error);
   }
 
   /** Words that take no more than some pixels; the tip of the row's label has them all. */
