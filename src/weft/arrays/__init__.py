@@ -144,7 +144,7 @@ def mark(
     if suffixes <= C_SUFFIXES:
         for name in ("tree_sitter", "tree_sitter_c"):
             if importlib.util.find_spec(name) is None:
-                raise UsageError("checking C programs needs tree-sitter: pip install 'weft[check]'")
+                raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'")
         from weft.arrays.dvm import c
 
         texts = Texts("c", left=list(unread(sources, fortran=False)))

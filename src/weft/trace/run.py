@@ -527,7 +527,7 @@ class Trace:
     def to_arrow(self, query: str = "") -> Any:
         """The calls that fit a filter, in the order of time, as a pyarrow.Table: the columns of `weft dump`'s Parquet.
 
-        UsageError where pyarrow is missing (`pip install 'weft[export]'`), or for a filter that is none.
+        UsageError where pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a filter that is none.
         """
         return self._framed("to_arrow", query)
 
