@@ -5,7 +5,7 @@ weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm wor
 weft dump RUN --where "fn:Recv is:open"  a filter as the view has it (fn rank peer tag comm site time wait count is)
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
-weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (both need `pip install 'weft-debugger[export]'`)
+weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (`pip install 'weft-debugger[export]'`)
 weft dump RUN --tail 20                  the last calls;  --count: only how many there are
 
 RUN is the newest run where it is left out. A call that never returned is shown as "still in this call". Runs of level

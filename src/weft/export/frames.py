@@ -54,7 +54,7 @@ def to_pandas(trace: Trace, query: str = "") -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise UsageError(f"a DataFrame needs the package pandas ({error}): pip install 'weft-debugger[export]'") from None
+        raise UsageError(f"a DataFrame needs pandas ({error}): pip install 'weft-debugger[export]'") from None
     types = {
         pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.bool_(): pd.BooleanDtype(),
         pa.uint8(): pd.UInt8Dtype(), pa.uint64(): pd.UInt64Dtype(),
