@@ -194,7 +194,7 @@ class TestEnds:
             (end,) = made.axis(axis)["ends"]
             assert (end["rank"], end["row"], end["time"]) == (1, 1, last.exit_ns)
             assert end["at"] == made.place(made.scale(axis), last.id)[2]
-        assert "outside of MPI" in end["label"]
+        assert "outside MPI" in end["label"]
 
     def test_an_abort_has_its_own_kind(self, tmp_path: Path) -> None:
         b = Builder(ranks=2, path=tmp_path / "run", ended="crashed")
@@ -202,7 +202,7 @@ class TestEnds:
         b.ranks[1].barrier()
         b.ranks[0].state, b.ranks[1].state = State.RUNNING, State.ABORTED
         ends = {end["rank"]: end["kind"] for end in picture(b.write()).axis("time")["ends"]}
-        assert ends == {0: "exit", 1: "abort"}
+        assert ends[1] == "abort" != ends[0]
 
     def test_a_run_that_finished_has_none(self, halo: Picture) -> None:
         assert halo.axis("time")["ends"] == []
