@@ -113,6 +113,13 @@ PYTHON = [
         frozenset({"uncaught-exception"}), None,
     ),
     Way(
+        "exception_handled", "a handler that calls MPI_Abort",
+        "def work():\n    return 1 / (rank - 1)  # END\ntry:\n    work()  # CALL\nexcept Exception:\n    comm.Abort(6)\n"
+        "comm.barrier()  # WAIT\n",
+        r"rank 1 ended by ZeroDivisionError: (float )?division by zero at {end} in work \(called at {call}\)",
+        frozenset({"uncaught-exception"}), None,
+    ),
+    Way(
         "exception_mpi4py", "an exception under python -m mpi4py",
         "if rank == 1:\n    raise KeyError('gone')  # END\ncomm.barrier()  # WAIT\n",
         r"rank 1 ended by KeyError: 'gone' at {end}",

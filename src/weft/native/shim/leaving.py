@@ -73,15 +73,19 @@ def _tell(error: BaseException, traceback: TracebackType | None, who: str) -> No
 
 
 def uncaught() -> None:
-    """Tell of the exception that the interpreter has printed as it ends the program.
+    """Tell of the exception that ends the program: the interpreter has printed it, or its handler gives up.
 
     Others put theirs into sys.last_value, too (consoles, pytest); only an exception that left the thread's first frame
-    was caught by nobody.
+    was caught by nobody. A handler that calls MPI_Abort or os._exit ends the program by the exception that it handles.
     """
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     traceback = getattr(sys, "last_traceback", None)
     if isinstance(error, BaseException) and (traceback is None or traceback.tb_frame.f_back is None):
         _tell(error, traceback, "")
+        return
+    handled = sys.exc_info()[1]
+    if handled is not None and not isinstance(handled, (SystemExit, KeyboardInterrupt, GeneratorExit)):
+        _tell(handled, handled.__traceback__, "")
 
 
 def thread(hooked: Any) -> None:
