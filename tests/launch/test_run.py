@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests_support import Installed, execute
+from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 from weft.launch import plan
 from weft.launch.rankfile import read_header
@@ -315,3 +316,17 @@ def test_a_record_says_whose_it_is(weft_command: Weft, program: Program, tmp_pat
     weft_command("run", "-n", "2", "--out", "run", "--", program("matched"))
     headers = [read_header(path.read_bytes()[:4096]) for path in sorted((tmp_path / "run" / "ranks").iterdir())]
     assert [(header.rank, header.world_size) for header in headers if header] == [(0, 2), (1, 2)]
+
+
+def test_a_report_that_was_asked_for_is_always_written(mpich: Installed, tmp_path: Path) -> None:
+    """Where nothing was recorded, and of level `order`, too: it says why it is empty."""
+    for name, command in (
+        ("nothing", ["-n", "2", "--", "true"]),
+        ("order", ["--level", "order", "--", sys.executable, "-c", "from mpi4py import MPI"]),
+    ):
+        report = tmp_path / f"{name}.json"
+        execute([*WEFT, "run", "--report", report, *command], cwd=tmp_path)
+        document = json.loads(report.read_text())
+        assert document["schema"] == "weft-report/1"
+        assert document["findings"] == []
+        assert any("nothing was" in text for text in document["problems"])

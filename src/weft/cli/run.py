@@ -15,7 +15,8 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.report import Ground, Report
+    from weft.report.document import Subject
     from weft.report.terminal import Block
 
 DEADLOCK_STATUS = 3
@@ -149,7 +151,9 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     for note in plan.notes:
         say(f"note: {note}")
     if not ending.ranks:
-        say(nothing_recorded(plan, job))
+        why = nothing_recorded(plan, job)
+        say(why)
+        write_report(args.report, Untold(job.run.facts, (why,)))
         job.run.discard()
         return job.process.shell_status or FAILED_STATUS
     try:
@@ -284,13 +288,38 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Untold:
+    """What a report is of where there is nothing to analyse: the run, and why."""
+
+    run: Mapping[str, Any]
+    problems: Sequence[str]
+    ranks: Sequence[Any] = ()
+
+
+def write_report(file: Path | None, subject: Subject, report: Report | None = None) -> bool:
+    """Write the report that was asked for, whatever came of the run; return whether that went well."""
+    if file is None:
+        return True
+    from weft.report import to_json
+
+    document = to_json(subject, report.findings if report else (), report.failures if report else ())
+    try:
+        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        say(f"the report could not be written: {error}")
+        return False
+    return True
+
+
 def tell_findings(job: Job, report_file: Path | None) -> bool:
     """Print a line a finding, worst first, and write the report; return whether Weft itself did all of it."""
     if job.run.facts["level"] == "order":
-        return True  # no events to analyse: such a run is for replay
+        why = "a run of level `order` holds no calls: nothing was analysed. It is for `weft replay`"
+        return write_report(report_file, Untold(job.run.facts, (why,)))
     import weft
     from weft.cli._progress import progress
-    from weft.report import Ground, examine, to_json
+    from weft.report import Ground, examine
     from weft.report.text import summary_blocks
 
     try:
@@ -300,16 +329,12 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
             report = examine(trace, ground=ground, progress=advance)
         tell(summary_blocks(trace, report), sys.stderr)
         show_picture(ground, report)
-        if report_file is not None:
-            document = to_json(trace, report.findings, report.failures)
-            report_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except WeftError as error:
-        say(f"the run could not be analysed: {error}")
+        why = f"the run could not be analysed: {error}"
+        say(why)
+        write_report(report_file, Untold(job.run.facts, (why,)))
         return False
-    except OSError as error:
-        say(f"the report could not be written: {error}")
-        return False
-    return not report.failures
+    return write_report(report_file, trace, report) and not report.failures
 
 
 def show_picture(ground: Ground, report: Report) -> None:
