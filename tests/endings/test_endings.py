@@ -203,6 +203,17 @@ def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> No
         assert [one.kind for one in found(b.open())] == ([] if rank_2_computes else ["deadlock"])
 
 
+def test_a_finalize_that_failed_is_no_finished() -> None:
+    b = Builder(ranks=2, ended="finished")
+    b.ranks[0].finalize()
+    b.ranks[1].finalize(error=15, site=("a.c", 9, "main"))
+    trace = b.open()
+    assert [end.how for end in ends(trace)] == [How.FINISHED, How.ERROR]
+    [one] = found(trace)
+    assert one.kind == "abort"
+    assert one.message == "rank 1 came to an error in finalize at a.c:9 (class 15)"
+
+
 def test_scripts_get_the_ends_too() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)

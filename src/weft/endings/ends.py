@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from weft.terms.calls import masks, words
 from weft.terms.telling import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.layout import Level
@@ -112,8 +113,8 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
 
 def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     """A rank that says nothing bad of its end: it finished, exited too soon, or was cut off."""
-    if finalized(rank, by_program=True):
-        return How.FINISHED, left
+    if (last := own_finalize(rank)) is not None:
+        return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, left
     early = _first(rank.endings, EndingKind.NOT_INITIALISED)
     if early is not None and rank.state == "starting":
         return How.ERROR, early
@@ -128,6 +129,13 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     if rank.state == "exited":
         return How.EXIT if not open_calls(rank) else How.ERROR, None
     return How.CUT_OFF, asked
+
+
+def own_finalize(rank: Rank) -> Event | None:
+    """The call of MPI_Finalize that the program itself made, None where it made none."""
+    rows = masks(rank.trace.functions).where(rank, words("Finalize Session_finalize"))
+    made = [event for row in rows[-2:] if not (event := rank.event(int(row))).leaving]
+    return made[-1] if made else None
 
 
 def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.endings.ends import End, How, callers, library_code, place
+from weft.endings.ends import End, How, callers, library_code, own_finalize, place
 from weft.terms.describe import call, in_task, where
 from weft.terms.words import listed, printable
 from weft.trace import Ending, EndingKind, ExitKind
@@ -79,6 +79,9 @@ def _by_abort(end: End) -> str:
 def _by_error(end: End) -> str:
     if end.ending is not None and end.ending.kind is EndingKind.NOT_INITIALISED:
         return f"was ended by MPI inside {end.ending.name}{at(end.ending)}, called before MPI was initialised"
+    last = own_finalize(end.rank)
+    if last is not None and last.error:
+        return f"came to an error in {call(last)}{where(last)} (class {last.error})"
     inside = end.open_calls[:1]
     said = first_line(error_text(end.rank.definitions.ended or ""))
     at_call = f" inside {call(inside[0])}{where(inside[0])}" if inside else ""

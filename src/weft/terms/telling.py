@@ -66,14 +66,11 @@ def reached_finalize(rank: Rank) -> bool:
     return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
 
 
-def finalized(rank: Rank, *, by_program: bool = False) -> bool:
-    """Whether the process came to MPI_Finalize; `by_program`: called by the program, not by its way out."""
+def finalized(rank: Rank) -> bool:
+    """Whether the process came to MPI_Finalize, if only on its way out."""
     if rank.missing or rank.state == "damaged":
         return False
-    rows = masks(rank.trace.functions).where(rank, _LAST)
-    if not by_program:
-        return rank.state == "finalized" or len(rows) > 0
-    return any(not rank.event(int(row)).leaving for row in rows[-2:])
+    return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, _LAST)) > 0
 
 
 _ENDS: Final = {
