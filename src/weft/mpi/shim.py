@@ -32,6 +32,8 @@ _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "se
 _INSIDE = "leaving.py"  # runs in Python programs
 _HOT = {"objects.c", "sites.c", "buffers.c", "python.c", "shared.c"}  # what every call that is recorded goes through
 _LEAN = {"lean.c": ["-O0", "-DWEFT_LEAN"]}  # called seldom: only the time to compile them counts
+_LINK = ("-s", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread")
+"""Without the recorder's own names: a debugger would offer them beside the program's."""
 _PROBE = """#include <mpi.h>
 #include <stdio.h>
 int main(void) {
@@ -132,7 +134,7 @@ def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
     """Everything that the recorder is made of; the compiler's own flags included."""
     digest = hashlib.sha256()
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
-    for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname):
+    for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname, *_LINK):
         digest.update(part.encode() + b"\0")
     for name, text in sorted(sources.items()):
         digest.update(name.encode() + b"\0" + text + b"\0")
@@ -247,7 +249,7 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
             list(pool.map(lambda command: _run(command, "compile the recorder", work), commands))
         compiler = os.environ.get("CC") or "cc"
         link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so"]
-        link += ["-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread"]
+        link += _LINK
         _run(link, "link the recorder", work)
         for leftover in objects:
             (work / leftover).unlink()

@@ -21,7 +21,11 @@ IMBALANCE: Final = 0.25
 _SITES: Final = 1 << 22
 """Site ids above are taken together: a record could name any number."""
 
-_ENDS: Final = words("Init Init_thread Session_init Finalize Session_finalize")
+_ENDS: Final = words(
+    "Init Init_thread Session_init Finalize Session_finalize Initialized Finalized Query_thread Get_version"
+    " Get_library_version"
+)
+"""Calls of the start and the end of MPI, mpi4py's own among them: what lies beside them is loading, not work."""
 
 
 def imbalance(waits: Waiting, least: float) -> list[Finding]:
@@ -70,5 +74,5 @@ def _longest(rank: Rank) -> tuple[list[Event], str]:
             at = kept[keys[kept] == int(np.argmax(total))]
             event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
             return [event], f", most of it {word} {calls.spoken(event.function.name)}{where(event)}"
-    inner = np.flatnonzero(~ends)
+    inner = np.flatnonzero(~ends)  # no one place
     return ([rank.event(int(inner[0]))] if len(inner) else []), ""

@@ -548,7 +548,7 @@ void weft_started(bool world, int provided) {
     clean_environment();
     clean_python_environment();
     weft_endings_begin();
-    weft_crash_begin();
+    if (!agent_path[0]) weft_crash_begin(); /* a debugger meets the crash itself */
     weft_leaving_begin();
     if (world && agent_path[0]) debug_attend(header->rank);
 }
