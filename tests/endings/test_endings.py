@@ -128,6 +128,17 @@ def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
     assert one.message == "rank 1 returned 0 from main, without MPI_Finalize"
 
 
+def test_an_older_record_tells_of_a_missing_finalize_too() -> None:
+    for finalize in (True, False):
+        b = Builder(ranks=1)
+        b.ranks[0].init()
+        if finalize:
+            b.ranks[0].finalize()
+        b.ranks[0].state = State.EXITED
+        kinds = [(one.kind, one.severity) for one in found(b.open())]
+        assert kinds == ([] if finalize else [("early-exit", "error")])
+
+
 def test_a_crash_names_signal_address_and_line() -> None:
     b = Builder(ranks=2, ended="crashed")
     waits(b, 0)

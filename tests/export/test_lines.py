@@ -197,5 +197,5 @@ def test_a_missing_package_is_named_with_what_brings_it(
     run: Trace, form: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UsageError, match=rf"the package {package} .*weft\[export\]"):
+    with pytest.raises(UsageError, match=rf"{package} .*weft-debugger\[export\]"):
         getattr(run, form)()

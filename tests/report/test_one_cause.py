@@ -99,7 +99,7 @@ def epochs(b: Builder) -> None:
 
 def unmatched_receives(b: Builder) -> None:
     for _ in range(TIMES):
-        b.ranks[0].irecv(1, tag=3, site=AT)
+        b.ranks[0].request_free(b.ranks[0].irecv(1, tag=3, site=AT))
 
 
 def other_operations(b: Builder) -> None:

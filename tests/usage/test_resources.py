@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.trace import State
 from weft.trace.builder import Builder
 from weft.usage.resources import CLASSES, find
 
@@ -44,16 +43,3 @@ def test_a_rank_that_was_killed_leaks_nothing() -> None:
     b.ranks[0].open.barrier()
     assert find(b.open()) == []
 
-
-def test_an_end_without_finalize() -> None:
-    def build(finalize: bool) -> Builder:
-        b = Builder(ranks=1)
-        b.ranks[0].init()
-        if finalize:
-            b.ranks[0].finalize()
-        b.ranks[0].state = State.EXITED
-        return b
-
-    [finding] = find(build(False).open())
-    assert (finding.kind, finding.severity) == ("resource-leak", "error")
-    assert find(build(True).open()) == []

@@ -92,5 +92,5 @@ def test_without_numba_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: 
     from weft.errors import UsageError
 
     monkeypatch.setattr(program.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"not installed for .*; install it there: pip install 'weft\[check\]'"):
+    with pytest.raises(UsageError, match=r"not installed for .*; install it there: pip install 'weft-debugger\[ch"):
         program.needs_numba()
