@@ -44,8 +44,8 @@ def _killed(trace: Trace, found: list[End]) -> list[str]:
     silent = [end.rank.index for end in found if end.how is How.CUT_OFF]
     if len(silent) == 1 and all(end.how in (How.SIGNAL, How.FINISHED, How.CUT_OFF) for end in found) and len(found) > 1:
         return [
-            f"rank {silent[0]} tells nothing of its end: it was killed from outside by SIGKILL (by the kernel for want of "
-            "memory, a batch system, or a person), and the launcher ended the others"
+            f"rank {silent[0]} tells nothing of its end: it was killed from outside by SIGKILL (by the kernel for want "
+            "of memory, a batch system, or a person), and the launcher ended the others"
         ]
     return [
         "no rank tells why: one of them was killed from outside by SIGKILL (by the kernel for want of memory, a batch "
@@ -54,10 +54,13 @@ def _killed(trace: Trace, found: list[End]) -> list[str]:
 
 
 def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
-    """The ranks that ended alike with what is said of them; a silent end comes before those of the launcher's signal."""
+    """Ranks that ended alike with what is said of them; a silent end comes before the launcher's signal."""
     outside = trace.run.get("ended") in ("interrupted", "killed", "running", "deadlock")
     fell = not outside and any(end.how in OWN for end in found)
-    order = {how: (_ORDER.index(How.SIGNAL) - 0.5 if how is How.CUT_OFF and not outside else _ORDER.index(how)) for how in How}
+    order = {
+        how: (_ORDER.index(How.SIGNAL) - 0.5 if how is How.CUT_OFF and not outside else _ORDER.index(how))
+        for how in How
+    }
     groups: dict[str, list[End]] = {}
     for end in sorted(found, key=lambda end: (order[end.how], bool(end.open_calls), end.rank.index)):
         groups.setdefault(words(end, fell=fell), []).append(end)

@@ -151,5 +151,7 @@ def unblock(process: Process) -> None:
     while signal.sigtimedwait(ENDING, 0) is not None:
         pass
     if signal.SIGHUP in process.signals:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal may say so twice: the run is still put in order
+        signal.signal(
+            signal.SIGHUP, signal.SIG_IGN
+        )  # a closed terminal may say so twice: the run is still put in order
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED | {signal.SIGCHLD})

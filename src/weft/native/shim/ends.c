@@ -31,10 +31,10 @@ __attribute__((visibility("default"))) int PMIx_Abort(int status, const char *wo
 int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     int (*real)(int, const char *, void *, size_t) = (__typeof__(real))dlsym(RTLD_NEXT, "PMIx_Abort");
     char text[MPI_MAX_ERROR_STRING] = "";
-    int n = 0;
+    int length = 0;
     if (words && *words) ended(words);
     else if (ends_here()) { /* under MPI_ERRORS_ARE_FATAL the status is the error's code */
-        if (status <= 0 || REAL(MPI_Error_string)(status, text, &n) != MPI_SUCCESS) text[0] = 0;
+        if (status <= 0 || REAL(MPI_Error_string)(status, text, &length) != MPI_SUCCESS) text[0] = 0;
         ended(text);
     }
     return real ? real(status, words, processes, n) : -1;
