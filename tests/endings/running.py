@@ -32,7 +32,7 @@ class Outcome:
     def first(self) -> str:
         """The line that tells most: the first finding's, else the first that says how a rank ended."""
         findings = [line for line in self.lines if line.startswith("error: ")]
-        plain = [line for line in self.lines if not line.startswith(("recorded ", "building "))]
+        plain = [line for line in self.lines if not line.startswith(("recorded ", "building ", "the program crashed"))]
         return findings[0].removeprefix("error: ") if findings else plain[0] if plain else ""
 
 

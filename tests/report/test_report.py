@@ -125,7 +125,7 @@ def test_of_a_crashed_run_it_is_said_where_each_rank_ended() -> None:
     ]
     assert ends(trace) == said
     lines = summary(trace).splitlines()
-    assert lines == ["no misuse of MPI found", *said]
+    assert lines == [*said, "no misuse of MPI found"]
     out = io.StringIO()
     write(trace, examine(trace), out)
     assert out.getvalue().startswith("No misuse of MPI found in ")

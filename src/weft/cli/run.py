@@ -89,7 +89,8 @@ def tell(blocks: Iterable[Block], to: TextIO) -> None:
     """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
     from weft.report.terminal import print_blocks
 
-    print_blocks(blocks, to, prefix="weft: ")
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        print_blocks(blocks, to, prefix="weft: ")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -328,7 +329,8 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
         with progress("analysing the run") as advance:
             report = examine(trace, ground=ground, progress=advance)
         tell(summary_blocks(trace, report), sys.stderr)
-        show_picture(ground, report)
+        with contextlib.suppress(OSError):
+            show_picture(ground, report)
     except WeftError as error:
         why = f"the run could not be analysed: {error}"
         say(why)

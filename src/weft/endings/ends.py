@@ -102,7 +102,7 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     left = _first(told, EndingKind.EXIT)
     if rank.definitions.ended is not None:
         return How.ERROR, left
-    if interrupted:
+    if interrupted and not (left and left.time_ns < interrupted.time_ns):
         return How.SIGNAL, interrupted
     if rank.state in ("stopped", "damaged"):
         return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
@@ -164,13 +164,19 @@ def callers(ending: Ending) -> tuple[Site, ...]:
     at = place(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
-    return tuple(site for site in behind if not library_code(site))
+    return tuple(site for site in behind if not library_code(site) and not _starts_fortran(site))
+
+
+def _starts_fortran(site: Site) -> bool:
+    """Whether a frame is the `main` that gfortran puts before a program: it stands at the line `program`."""
+    return site.function == "main" and (site.file or "").lower().rpartition(".")[2] in _FORTRAN
 
 
 _RUNTIMES: Final = re.compile(
     r"(lib(c|m|pthread|gfortran|stdc\+\+|gcc_s|quadmath|mpi\w*|ucs|ucp|python3.*)|ld-linux.*)[.-]"
 )
 """Libraries of the system and of MPI, whose lines say nothing of the program."""
+_FORTRAN: Final = frozenset(("f", "for", "ftn", "f77", "f90", "f95", "f03", "f08", "f18"))
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 

@@ -73,7 +73,7 @@ class Scene:
         message = f"{rank_words(ranks)} {words(first, len(ranks))}"
         behind = self.waiting_for(set(ranks))
         if behind:
-            message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them')}"
+            message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"
         events = [event for i in sorted(behind) for event in self.standstill.open_calls.get(i, [])[:1]]
         return Finding(
             kind=KINDS[first.how],
@@ -87,19 +87,25 @@ class Scene:
             cause=f"{first.how} {message}",
         )
 
-    def _waits(self, behind: frozenset[int], whom: str) -> str:
-        """`ranks 0 and 2 wait for it in barrier at exc.py:7`."""
+    def _waits(self, behind: frozenset[int], whom: str, *, ended: bool) -> str:
+        """`ranks 0 and 2 wait for it in barrier at exc.py:7`; `ended`: `were ended by it in barrier`."""
+        one, many, link = ("was ended", "were ended", "by") if ended else ("waits", "wait", "for")
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
             event = self.standstill.open_calls[index][0]
             groups.setdefault(describe.call(event) + describe.where(event), []).append(index)
         parts: list[str] = []
         for call, ranks in list(groups.items())[:MAX_WAITS]:
-            verb = "waits" if len(ranks) == 1 else "wait"
-            parts.append(f"{rank_words(ranks)} {verb}{'' if parts else f' for {whom}'} in {call}")
+            verb = one if len(ranks) == 1 else many
+            parts.append(f"{rank_words(ranks)} {verb}{'' if parts else f' {link} {whom}'} in {call}")
         if len(groups) > MAX_WAITS:
             parts.append(f"{rank_words(i for ranks in list(groups.values())[MAX_WAITS:] for i in ranks)} elsewhere")
         return listed(parts)
+
+
+def _ends_all(end: End) -> bool:
+    """Whether MPI took the other ranks along at once: those do not wait any more."""
+    return end.how is How.ABORT or (end.how is How.ERROR and end.rank.definitions.ended is not None)
 
 
 def moved(trace: Trace) -> bool:

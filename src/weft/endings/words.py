@@ -29,12 +29,13 @@ _FAULTS: Final[dict[tuple[int, int], str]] = {
 _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
-def words(end: End, ranks: int = 1) -> str:
+def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
     """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
 
-    `ranks`: how many it is said of.
+    `ranks`: how many it is said of. `fell`: another rank's end made the launcher end the job.
     """
-    said = _WORDS[end.how](end)
+    taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
+    said = f"was ended with the job{_stood(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
         if ranks > 1 and said.startswith(one):
             said = many + said.removeprefix(one)

@@ -21,6 +21,8 @@ from weft.launch.watch import INTERVAL, Watch
 
 QUIETLY = {Family.HYDRA: SIGKILL}
 """Hydra tells of a bad termination on SIGTERM; killed, it takes its ranks along without a word."""
+AT_ONCE = 0.3
+"""Seconds that the launcher has for its own cleaning up after a second signal that asks for the end."""
 OBSERVED = 0.05
 """Seconds between looks where somebody waits for what the ranks do."""
 
@@ -98,7 +100,7 @@ class Job:
         if self.warnings == 1:
             ask.where(rank_files(self.run))
         elif self._kill_at is None:
-            self._kill_at = time.monotonic() + GRACE
+            self._kill_at = time.monotonic() + AT_ONCE
 
     @property
     def interrupted(self) -> int | None:
@@ -127,7 +129,7 @@ class Job:
         """The launcher has ended: nothing of a job that Weft ended may stay behind."""
         self._forget()
         if self.ended is not None or self.interrupted is not None:
-            self.survivors = survivors.end(rank_files(self.run))
+            self.survivors = survivors.end(rank_files(self.run), GRACE if self.warnings < 2 else AT_ONCE)
 
 
 def rank_files(run: RunDirectory) -> list[Path]:
@@ -149,5 +151,5 @@ def run_job(
     job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, family=plan.line.family, observer=observer)
     processes.attend(job.process, job.tick, job.warned)
     job.close()
-    processes.unblock()
+    processes.unblock(job.process)
     return job

@@ -123,7 +123,17 @@ def attend(process: Process, tick: Callable[[], float], warned: Callable[[], Non
         else:
             if received.si_signo in ENDING:
                 warned()
-            pass_on(process, received.si_signo, received.si_code == SI_KERNEL)
+            pass_on(process, received.si_signo, of_the_whole_group(received.si_signo, received.si_code))
+            if received.si_signo in ENDING:
+                pause = tick()
+
+
+def of_the_whole_group(number: int, code: int) -> bool:
+    """Whether the job got this signal from the terminal as we did.
+
+    A terminal that is closed tells the leader of its session alone (Linux, tty_signal_session_leader).
+    """
+    return code == SI_KERNEL and not (number == signal.SIGHUP and os.getsid(0) == os.getpid())
 
 
 def pass_on(process: Process, number: int, from_terminal: bool) -> None:
@@ -136,6 +146,12 @@ def pass_on(process: Process, number: int, from_terminal: bool) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def unblock() -> None:
-    """Give the signals back to their handlers once the job is over."""
+def unblock(process: Process) -> None:
+    """Give the signals back to their handlers once the job is over. Those that came for the job are gone with it."""
+    while signal.sigtimedwait(ENDING, 0) is not None:
+        pass
+    if signal.SIGHUP in process.signals:
+        signal.signal(
+            signal.SIGHUP, signal.SIG_IGN
+        )  # a closed terminal may say so twice: the run is still put in order
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED | {signal.SIGCHLD})

@@ -47,7 +47,8 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     notes = len(report.findings) - len(loud) - len(calm)
     ended = ends(trace)
-    lines = [(text, "") for text in ended] if interrupted(trace) else []
+    first = interrupted(trace) or not loud
+    lines = [(text, "") for text in ended] if first else []
     lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
@@ -59,7 +60,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
         lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
     if notes:
         lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
-    return lines + ([] if interrupted(trace) else [(text, "") for text in ends(trace, told(report.findings))])
+    return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
 
 
 def told(findings: Iterable[Finding]) -> set[int]:

@@ -12,8 +12,12 @@ enum { WORDS = 2048 };
 
 volatile int weft_ended_by_mpi;
 
+static bool ends_here(void) {
+    return weft_the_record && weft_recording && weft_depth && weft_the_record->header->state == WEFT_STATE_RUNNING;
+}
+
 static WEFT_COLD void ended(const char *words) {
-    if (!weft_the_record || !weft_recording || !weft_depth || weft_the_record->header->state != WEFT_STATE_RUNNING) return;
+    if (!ends_here()) return;
     uint8_t payload[WORDS + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     weft_text_s(&text, words, strnlen(words, WORDS));
@@ -26,7 +30,13 @@ static WEFT_COLD void ended(const char *words) {
 __attribute__((visibility("default"))) int PMIx_Abort(int status, const char *words, void *processes, size_t n);
 int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     int (*real)(int, const char *, void *, size_t) = (__typeof__(real))dlsym(RTLD_NEXT, "PMIx_Abort");
-    ended(words ? words : "");
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (words && *words) ended(words);
+    else if (ends_here()) { /* under MPI_ERRORS_ARE_FATAL the status is the error's code */
+        if (status <= 0 || REAL(MPI_Error_string)(status, text, &length) != MPI_SUCCESS) text[0] = 0;
+        ended(text);
+    }
     return real ? real(status, words, processes, n) : -1;
 }
 #else
