@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -74,7 +73,7 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
         "weft": weft.__version__,
         "command": list(command),
         "cwd": str(Path.cwd()),
-        "host": platform.node(),
+        "host": os.uname().nodename,
         "started": now(),
         "finished": None,
         "level": level,

@@ -130,7 +130,7 @@ def _coded(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
 def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
     """The call site of each row's event."""
     found = np.zeros(len(rows), np.int64)
-    for rank in np.unique(ranks).tolist():
+    for rank in distinct(ranks).tolist():
         mine = ranks == rank
         found[mine] = match.trace.ranks[rank].events["site"][posts.event[rows[mine]]]
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from weft.sources.layout import (
     Place,
 )
 from weft.trace import Trace
+from weft.trace.json_file import write_whole
 from weft.trace.layout import Def
 from weft.trace.sites import Placed, Site
 
@@ -197,10 +197,6 @@ class Room:
 def _write(path: Path, data: bytes, problems: list[str]) -> None:
     """Whole or not at all."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sources-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        write_whole(path, data)
     except OSError as error:
         problems.append(f"{path} cannot be written: {error.strerror}")
