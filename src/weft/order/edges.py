@@ -236,7 +236,7 @@ class _Tables:
         words: dict[str, int] = {}
         for function in trace.functions:
             word = _word(function.name)
-            self.shape[function.id] = shape_of(function.name)
+            self.shape[function.id] = _SHAPES.get(word, Shape.NONE)
             self.word[function.id] = words.setdefault(word, len(words) + 1)
             self.counted[function.id] = word in _COUNTED
             self.barrier[function.id] = word in ("barrier", "intercomm_merge")
