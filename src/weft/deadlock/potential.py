@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from weft.match.native import address
 from weft.match.operations import I32, U32
 from weft.native.kernel import library
 from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.terms import calls, describe
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints, distinct

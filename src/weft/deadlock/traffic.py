@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.operations import completions
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct

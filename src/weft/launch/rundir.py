@@ -6,13 +6,14 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import weft
 from weft.errors import UsageError, WeftError
+from weft.plain import dataclass
 
 SCHEMA = "weft-run/1"
 BASE = Path("weft-runs")

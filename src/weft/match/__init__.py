@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from weft.match import native
 from weft.match.functions import Op, Post, Spec, classify
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.trace import Trace
 
 __all__ = [

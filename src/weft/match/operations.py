@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from weft.match import native
 from weft.match.functions import Functions, tables
 from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.trace import Communicator, Rank, Trace
 
 NONE: Final = 0xFFFFFFFF

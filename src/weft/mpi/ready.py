@@ -11,9 +11,10 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from weft.plain import dataclass
 
 WEFT = Path(__file__).parents[1]
 LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"

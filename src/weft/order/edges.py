@@ -5,7 +5,6 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
+from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 

@@ -12,7 +12,6 @@ first is free, and meant to be. Such a race is told as a note. Two things must h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
 from weft.order import Order
+from weft.plain import dataclass
 from weft.races.search import Races
 from weft.terms.columns import distinct, numbered
 

@@ -7,13 +7,14 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any, Final
 
 from weft.findings import CERTAINTIES, Finding, worst_first
 from weft.native.threads import workers
+from weft.plain import dataclass
 from weft.terms.calls import catalogue
 from weft.trace import Level, Trace
 

@@ -6,10 +6,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from weft.plain import dataclass
 from weft.sources.layout import MAX_FILE
 
 What = Literal["changed", "gone", "newer", "edited"]

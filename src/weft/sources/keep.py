@@ -8,10 +8,11 @@ import os
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.plain import dataclass
 from weft.sources import files, kept, statement
 from weft.sources.layout import (
     AROUND,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.plain import dataclass
 from weft.terms import native
 from weft.trace import Function, Parameter, Rank
 from weft.trace.layout import Flag

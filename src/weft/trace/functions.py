@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from weft.plain import dataclass
 
 PLACES = frozenset(
     ["buffer", "count", "datatype", "peer", "tag", "comm", "object", "flag", "status", "tail", "none"]

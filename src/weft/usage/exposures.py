@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.windows import group_members
 from weft.trace import Flag, Rank

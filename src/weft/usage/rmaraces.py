@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.order import Order
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import base, masks, words
 from weft.terms.columns import Ints, columns, distinct, ints
