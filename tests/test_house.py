@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "waits": {"native", "trace", "match", "order", "terms"},
     "endings": {"native", "trace", "match", "terms", "deadlock"},
     "report": {
+        "native",
         "sources",
         "trace",
         "match",

@@ -14,7 +14,7 @@ from weft.arrays.texts import Construct, Place, Texts, Variable
 from weft.errors import UsageError, WeftError
 from weft.findings import KINDS, Finding, Site, worst_first
 from weft.terms.words import plural
-from weft.trace.sites import addr2line
+from weft.trace.lines import addr2line
 
 NOBODY: Final = Construct("", "", 0)
 

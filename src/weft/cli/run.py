@@ -109,6 +109,9 @@ def run(args: argparse.Namespace) -> int:
 
 def record(command: list[str], args: argparse.Namespace) -> int:
     """Plan, start, watch, finish, tell."""
+    from weft.native.threads import calm_numpy
+
+    calm_numpy()
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job

@@ -12,7 +12,7 @@ would have had to choose anew. For the same reason such a finding is never more 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
 from weft.order import Order
 from weft.order.edges import Shape, shape_of
+from weft.plain import dataclass
 from weft.races import detect, exchanged
 from weft.terms import calls, describe
 from weft.terms.columns import Ints, distinct

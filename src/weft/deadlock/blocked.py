@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace

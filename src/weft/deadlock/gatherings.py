@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
 from weft.terms.columns import Ints

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.deadlock.traffic import Ends, Traffic
-from weft.terms.columns import Ints
+from weft.terms.columns import Ints, distinct
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 _ANY_NUMBER = 1 << 60
@@ -135,7 +135,7 @@ def _sorted_out(receives: Ends) -> tuple[Ends, list[Pending], set[int]]:
     wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
     unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
     waiting = wild & ~receives.done & ~unclear
-    for comm in np.unique(receives.comm[waiting]):
+    for comm in distinct(receives.comm[waiting]):
         here = receives.comm == comm
         first = receives.event[here & waiting].min()
         waiting |= here & ~receives.done & ~unclear & (receives.event >= first)

@@ -8,10 +8,7 @@ got through because messages fitted into buffers.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,9 +20,11 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import address
 from weft.match.operations import I32, U32
 from weft.native.kernel import library
+from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.terms import calls, describe
 from weft.terms.calls import masks, words
-from weft.terms.columns import Ints
+from weft.terms.columns import Ints, distinct
 from weft.terms.words import listed, rank_words
 from weft.trace import Event, Flag, Trace
 
@@ -185,11 +184,12 @@ def constraints_of(
     if len(rank):
         size = np.append(size, 1)  # a gathering of one where nobody arrives
     first = np.zeros(len(processes.rank) + 1, np.int64)
-    _make(given, _Columns(address(first), None, None, None, None))
+    work = sum(map(len, (match.sends, match.recvs, match.probes, parts)))
+    _make(given, _Columns(address(first), None, None, None, None), work)
     np.cumsum(first, out=first)
     at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
     target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
-    _make(given, _Columns(*(address(column) for column in (first, at, target, value, send))))
+    _make(given, _Columns(*(address(column) for column in (first, at, target, value, send))), work)
     return Constraints(first, at, target, value, send, size)
 
 
@@ -197,16 +197,17 @@ def _places(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.uint64]:
     return np.array([0 if a is None else a.ctypes.data for a in arrays], np.uint64)
 
 
-def _make(given: _Record, to: _Columns) -> None:
+def _make(given: _Record, to: _Columns, work: int) -> None:
     """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
     ranks = given.ranks
-    workers = max(1, min(os.cpu_count() or 1, 8, ranks))
-    cuts = [ctypes.c_uint32(ranks * k // workers) for k in range(workers + 1)]
+    count = workers(work, min(8, ranks))
+    cuts = [ctypes.c_uint32(ranks * k // count) for k in range(count + 1)]
     make = library().weft_constraints
-    with ThreadPoolExecutor(workers) as pool:
-        done = pool.map(lambda k: make(ctypes.byref(given), cuts[k], cuts[k + 1], ctypes.byref(to)), range(workers))
-        if any(list(done)):
-            raise MemoryError("no memory to run the record again")
+    done = side_by_side(
+        count, lambda k: make(ctypes.byref(given), cuts[k], cuts[k + 1], ctypes.byref(to)), range(count)
+    )
+    if any(done):
+        raise MemoryError("no memory to run the record again")
 
 
 # What stands still
@@ -238,7 +239,7 @@ def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> d
     for process in waiting if wanted else ():
         rest = slice(int(place[process]), int(constraints.first[process + 1]))
         arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
-        for gathering in np.unique(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
+        for gathering in distinct(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
             if gathering in wanted:
                 found.setdefault(gathering, process)
     return found

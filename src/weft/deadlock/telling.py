@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
+from weft.plain import dataclass
 from weft.terms import calls, describe
 from weft.terms.words import listed, rank_words
 from weft.trace import Event

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.operations import completions
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
-from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns
+from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct
 from weft.trace import Flag, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL
 
@@ -92,7 +92,7 @@ class Traffic:
         """Communicator indices, and the indices in trace.ranks of peers given as ranks in them."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
-        for id in np.unique(comm_ids):
+        for id in distinct(comm_ids):
             comm = self.rank.comm(int(id))
             if comm is None:
                 continue
@@ -322,7 +322,7 @@ class Traffic:
         wild_source = source[at] == ANY_SOURCE
         wild_tag = tag[at] == ANY_TAG
         peers = np.where(told, status.source[row], UNKNOWN)
-        for comm in np.unique(ends.comm[at]):
+        for comm in distinct(ends.comm[at]):
             rows = ends.comm[at] == comm
             members = np.asarray(self.rank.trace.communicators[int(comm)].peers(self.rank.index), np.int64)
             known = rows & (peers >= 0) & (peers < len(members))

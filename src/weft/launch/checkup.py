@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -25,6 +25,7 @@ from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
 from weft.mpi import ready
 from weft.mpi.ready import cache_folder
+from weft.plain import dataclass
 
 Status = Literal["ok", "warning", "failed"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -58,6 +57,8 @@ def fits(name: str, library: Library | None) -> bool:
 @cache
 def linked_by(mpicc: Path) -> Library | None:
     """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
         source, target = Path(folder, "probe.c"), Path(folder, "probe.so")
         source.write_text(PROBE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, Signals
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
 from weft.launch.rankfile import Header, trim
+from weft.plain import dataclass
 from weft.trace.layout import State, StopReason
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from weft.launch.options import Family
 from weft.mpi.ready import keep, recall
+from weft.plain import dataclass
 
 _LINKER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_PYTHON = re.compile(r"(PYTHON|MPI4PY|VIRTUAL_ENV)").match

@@ -9,12 +9,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from weft.errors import UsageError
 from weft.launch.options import LAUNCHERS, OTHER_LAUNCHERS, VALUES, Family
+from weft.plain import dataclass
 
 PRELOAD = "LD_PRELOAD"
 

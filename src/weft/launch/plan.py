@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from weft.errors import UsageError, WeftError
@@ -16,6 +16,7 @@ from weft.launch.library import Library
 from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
 from weft.mpi import ready
+from weft.plain import dataclass
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.plain import dataclass
 from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.layout import CHUNK, EVENT, HEADER, MAGIC, PAGE, Flag, Level, State, StreamKind
 

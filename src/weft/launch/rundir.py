@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import weft
 from weft.errors import UsageError, WeftError
+from weft.plain import dataclass
 
 SCHEMA = "weft-run/1"
 BASE = Path("weft-runs")
@@ -74,7 +74,7 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
         "weft": weft.__version__,
         "command": list(command),
         "cwd": str(Path.cwd()),
-        "host": platform.node(),
+        "host": os.uname().nodename,
         "started": now(),
         "finished": None,
         "level": level,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import time
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from weft.trace.layout import PAGE
 
 def here(header: Header) -> bool:
     """Whether the rank runs on this host, so that its pid means something."""
-    return header.host == platform.node()
+    return header.host == os.uname().nodename
 
 
 def alive(path: Path, header: Header) -> bool:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +17,8 @@ class Question:
     """One standstill, being judged."""
 
     def __init__(self, run: Path) -> None:
+        import tempfile
+
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._judge = subprocess.Popen(

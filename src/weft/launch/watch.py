@@ -8,7 +8,6 @@ a call or gone, and not a byte of any record has changed for QUIET seconds.
 from __future__ import annotations
 
 import os
-import platform
 import re
 import time
 from collections import Counter
@@ -100,7 +99,7 @@ class Watch:
     @property
     def local(self) -> bool:
         """Whether all ranks run on this host."""
-        host = platform.node()
+        host = os.uname().nodename
         return all(file.header is None or file.header.host == host for file in self.files.values())
 
     def headers(self) -> list[Header]:

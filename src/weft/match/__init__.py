@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from weft.match import native
 from weft.match.functions import Op, Post, Spec, classify
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
+from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.trace import Trace
 
 __all__ = [
@@ -105,10 +105,9 @@ def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts, room: Room) -> 
     sends.partner.fill(NONE)
     scratch = room(len(sends), np.uint32)
     columns = [at(c) for c in (sends.partner, recvs.partner, probes.partner, scratch)]
-    workers = max(1, min(os.cpu_count() or 1, 8, ranks))
-    cuts = [ranks * k // workers for k in range(workers + 1)]
-    with ThreadPoolExecutor(workers) as pool:
-        done = list(pool.map(lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(workers)))
+    count = workers(len(sends) + len(recvs), min(8, ranks))
+    cuts = [ranks * k // count for k in range(count + 1)]
+    done = side_by_side(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
     if any(done):
         raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
 

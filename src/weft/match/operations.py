@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -15,6 +13,8 @@ from numpy.typing import NDArray
 
 from weft.match import native
 from weft.match.functions import Functions, tables
+from weft.native.threads import side_by_side, workers
+from weft.plain import dataclass
 from weft.trace import Communicator, Rank, Trace
 
 NONE: Final = 0xFFFFFFFF
@@ -283,32 +283,31 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
     peers = _Peers()
     comms = [_local_comms(rank, peers) for rank in trace.ranks]
     flat = peers.array()
-    count = max(1, min(os.cpu_count() or 1, 16))
-    workers: SimpleQueue[_Worker] = SimpleQueue()
+    count = workers(sum(map(len, trace.ranks)), 16)
+    free: SimpleQueue[_Worker] = SimpleQueue()
     for _ in range(count):
-        workers.put(_Worker(trace, functions, comms, flat))
+        free.put(_Worker(trace, functions, comms, flat))
 
     def shared(call: Callable[[_Worker, int], list[int]]) -> list[list[int]]:
         def one(rank: int) -> list[int]:
-            worker = workers.get()
+            worker = free.get()
             try:
                 return call(worker, rank)
             finally:
-                workers.put(worker)
+                free.put(worker)
 
-        return list(pool.map(one, range(len(trace.ranks))))
+        return side_by_side(count, one, range(len(trace.ranks)))
 
-    with ThreadPoolExecutor(count) as pool:
-        most = shared(lambda worker, rank: worker.most(rank))
-        posts = [_posts([m[which] for m in most], room) for which in range(3)]
-        colls = _collectives([m[3] for m in most], room)
-        if max(map(len, [*posts, colls]), default=0) >= NONE:
-            raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
-        try:
-            counts = shared(lambda worker, rank: worker.read(rank, posts, colls))
-        finally:
-            for _ in range(count):
-                workers.get().close()
+    most = shared(lambda worker, rank: worker.most(rank))
+    posts = [_posts([m[which] for m in most], room) for which in range(3)]
+    colls = _collectives([m[3] for m in most], room)
+    if max(map(len, [*posts, colls]), default=0) >= NONE:
+        raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
+    try:
+        counts = shared(lambda worker, rank: worker.read(rank, posts, colls))
+    finally:
+        for _ in range(count):
+            free.get().close()
     for which, rows in enumerate([*posts, colls]):
         _closed_up(rows, [c[which] for c in counts])
     for rank in range(len(trace.ranks)) if len(colls) else ():

@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from weft.plain import dataclass
+
+WEFT = Path(__file__).parents[1]
 LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
 
 
@@ -68,7 +69,7 @@ def _of_wheel(library: Path) -> Shim | None:
 
 def folder_of_wheel() -> Path:
     """Where a wheel has its recorders."""
-    return Path(str(files("weft").joinpath("native/ready")))
+    return WEFT / "native/ready"
 
 
 def pack(library: Path, shim: Shim, name: str) -> Path:
@@ -95,10 +96,9 @@ def digest(paths: Iterable[Path]) -> str:
 
 def _sources() -> list[Path]:
     """The files that a recorder is made from."""
-    weft = Path(str(files("weft")))
-    native = [weft / "native" / name for name in ("format.h", "record.h", "record.c")]
-    made = [weft / "mpi" / name for name in ("generate.py", "seldom.py", "shim.py", "table.py")]
-    return [*native, *made, *sorted(path for path in (weft / "native/shim").iterdir() if path.suffix in (".c", ".h"))]
+    native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
+    made = [WEFT / "mpi" / name for name in ("generate.py", "seldom.py", "shim.py", "table.py")]
+    return [*native, *made, *sorted(path for path in (WEFT / "native/shim").iterdir() if path.suffix in (".c", ".h"))]
 
 
 # ---- notes: what was found out before, with the stamps of the files that it depends on ----

@@ -155,7 +155,9 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
     note = root / f"{_note_key(found)}.json"
     known = _remembered(note, root)
     if known is not None:
-        return known
+        if cache is None:
+            ready.remember(*known)
+        return known[1]
     library = probe(found)
     sources = _sources() | _generated(library)
     folder = root / _key(found, library, sources)
@@ -197,8 +199,8 @@ def _remember(note: Path, shim: Shim, library: Library) -> None:
         work.replace(note)
 
 
-def _remembered(note: Path, root: Path) -> Shim | None:
-    """The recorder that was found last time, if nothing it depends on has changed since."""
+def _remembered(note: Path, root: Path) -> tuple[Path, Shim] | None:
+    """The library and the recorder that was found last time, if nothing it depends on has changed since."""
     try:
         content = json.loads(note.read_text())
         folder = root / Path(content["folder"]).name
@@ -206,7 +208,8 @@ def _remembered(note: Path, root: Path) -> Shim | None:
         unchanged = _stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return shim if unchanged and shim.path.exists() and shim.functions_json_path.exists() else None
+    whole = unchanged and shim.path.exists() and shim.functions_json_path.exists()
+    return (Path(content["path"]), shim) if whole else None
 
 
 @contextmanager

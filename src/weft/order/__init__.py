@@ -11,7 +11,6 @@ import ctypes
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from weft.match.native import address as at
 from weft.match.native import addresses
 from weft.order import native
 from weft.order.edges import U32, Processes, collective_edges, generic_edges, processes
+from weft.plain import dataclass
 from weft.trace import Trace
 
 __all__ = ["Cut", "Order", "order"]

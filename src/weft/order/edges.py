@@ -5,7 +5,6 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
+from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 
@@ -236,7 +236,7 @@ class _Tables:
         words: dict[str, int] = {}
         for function in trace.functions:
             word = _word(function.name)
-            self.shape[function.id] = shape_of(function.name)
+            self.shape[function.id] = _SHAPES.get(word, Shape.NONE)
             self.word[function.id] = words.setdefault(word, len(words) + 1)
             self.counted[function.id] = word in _COUNTED
             self.barrier[function.id] = word in ("barrier", "intercomm_merge")

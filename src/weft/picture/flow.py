@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
@@ -21,6 +21,7 @@ from weft.match import Match
 from weft.match import match as match_of
 from weft.picture.messages import Message, between, laid_out, tag_text
 from weft.picture.strokes import ENDED, WAITS, Row, Stroke, draw
+from weft.plain import dataclass
 from weft.terms import describe
 from weft.terms.telling import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words

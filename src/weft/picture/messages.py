@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from weft.match import NONE, Match
 from weft.picture.strokes import Kind, Row, Stroke
+from weft.plain import dataclass
 from weft.terms import describe
 from weft.trace import Trace
 from weft.trace.layout import ANY_TAG

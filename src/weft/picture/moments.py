@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from weft.match import NONE, Match
 from weft.picture.classes import CLASSES, OTHER, class_of
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.describe import where
 from weft.trace import Event, Flag, Rank, Trace

@@ -8,8 +8,10 @@ rank 0        rank 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
+
+from weft.plain import dataclass
 
 _MARGIN: Final = 5
 _WIDE, _NARROW = 14, 10

@@ -19,6 +19,7 @@ from weft.races.outcome import outcome, strays
 from weft.races.search import Races, detect, exchanged
 from weft.races.served import ANSWERED, served
 from weft.terms import describe
+from weft.terms.columns import distinct
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
@@ -74,7 +75,7 @@ def _order_only(
 ) -> list[Finding]:
     """One note for each call site that serves whoever comes."""
     chosen = np.flatnonzero(service)
-    places = np.unique(lines[chosen]).tolist()
+    places = distinct(lines[chosen]).tolist()
     return [_note(trace, match, races, service, chosen[lines[chosen] == place]) for place in places]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.native import address as at
 from weft.match.native import group
 from weft.order import Order
+from weft.plain import dataclass
 from weft.races import native
 
 U32 = NDArray[np.uint32]

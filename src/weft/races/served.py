@@ -12,7 +12,6 @@ first is free, and meant to be. Such a race is told as a note. Two things must h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
 from weft.order import Order
+from weft.plain import dataclass
 from weft.races.search import Races
 from weft.terms.columns import distinct, numbered
 
@@ -130,7 +130,7 @@ def _coded(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
 def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
     """The call site of each row's event."""
     found = np.zeros(len(rows), np.int64)
-    for rank in np.unique(ranks).tolist():
+    for rank in distinct(ranks).tolist():
         mine = ranks == rank
         found[mine] = match.trace.ranks[rank].events["site"][posts.event[rows[mine]]]
     return found

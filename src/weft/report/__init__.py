@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from weft.report.analysis import Failure, Ground, Report, analyse, examine
-from weft.report.document import to_json
-from weft.report.text import summary
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.report.analysis import Failure, Ground, Report, analyse, examine
+    from weft.report.document import to_json
+    from weft.report.text import summary
 
 __all__ = ["Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
+
+_PLACES = {"to_json": "document", "summary": "text"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a run that ends without a word needs none of the views."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'analysis')}"), name)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any, Final
 
 from weft.findings import CERTAINTIES, Finding, worst_first
+from weft.native.threads import workers
+from weft.plain import dataclass
 from weft.terms.calls import catalogue
 from weft.trace import Level, Trace
 
@@ -145,7 +145,12 @@ def _side_by_side(
     progress(0, "matching messages")
     with suppress(Exception):  # the analyses that need it will say why it fails
         ground.prepare()
-    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 4))) as pool:
+    count = workers(sum(len(rank) for rank in ground.trace.ranks), 4)
+    if count == 1:
+        return {name: _attempt(ground, name, place) for name, place in analyses.items()}
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    with ThreadPoolExecutor(count) as pool:
         late = {name for name, place in analyses.items() if "order" in _wanted(place)}
         if late:
             pool.submit(ground.make_order)

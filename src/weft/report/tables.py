@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.report.text import printable
 from weft.terms.words import plural
 from weft.trace import Level, Trace
@@ -111,6 +110,8 @@ def _short(value: int) -> str:
 
 def to_html(of: Tables) -> str:
     """The tables, and the matrix as a picture: the darker, the more bytes."""
+    from html import escape
+
     parts = ["<h2>Where the time went</h2>", _causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
@@ -143,6 +144,8 @@ def _causes(ledger: Ledger) -> str:
         + "".join(f"<td>{seconds(row[cause]) if row[cause] else '-'}</td>" for cause in causes) + "</tr>"
         for rank, row in enumerate(ledger.by_rank[:MAX_ROWS])
     )  # fmt: skip
+    from html import escape
+
     return (
         "".join(f"<p>{escape(note[0].upper() + note[1:])}.</p>" for note in ledger.notes())
         + "<details open><summary>by cause</summary>"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from weft.plain import dataclass
 from weft.sources.layout import MAX_FILE
 
 What = Literal["changed", "gone", "newer", "edited"]
@@ -43,7 +42,7 @@ class Change:
 
 def is_here(host: object) -> bool:
     """Whether this is the host of that name."""
-    return not isinstance(host, str) or host == platform.node()
+    return not isinstance(host, str) or host == os.uname().nodename
 
 
 def change(mark: Mark, here: bool) -> Change | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.plain import dataclass
 from weft.sources.layout import MAX_FILE
 
 _SUFFIXES: Final = frozenset(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.plain import dataclass
 from weft.sources import files, kept, statement
 from weft.sources.layout import (
     AROUND,
@@ -26,6 +26,7 @@ from weft.sources.layout import (
     Place,
 )
 from weft.trace import Trace
+from weft.trace.json_file import write_whole
 from weft.trace.layout import Def
 from weft.trace.sites import Placed, Site
 
@@ -197,10 +198,6 @@ class Room:
 def _write(path: Path, data: bytes, problems: list[str]) -> None:
     """Whole or not at all."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sources-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        write_whole(path, data)
     except OSError as error:
         problems.append(f"{path} cannot be written: {error.strerror}")

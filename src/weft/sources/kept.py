@@ -6,11 +6,11 @@ import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from weft.plain import dataclass
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
 from weft.trace import RunError, Trace

@@ -15,8 +15,9 @@ The number in the schema rises when a reader of the old one would say something 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from weft.plain import dataclass
 
 SCHEMA: Final = "weft-sources/1"
 INDEX: Final = "sources.json"

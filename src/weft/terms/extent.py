@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import numpy as np
 
+from weft.plain import dataclass
 from weft.trace import Flag, Trace
 
 _PART: Final = 1 << 18

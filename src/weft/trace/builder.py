@@ -20,13 +20,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.trace import layout
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import (

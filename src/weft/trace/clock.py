@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.trace.layout import Clock
 from weft.trace.rankfile import Header
 
@@ -65,6 +64,12 @@ def _length(header: Header) -> tuple[float, int] | None:
     return ns / ticks, ns
 
 
+def _median(values: list[int]) -> int:
+    """The middle one, or between the two in the middle; `statistics` would cost every start the import of `decimal`."""
+    values = sorted(values)
+    return (values[(len(values) - 1) // 2] + values[len(values) // 2]) // 2
+
+
 def _host_axes(headers: Sequence[Header]) -> list[Axis]:
     """One axis a rank on the host's CLOCK_MONOTONIC. The longest-running rank's tick length serves all that fit it."""
     lengths = [_length(h) for h in headers]
@@ -88,7 +93,7 @@ def align(headers: Sequence[Header]) -> list[Axis]:
     reference: int | None = None
     for indices in hosts.values():
         local = [headers[i] for i in indices]
-        offset = int(median(h.start.realtime_ns - h.start.monotonic_ns for h in local))
+        offset = _median([h.start.realtime_ns - h.start.monotonic_ns for h in local])
         reference = offset if reference is None else reference
         shift = offset - reference
         for i, axis in zip(indices, _host_axes(local), strict=True):

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from weft.plain import dataclass
 from weft.trace.layout import ENDING_FRAMES, Def, EndingKind
 from weft.trace.varint import Cursor, Damaged
 

@@ -6,9 +6,9 @@ its life, and where a thread was when `weft run` asked. What a process cannot te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft.plain import dataclass
 from weft.trace.layout import EndingKind, ExitKind
 from weft.trace.sites import Site
 

@@ -3,21 +3,22 @@
 # ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from weft.plain import dataclass
 
 PLACES = frozenset(
     ["buffer", "count", "datatype", "peer", "tag", "comm", "object", "flag", "status", "tail", "none"]
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
-_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*|Win_test|Parrived)")
+_POLLS = frozenset(f"MPI_{name}" for name in "Test Testall Testany Testsome Iprobe Improbe Win_test Parrived".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Function:
     @cached_property
     def is_poll(self) -> bool:
         """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
-        return bool(_POLLS.fullmatch(self.name))
+        return self.name in _POLLS or self.name.startswith("MPI_Request_get_status")
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
@@ -168,15 +169,16 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _parameter(entry: Any) -> Parameter:
-    parameter = Parameter(
-        str(entry["name"]),
-        str(entry.get("kind", "")),
-        str(entry.get("direction", "in")),
-        bool(entry.get("array")),
-        str(entry["type"]),
-        str(entry["place"]),
-        entry.get("part"),
-    )
+    part, array = entry.get("part"), bool(entry.get("array"))
+    names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
+    return _made(names, array, part)
+
+
+@lru_cache(maxsize=20_000)
+def _made(names: tuple[Any, ...], array: bool, part: Any) -> Parameter:
+    """One parameter; most functions share theirs with others."""
+    name, kind, direction, type, place = map(str, names)
+    parameter = Parameter(name, kind, direction, array, type, place, part)
     if parameter.place not in PLACES:
         raise ValueError(f"unknown place {parameter.place!r}")
     if parameter.type not in CODES and not parameter.type.startswith("handle:"):

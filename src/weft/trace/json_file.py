@@ -33,3 +33,14 @@ def read_json(root: Path, name: str, schema: str, problems: list[str], limit: in
         problems.append(f"{root / name} cannot be read: {str(error)[:200]}")
         return {}
     return value
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: beside it, then in its place."""
+    beside = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        beside.chmod(0o644)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -298,6 +298,26 @@ class Rank:
         return self.definitions.names.get((cls, id))
 
 
+def _table(root: Path, problems: list[str]) -> FunctionTable:
+    """The functions of a run; those of the run that was opened last are still there."""
+    try:
+        status = (root / "functions.json").stat()
+    except OSError:
+        status = None
+    key = status and (str(root.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
+    if key is None or key not in _last:
+        before = len(problems)
+        table = FunctionTable(read_json(root, "functions.json", "weft-functions/1", problems))
+        if key is None or len(problems) > before:
+            return table
+        _last.clear()
+        _last[key] = table
+    return _last[key]
+
+
+_last: dict[tuple[str, int, int, int], FunctionTable] = {}
+
+
 class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
@@ -331,7 +351,7 @@ class Trace:
             raise RunError(f"{root} is no run: {'not a directory' if root.exists() else 'there is no such directory'}")
         problems: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems)
-        table = FunctionTable(read_json(root, "functions.json", "weft-functions/1", problems))
+        table = _table(root, problems)
         files = _rank_files(root, problems)
         if not files and not run:
             raise RunError(f"{root} is no run of Weft: " + "; ".join(problems[:3]))

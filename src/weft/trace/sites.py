@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.trace.definitions import CodeDefinition, ModuleDefinition, SiteDefinition
 from weft.trace.elf import build_id_of
-from weft.trace.json_file import read_json
+from weft.trace.json_file import read_json, write_whole
 from weft.trace.layout import Def
+from weft.trace.lines import Found, lines_of
 
 if TYPE_CHECKING:
     from weft.trace.definitions import Definitions
     from weft.trace.run import Trace
 
 SCHEMA: Final = "weft-sites/2"
-ADDR2LINE_SECONDS: Final = 120
 MAX_LINE: Final = 2**31
 MAX_FRAMES: Final = 64
 
@@ -172,17 +170,18 @@ def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: i
 def _of_the_program(callers: Sequence[Site]) -> Iterator[Site]:
     """Callers up to the one that the system starts."""
     for caller in callers:
-        if caller.function in _STARTERS or Path(caller.module or "").name.startswith(("libc.so", "libc-", "ld-")):
+        if caller.function in _STARTERS or _of_the_system(caller.module or ""):
             return
         yield caller
         if caller.function in ("main", "MAIN__"):
             return
 
 
-_STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
+def _of_the_system(module: str) -> bool:
+    return Path(module).name.startswith(("libc.so", "libc-", "ld-"))
 
-Found = tuple[str | None, int, str | None]
-"""(file, line, function) of a frame."""
+
+_STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
 
 
 def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
@@ -219,7 +218,7 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
     modules: list[dict[str, Any]] = []
     for (path, build_id), offsets in sorted(_wanted(trace).items()):
         reason = _mistrust(trace, path, build_id)
-        sites = {} if reason else addr2line(path, sorted(offsets), problems)
+        sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
         if reason:
             problems.append(f"calls in {path} stay without lines: {reason}")
         if sites:
@@ -237,17 +236,26 @@ def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
     placed: list[Placed] = [*trace.ranks, *tasks]
     for rank in placed:
         for definition in rank.definitions.all(Def.SITE):
-            own = [] if definition.code else [(definition.module, definition.offset)]
-            for number, offset in (*own, *(() if definition.code else definition.callers)):
-                module: ModuleDefinition | None = rank.definitions.module(number)
-                if module is not None and module.path.startswith("/"):
-                    wanted[module.path, module.build_id].add(offset)
+            for module, offset in () if definition.code else _shown(rank, definition):
+                wanted[module.path, module.build_id].add(offset)
         for ending in rank.definitions.endings:
             for number, offset in ending.native:
-                module = rank.definitions.module(number)
-                if module is not None and module.path.startswith("/"):
-                    wanted[module.path, module.build_id].add(offset)
+                of = rank.definitions.module(number)
+                if of is not None and of.path.startswith("/"):
+                    wanted[of.path, of.build_id].add(offset)
     return wanted
+
+
+def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
+    """The native places of a call and of its callers, up to those that `_of_the_program` leaves out."""
+    for number, offset in ((definition.module, definition.offset), *definition.callers):
+        module = rank.definitions.module(number) if number else None
+        if module is None:
+            continue
+        if number != definition.module and _of_the_system(module.path):
+            return
+        if module.path.startswith("/"):
+            yield module, offset
 
 
 def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
@@ -267,65 +275,9 @@ def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     return None
 
 
-def addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Frames by offset, innermost first; only those of which something is known."""
-    # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
-    addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
-    environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
-    try:
-        done = subprocess.run(
-            ["addr2line", "-a", "-f", "-C", "-i", "-e", path], input=addresses, capture_output=True, text=True,
-            errors="backslashreplace", timeout=ADDR2LINE_SECONDS, env=environment, check=False,
-        )  # fmt: skip
-    except FileNotFoundError:
-        problems.append(f"calls in {path} stay without lines: addr2line is missing (install binutils)")
-        return {}
-    except (OSError, subprocess.TimeoutExpired) as error:
-        problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
-        return {}
-    blocks = _blocks(done.stdout)
-    found = {str(offset): _user_frames(blocks.get(offset - 1, [])) for offset in offsets}
-    return {offset: frames for offset, frames in found.items() if any(frame != (None, 0, None) for frame in frames)}
-
-
-def _blocks(output: str) -> dict[int, list[Found]]:
-    """Frames by address, innermost first: addr2line prints the address, then a function and a file:line a frame."""
-    blocks: dict[int, list[Found]] = {}
-    frames: list[Found] = []
-    function: str | None = None
-    for line in output.splitlines():
-        if line.startswith("0x") and function is None:
-            frames = blocks.setdefault(int(line, 16), [])
-        elif function is None:
-            function = line
-        else:
-            file, _, number = line.split(" (discriminator")[0].rpartition(":")
-            known = bool(file) and not file.startswith("??") and number.isdigit() and int(number) > 0
-            name = None if function.startswith("??") else function
-            frames.append((file if known else None, int(number) if known else 0, name))
-            function = None
-    return blocks
-
-
-def _user_frames(frames: list[Found]) -> list[Found]:
-    """Frames from the innermost one in no header of an MPI library (C++ bindings are inlined into their callers)."""
-    for k, frame in enumerate(frames):
-        if frame[0] and not _in_mpi_header(frame[0]):
-            return frames[k:]
-    return frames[:1]
-
-
-def _in_mpi_header(file: str) -> bool:
-    return Path(file).name in ("mpicxx.h", "mpi.h") or "/openmpi/ompi/mpi/cxx/" in file
-
-
 def _write(path: Path, data: dict[str, Any], problems: list[str]) -> None:
     """Whole or not at all."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sites-")
-        with os.fdopen(handle, "w") as file:
-            json.dump(data, file)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        write_whole(path, json.dumps(data).encode())
     except OSError as error:
         problems.append(f"{path} cannot be written: {error.strerror}")

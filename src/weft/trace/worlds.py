@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from weft.plain import dataclass
 from weft.trace.definitions import CommDefinition, Members
 from weft.trace.layout import Def
 

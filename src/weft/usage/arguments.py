@@ -251,7 +251,7 @@ class _Arguments:
             return
         moving = self._where(_MOVING)
         used = self.events["datatype"][moving].astype(np.int64)
-        made = np.unique(self.events["object"][makers].astype(np.int64))
+        made = distinct(self.events["object"][makers].astype(np.int64))
         suspects = np.isin(used, made) & (used >= ID_DYNAMIC)
         if not suspects.any():
             return
@@ -301,7 +301,7 @@ class _Arguments:
             for events, found in columns(self.rank, which, frozenset(names)):
                 for name, values in found.items():
                     if isinstance(values, Ragged):
-                        bad = np.unique(values.owners[values.values < 0])
+                        bad = distinct(values.owners[values.values < 0])
                     elif isinstance(values, np.ndarray):
                         bad = np.flatnonzero(values < 0)
                     else:

@@ -403,7 +403,7 @@ def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     use = table.called(_BY_MEMBER) & ~table.inter
     of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
     seen: set[str] = set()
-    for instance in np.unique(of[use])[:MAX_INSTANCES].tolist():
+    for instance in distinct(of[use])[:MAX_INSTANCES].tolist():
         if not right[instance]:
             continue
         places = list(table.parts(instance))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from weft.deadlock.gatherings import Gatherings
 from weft.match.native import address
 from weft.native.kernel import library
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue, words
 from weft.terms.columns import Ints, columns, ints

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.columns import Ints, columns, ints
+from weft.plain import dataclass
+from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.windows import group_members
 from weft.trace import Flag, Rank
 from weft.usage.epochs import POST, START, TEST, WAIT, Epochs, Window
@@ -37,7 +38,7 @@ class Exposures:
         epoch = epochs.epoch[rows]
         started = np.flatnonzero((epochs.sort[epoch] == START) & (target >= 0))
         keys = epochs.window[rows[started]].astype(np.int64) << 32 | target[started]
-        for key in np.unique(keys).tolist():
+        for key in distinct(keys).tolist():
             mine = started[keys == key]
             pair = (epochs.windows[key >> 32], key & 0xFFFFFFFF, rank.index)
             begins, posts = self.starts.get(pair), self.posts.get(pair)
@@ -81,7 +82,7 @@ def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
     """The places of the rows by window and by who is in their group, in order."""
     parts: dict[Pair, list[Any]] = defaultdict(list)
     keys = of.window[rows].astype(np.int64) << 32 | group
-    for key in np.unique(keys).tolist():
+    for key in distinct(keys).tolist():
         mine = np.flatnonzero(keys == key)
         for member in group_members(rank, key & 0xFFFFFFFF):
             pair = (rank.index, member) if as_target else (member, rank.index)
@@ -94,7 +95,7 @@ def _waits(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
     done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)
-    for window in np.unique(of.window[rows]).tolist():
+    for window in distinct(of.window[rows]).tolist():
         ends = np.flatnonzero(done & (of.window == window))
         mine = np.flatnonzero(of.window[rows] == window)
         at = np.searchsorted(ends, rows[mine])

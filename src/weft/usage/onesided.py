@@ -14,7 +14,7 @@ from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding, Severity
 from weft.order import Order
-from weft.terms.columns import Ints, columns, ints
+from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.sizes import solid
 from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.terms.windows import group_members
@@ -107,7 +107,7 @@ class _Operations:
     def _targets(self, peer: Ints) -> Ints:
         """The indices in trace.ranks of the ranks that are accessed, -1 where they are not known."""
         found = np.full(len(peer), -1, np.int64)
-        for window in np.unique(self.window).tolist():
+        for window in distinct(self.window).tolist():
             comm = self.trace.communicators[self.of.windows[window][0]]
             members = np.asarray(comm.peers(self.rank.index), np.int64)
             mine = (self.window == window) & (peer >= 0) & (peer < len(members))
@@ -124,7 +124,7 @@ class _Operations:
         group = np.zeros(len(of.sort), np.int64)
         for events, found in columns(self.rank, of.begin[started], frozenset(("group",))):
             group[started[np.searchsorted(of.begin[started], events)]] = ints(found, "group")
-        for id in np.unique(group[group > 2]).tolist():
+        for id in distinct(group[group > 2]).tolist():
             members = group_members(self.rank, id)
             if members:
                 strange |= (group[epoch] == id) & ~np.isin(self.target, members)
@@ -144,7 +144,7 @@ class _Operations:
             own = self.rank.events["datatype"][events].astype(np.int64)
             kind = ints(found, "target_datatype") if "target_datatype" in found else own
             width = np.zeros(len(at), np.int64)
-            for id in np.unique(kind).tolist():
+            for id in distinct(kind).tolist():
                 width[kind == id] = solid(self.rank.datatype(id))
             unit, bytes_ = self._units(at)
             known = (width > 0) & (unit > 0)
@@ -210,4 +210,4 @@ class _Operations:
         left[self.rows[self._placed]] = False
         left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL
-        return {of.windows[window] for window in np.unique(of.window[left]).tolist() if window >= 0}
+        return {of.windows[window] for window in distinct(of.window[left]).tolist() if window >= 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from weft.findings import Finding
 from weft.match import NONE
 from weft.match.native import address
 from weft.native.kernel import library
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, distinct, numbered

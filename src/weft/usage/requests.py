@@ -13,7 +13,7 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
-from weft.terms.columns import Ints
+from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
 from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
 from weft.trace import Event, Flag, Rank, Trace
@@ -110,7 +110,7 @@ class _Requests:
         strange = strange[~self._seen_before(strange)]
         arrays = self.event[~self.made[self.request]]
         arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
-        used = np.unique(np.concatenate([strange, self._again(), arrays, self._failed_arrays()])).astype(np.int64)
+        used = distinct(np.concatenate([strange, self._again(), arrays, self._failed_arrays()])).astype(np.int64)
         if len(used) and len(self._lost_instant):
             closed = (events["flags"][used] & Flag.CLOSED) != 0
             used = used[(events["error"][used] != 0) | ~closed]
@@ -216,7 +216,7 @@ class _Requests:
     def _starts(self) -> Iterator[Finding]:
         """Persistent requests that were started while active, or never."""
         event, request, init = self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
-        for index in np.unique(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
+        for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
             if len(made):
@@ -240,7 +240,7 @@ class _Requests:
 
     def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
         early = self._still_active(event, request)
-        for id in np.unique(request[early]).tolist():
+        for id in distinct(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))

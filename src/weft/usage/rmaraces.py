@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.order import Order
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import base, masks, words
-from weft.terms.columns import Ints, columns, ints
+from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.significant import NO_OP
 from weft.terms.sizes import kind_of, width_of
 from weft.terms.telling import cause, finding, said
@@ -110,14 +111,14 @@ def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints
         | events["tag"][event[updates]].astype(np.int64) << 32 & 0xFFFF00000000
         | events["datatype"][event[updates]].astype(np.int64)
     )
-    for key in np.unique(slots).tolist():
+    for key in distinct(slots).tolist():
         mine = updates[slots == key]
         args = rank.event(int(event[mine[0]])).args
         op = int(args.get("op", _UNNAMED))
         operation[mine] = -1 if op == NO_OP else op + 1
         types = _columns_of(rank, event[mine], "target_datatype")
         types = np.full(len(mine), args.get("datatype", 0), np.int64) if types is None else types
-        for id in np.unique(types).tolist():
+        for id in distinct(types).tolist():
             element[mine[types == id]] = _elements_of(rank, id, low[mine[types == id]])
     return operation, element
 

@@ -123,12 +123,11 @@ def _window_sizes(rank: Rank) -> NDArray[np.int32]:
 def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
     rules = np.zeros(65536, np.uint16)
     for function in functions:
-        slot = {place: p for place, p in function.slot.items() if p.direction != "out"}
-        rule = (Rule.COUNT if "count" in slot else Rule(0)) | (Rule.COMM if "comm" in slot else Rule(0))
+        slot = {p.place: p.name for p in function.parameters if p.direction != "out"}
+        rule = ("count" in slot) * Rule.COUNT.value | ("comm" in slot) * Rule.COMM.value
         if "peer" in slot:
-            rule |= Rule.PEER | (Rule(0) if "comm" in function.slot else Rule.WINDOW)
-            rule |= Rule.ANY if slot["peer"].name == "source" else Rule(0)
-            rule |= Rule.NOBODY if slot["peer"].name != "root" else Rule(0)
+            rule |= Rule.PEER.value | ("comm" not in function.slot) * Rule.WINDOW.value
+            rule |= (slot["peer"] == "source") * Rule.ANY.value | (slot["peer"] != "root") * Rule.NOBODY.value
         rules[function.id] = rule
     table = masks(functions).table
     for names, rule in (

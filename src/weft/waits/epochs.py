@@ -8,11 +8,12 @@ target posted waited. MPI_Win_wait waits for the last origin's MPI_Win_complete.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.terms.calls import masks, words
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace

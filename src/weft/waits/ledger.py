@@ -7,12 +7,12 @@ the causes add up to its time in MPI exactly, and that is never above its own ti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from weft.match import Match
+from weft.plain import dataclass
 from weft.terms.words import plural
 from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause

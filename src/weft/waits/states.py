@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.match import Match
 from weft.match.native import address
+from weft.plain import dataclass
 from weft.trace import Trace
 from weft.waits import native
 from weft.waits.causes import LATE, Cause, blocks, late

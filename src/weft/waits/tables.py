@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Match
+from weft.terms.columns import distinct
 from weft.terms.describe import where
 from weft.terms.sizes import size_of
 from weft.trace import Trace
@@ -83,7 +84,7 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
         peer, args = peer[known], args[known]
         types, counts = rank.events["datatype"][args], rank.events["count"][args].astype(np.int64)
         size = np.zeros(len(args), np.int64)
-        for id in np.unique(types).tolist():
+        for id in distinct(types).tolist():
             size[types == id] = size_of(rank.datatype(id)) or 0
         counts[(counts < 0) | (counts == COUNT_IN_TAIL)] = 0
         messages[rank.index] = np.bincount(peer, minlength=n)

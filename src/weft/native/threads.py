@@ -1,0 +1,45 @@
+"""Work in C shared among the machine's cores; little work is done where it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+MUCH: Final = 50_000
+"""Rows or events from which on threads are worth their start, and the import of concurrent.futures (15 ms)."""
+
+_THREADS: Final = "OPENBLAS_NUM_THREADS"
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
+
+def calm_numpy() -> None:
+    """Load numpy without a thread for each core, which its OpenBLAS would start: they spin for 40 ms, for nothing here.
+
+    The environment is left as it was: it is also the user's program's.
+    """
+    if "numpy" in sys.modules or _THREADS in os.environ:
+        return
+    os.environ[_THREADS] = "1"
+    try:
+        importlib.import_module("numpy")
+    finally:
+        del os.environ[_THREADS]
+
+
+def workers(work: int, most: int) -> int:
+    """How many threads fit so many rows or events: one for little work, else a core each, `most` at the utmost."""
+    return 1 if work < MUCH else max(1, min(os.cpu_count() or 1, most))
+
+
+def side_by_side(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
+    """What a call makes of each thing given, in that order, by `count` threads."""
+    if count == 1:
+        return [call(one) for one in given]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(call, given))

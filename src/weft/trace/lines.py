@@ -1,0 +1,103 @@
+"""The lines behind return addresses, as addr2line tells them, kept by build id: each address is asked for once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.mpi.ready import keep, recall
+
+ADDR2LINE_SECONDS: Final = 120
+MAX_KEPT: Final = 20_000
+"""Addresses of one module that are kept."""
+
+Found = tuple[str | None, int, str | None]
+"""(file, line, function) of a frame."""
+
+
+def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """As `addr2line`, which is asked only for what it has not told before of a module of this build id."""
+    if not build_id:
+        return addr2line(path, offsets, problems)
+    key, depends = [path, build_id], [Path(path), *_apart(path, build_id)]
+    told: dict[str, list[Found]] = (recall("lines", key, depends) or {}).get("lines", {})
+    left = [offset for offset in offsets if str(offset) not in told]
+    if left and (answers := _asked(path, left, problems)):
+        kept = told if len(told) < MAX_KEPT else {}
+        keep("lines", key, depends, {"lines": kept | answers})
+        told = told | answers
+    return _known({text: told[text] for offset in offsets if (text := str(offset)) in told})
+
+
+def _apart(path: str, build_id: str) -> list[Path]:
+    """Where debugging information may lie apart from its module: once it is installed, more lines are known."""
+    of = Path(path)
+    system = Path("/usr/lib/debug")
+    return [
+        system / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug", Path(f"{path}.debug"),
+        of.parent / ".debug" / f"{of.name}.debug", system / f"{path[1:]}.debug",
+    ]  # fmt: skip
+
+
+def addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """Frames by offset, innermost first; only those of which something is known."""
+    return _known(_asked(path, offsets, problems))
+
+
+def _known(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
+    """The answers that say something."""
+    return {of: list(frames) for of, frames in answers.items() if any(any(frame) for frame in frames)}
+
+
+def _asked(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """What addr2line answers, also where it knows nothing."""
+    # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
+    addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
+    environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
+    try:
+        done = subprocess.run(
+            ["addr2line", "-a", "-f", "-C", "-i", "-e", path], input=addresses, capture_output=True, text=True,
+            errors="backslashreplace", timeout=ADDR2LINE_SECONDS, env=environment, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        problems.append(f"calls in {path} stay without lines: addr2line is missing (install binutils)")
+        return {}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
+        return {}
+    blocks = _blocks(done.stdout)
+    return {str(offset): _user_frames(blocks[offset - 1]) for offset in offsets if offset - 1 in blocks}
+
+
+def _blocks(output: str) -> dict[int, list[Found]]:
+    """Frames by address, innermost first: addr2line prints the address, then a function and a file:line a frame."""
+    blocks: dict[int, list[Found]] = {}
+    frames: list[Found] = []
+    function: str | None = None
+    for line in output.splitlines():
+        if line.startswith("0x") and function is None:
+            frames = blocks.setdefault(int(line, 16), [])
+        elif function is None:
+            function = line
+        else:
+            file, _, number = line.split(" (discriminator")[0].rpartition(":")
+            known = bool(file) and not file.startswith("??") and number.isdigit() and int(number) > 0
+            name = None if function.startswith("??") else function
+            frames.append((file if known else None, int(number) if known else 0, name))
+            function = None
+    return blocks
+
+
+def _user_frames(frames: list[Found]) -> list[Found]:
+    """Frames from the innermost one in no header of an MPI library (C++ bindings are inlined into their callers)."""
+    for k, frame in enumerate(frames):
+        if frame[0] and not _in_mpi_header(frame[0]):
+            return frames[k:]
+    return frames[:1]
+
+
+def _in_mpi_header(file: str) -> bool:
+    return Path(file).name in ("mpicxx.h", "mpi.h") or "/openmpi/ompi/mpi/cxx/" in file
