@@ -311,3 +311,18 @@ def test_peers_in_another_order_of_ranks_are_translated() -> None:
     assert finding.events[1][0] == 2
     assert shown([finding]) == [(3, [1])]
     assert "world.split" in finding.message
+
+
+def test_a_race_in_a_librarys_own_line_is_a_note_unless_it_harms() -> None:
+    """A pool of a package serves as they come by design; no line of the user's stands there."""
+    for file, severity in (("/env/lib/python3.11/site-packages/pool/core.py", "note"), ("/home/me/core.py", "warning")):
+        b = Builder(ranks=3)
+        r0, r1, r2 = b.ranks
+        for sender in (r1, r2):
+            sender.send(0, tag=1)
+        for sender in (1, 2):
+            r0.recv(ANY, got=sender, tag=1, site=(file, 7, "serve"))
+        trace = b.open()
+        matched = match(trace)
+        found = find(trace, matched, order(trace, matched))
+        assert {one.severity for one in found} == {severity}

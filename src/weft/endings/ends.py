@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from weft.terms.calls import masks, words
+from weft.terms.libraries import of_library
 from weft.terms.telling import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.layout import Level
@@ -177,7 +178,6 @@ _RUNTIMES: Final = re.compile(
 )
 """Libraries of the system and of MPI, whose lines say nothing of the program."""
 _FORTRAN: Final = frozenset(("f", "for", "ftn", "f77", "f90", "f95", "f03", "f08", "f18"))
-_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
 def library_code(site: Site) -> bool:
@@ -185,4 +185,4 @@ def library_code(site: Site) -> bool:
     file = site.file or ""
     compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
     runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])
-    return compiled or bool(runtime) or any(part in file for part in _LIBRARIES)
+    return compiled or bool(runtime) or of_library(file)

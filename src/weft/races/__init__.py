@@ -20,6 +20,7 @@ from weft.races.search import Races, detect, exchanged
 from weft.races.served import ANSWERED, served
 from weft.terms import describe
 from weft.terms.columns import distinct
+from weft.terms.libraries import of_library
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
@@ -155,13 +156,14 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     evidence["outcome"], what = outcome(match, races, k)
+    tame = evidence["outcome"] in ("same", "unknown")
     if what:
         message += f"; then {what}"
     if races.influenced[k]:
         message += ". An earlier race decides whether this one occurs: look at that first"
     return Finding(
         kind="message-race",
-        severity="warning",
+        severity="note" if tame and of_library(sites[0].file) else "warning",
         certainty="certain",
         message=message,
         ranks=tuple(dict.fromkeys(event[0] for event in events)),
