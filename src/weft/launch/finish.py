@@ -85,6 +85,9 @@ def how_ended(job: Job, headers: Iterable[Header]) -> str:
     if job.ended is not None:
         return job.ended
     status = job.process.shell_status
+    headers = list(headers)
+    if any(header.state is State.ABORTED for header in headers):
+        return "crashed"  # with MPI_Abort(comm, 0) the status is 0
     if status == 0:
         return "finished"
     if job.process.signal in FROM_OUTSIDE:
