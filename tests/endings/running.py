@@ -32,8 +32,13 @@ class Outcome:
     def first(self) -> str:
         """The line that tells most: the first finding's, else the first that says how a rank ended."""
         findings = [line for line in self.lines if line.startswith("error: ")]
-        plain = [line for line in self.lines if not line.startswith(("recorded ", "building ", "the program crashed"))]
-        return findings[0].removeprefix("error: ") if findings else plain[0] if plain else ""
+        return findings[0].removeprefix("error: ") if findings else next(iter(self.plain), "")
+
+    @property
+    def plain(self) -> list[str]:
+        """What is said beside findings and of every crash."""
+        common = ("recorded ", "building ", "the program crashed", "error: ", "no misuse of MPI")
+        return [line for line in self.lines if not line.startswith(common)]
 
 
 def prepare(way: Way, mpi: Installed, folder: Path) -> list[str]:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
@@ -20,14 +21,38 @@ CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 INTRODUCTION = """\
 # How a rank can end, and what is said of it
 
-Made by `python tests/endings/table.py` from real runs; `tests/endings/test_ways.py` holds it. Each program has one way of
-ending in it (`tests/endings/ways.py`), on 2 or 3 ranks. "Said first" is the first finding of `weft run`, or its first line
-where there is none. "Errors" are all findings of severity error. The status is that of `weft run`: 3 where it ended ranks
-that could never go on, 128 + the signal after a signal from outside, else what the launcher gave.
+`weft run` says first how each rank ended; [`weft report`](commands/report.md) says the same words later.
 
-| way | MPI | status | errors | said first |
-|---|---|---|---|---|
+- **What ended a rank by its own doing is one finding**: an [uncaught exception](findings/uncaught-exception.md), an
+  [early exit](findings/early-exit.md), an [abort](findings/abort.md) or an MPI error, a [crash](findings/crash.md). It names
+  the rank, the line and who waits for it. What only follows from it (a collective that the rank never entered, a message
+  that nobody receives) is told with it, in the report's `it follows`, and is no finding of its own.
+- **Of an exception** the run keeps its type, its text, the whole traceback as Python printed it and the place of each frame:
+  `weft report --format html` shows the traceback, `--format json` has it in `evidence.traceback`. Of a crash it keeps the
+  signal, the address, and the native stack of every thread, of a Python rank also the Python stack. Source lines are kept
+  as of any other place, unless the run was made with [`--no-sources`](commands/run.md#the-source-as-it-was).
+- **A run that was ended from outside** tells where each rank was, in MPI or outside of it, with its line. The status is 128
+  and the signal: 130 after Ctrl-C, 143 after SIGTERM (`timeout`, a batch system), 129 after a closed terminal. It is never
+  called a deadlock. A second Ctrl-C ends what the first did not; the record is written all the same.
+- **Where no rank tells anything** it was SIGKILL. Then it is said what the machine counts, such as kills for memory.
+
+The other ranks are told as `ended with the job`: the launcher ended them when the first was gone.
+
+## Each way on both MPIs
+
+Made by `python tests/endings/table.py` from real runs with MPICH and Open MPI from PyPI; `tests/endings/test_ways.py` holds
+what is said. Each program ends in one way (`tests/endings/ways.py`), on 2 or 3 ranks. *Status* is that of `weft run`,
+MPICH's and Open MPI's where they differ: 3 where Weft ended ranks that could never go on, 128 and the signal after a signal
+from outside, else what the launcher gave; MPICH's gives, now and then, 9 or 15 for the signal with which it ended the other
+ranks. *Said* is the first finding, and where there is none, what is said instead of one. No other error is told than those
+of the column *errors*.
+
+| way | | MPI | status | errors | said |
+|---|---|---|---|---|---|
 """
+LANGUAGES = {"c": "C", "python": "Python", "fortran": "Fortran"}
+ADDRESS = re.compile(r"0x7f[0-9a-f]{10}")
+"""Of a mapping: another one in each run."""
 
 
 def installed() -> Iterator[Installed]:
@@ -37,22 +62,37 @@ def installed() -> Iterator[Installed]:
         yield Installed(name, (str(at / "mpiexec"), *options), str(at / "mpicc"), str(at / "python"), CONSENT)
 
 
-def row(way: Way, mpi: Installed, outcome: Outcome) -> str:
+def said(outcome: Outcome) -> str:
+    """The first finding, or all that is said where there is none."""
+    told = [outcome.first.rpartition(" [")[0]] if outcome.kinds else outcome.plain
+    text = "<br>".join(line.replace("|", "\\|").replace("<", "&lt;") for line in told)
+    return ADDRESS.sub("0x7f...", text)
+
+
+def row(way: Way, mpis: str, outcomes: Sequence[Outcome]) -> str:
     """One row of the table."""
-    kinds = ", ".join(f"[`{kind}`](findings/{kind}.md)" for kind in sorted(outcome.kinds)) or "none"
-    said = outcome.first.replace("|", "\\|").replace("<", "&lt;")
-    return f"| {way.title} ({way.language}) | {mpi.name} | {outcome.status} | {kinds} | {said} |"
+    kinds = ", ".join(f"[`{kind}`](findings/{kind}.md)" for kind in sorted(outcomes[0].kinds)) or "none"
+    status = ", ".join(dict.fromkeys(str(outcome.status) for outcome in outcomes))
+    return f"| {way.title} | {LANGUAGES[way.language]} | {mpis} | {status} | {kinds} | {said(outcomes[0])} |"
+
+
+def rows(way: Way) -> list[str]:
+    """One row where both MPIs let it say the same, else one for each."""
+    found: list[tuple[str, Outcome]] = []
+    for mpi in installed():
+        with tempfile.TemporaryDirectory() as folder:
+            found.append((mpi.name, run(way, mpi, Path(folder))))
+    if len({(said(outcome), outcome.kinds) for _, outcome in found}) == 1:
+        return [row(way, "both", [outcome for _, outcome in found])]
+    return [row(way, name, [outcome]) for name, outcome in found]
 
 
 def main() -> None:
     """Run all and print the page."""
     print(INTRODUCTION, end="")
     for way in ways():
-        if way.language == "fortran":
-            continue
-        for mpi in installed():
-            with tempfile.TemporaryDirectory() as folder:
-                print(row(way, mpi, run(way, mpi, Path(folder))), flush=True)
+        if way.language != "fortran":
+            print(*rows(way), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -225,6 +225,59 @@ def test_a_finalize_that_failed_is_no_finished() -> None:
     assert one.message == "rank 1 came to an error in finalize at a.c:9 (class 15)"
 
 
+def fallen(*, signalled: bool) -> Builder:
+    """Rank 0 waits for rank 1 in a barrier when the launcher ends it, as rank 1 is gone."""
+    b = Builder(ranks=2, ended="crashed")
+    waits(b, 0)
+    if signalled:
+        b.ranks[0].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"))
+    for rank in b.ranks:
+        rank.state = State.RUNNING
+    return b
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+def test_others_are_ended_with_the_job_that_a_rank_brought_down(*, signalled: bool) -> None:
+    b = fallen(signalled=signalled)
+    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.c", 6, "main")])
+    trace = b.open()
+    [one] = found(trace)
+    assert one.message == (
+        "rank 1 called MPI_Abort(errorcode=5) at a.c:6; rank 0 was ended by it in barrier at exc.py:7"
+    )  # fmt: skip
+    assert lines(trace, {1}) == ["rank 0 was ended with the job in barrier at exc.py:7"]
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signalled: bool) -> None:
+    b = fallen(signalled=signalled)
+    trace = b.open()
+    trace.run["exit_code"] = 137
+    said = lines(trace)
+    assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
+    assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
+    assert said[2].startswith("rank 1 tells nothing of its end: " if signalled else "no rank tells why: one of them")
+
+
+def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
+    b = Builder(ranks=3, ended="deadlock")
+    waits(b, 0, 2)
+    b.ranks[1].ends(EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")])
+    b.ranks[1].finalize(leaving=True, open=True)
+    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    [one] = found(b.open())
+    assert (one.kind, one.message.partition(";")[0]) == ("early-exit", "rank 1 ended by sys.exit(3) at a.py:3")
+
+
+def test_a_collective_after_finalize_is_told_once() -> None:
+    b = Builder(ranks=2, ended="crashed")
+    for rank in b.ranks:
+        rank.finalize()
+    b.ranks[0].barrier(site=("a.c", 9, "main"))
+    assert [one.kind for one in found(b.open())] == ["invalid-argument"]
+
+
 def test_scripts_get_the_ends_too() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)

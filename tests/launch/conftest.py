@@ -76,13 +76,19 @@ class Terminal:
         self.text = self.text[match.end() :]
         return match
 
+    def hang_up(self) -> None:
+        """Close the terminal while programs run in it."""
+        os.close(self.master)
+        self.master = -1
+
     def close(self) -> None:
         """End all that still runs in the terminal."""
         with contextlib.suppress(ProcessLookupError):
             for pid in session(self.process.pid):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(10)
-        os.close(self.master)
+        if self.master >= 0:
+            os.close(self.master)
 
 
 def session(leader: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shlex
 import signal
@@ -137,7 +139,72 @@ def test_ctrl_c_ends_an_mpiexec_job_and_the_run_is_kept(
     opened = terminal([*WEFT, "run", "--out", "run", "--", *mpich.mpiexec, "-n", "2", str(program("endings")), "sleep"])
     opened.expect("ready")
     opened.type("\x03")
-    opened.expect("weft: the run was killed")
+    opened.expect("weft: the run was interrupted by SIGINT")
     opened.expect("weft: recorded 2 ranks in run")
-    assert opened.process.wait(20) not in (0, 4)
+    assert opened.process.wait(20) == 130
     assert '"ended": "interrupted"' in (tmp_path / "run" / "run.json").read_text()
+
+
+STUBBORN = """
+import signal, sys, time
+from mpi4py import MPI
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+MPI.COMM_WORLD.barrier()
+if MPI.COMM_WORLD.rank == 0:
+    print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def stubborn(mpi: Installed, folder: Path) -> list[str]:
+    """`weft run` of two ranks that only SIGKILL ends."""
+    (folder / "stubborn.py").write_text(STUBBORN)
+    job = [*mpi.mpiexec, "-n", "2", mpi.python or "", "stubborn.py"]
+    return [*WEFT, "run", "--out", "run", "--report", "report.json", "--", *job]
+
+
+def left_behind(folder: Path) -> list[str]:
+    """What still runs in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.joinpath("cwd").readlink() == folder:
+                found.append(process.joinpath("cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def test_a_second_ctrl_c_ends_what_does_not_end_itself(terminal: Open, mpich: Installed, tmp_path: Path) -> None:
+    opened = terminal(stubborn(mpich, tmp_path))
+    opened.expect("ready")
+    opened.type("\x03")
+    time.sleep(1.5)
+    assert opened.process.poll() is None
+    opened.type("\x03")
+    opened.expect("weft: the run was interrupted by SIGINT", timeout=10)
+    opened.expect("weft: recorded 2 ranks in run")
+    assert opened.process.wait(20) == 130
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("shell", [False, True], ids=["leader", "in a shell"])
+def test_a_closed_terminal_ends_the_job_and_the_run_is_written(
+    terminal: Open, mpich: Installed, tmp_path: Path, *, shell: bool
+) -> None:
+    # The kernel tells the session's leader alone of a closed terminal; a shell passes that on to its jobs.
+    command = stubborn(mpich, tmp_path)
+    opened = terminal(["bash", "--norc", "--noprofile", "-i"] if shell else command)
+    if shell:
+        opened.type(shlex.join(command) + "\n")
+    opened.expect(r"(?m)^ready")
+    opened.hang_up()
+    assert opened.process.wait(30) == (-signal.SIGHUP if shell else 128 + signal.SIGHUP)
+    deadline = time.monotonic() + 20
+    while left_behind(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_behind(tmp_path) == []
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (run["ended"], run["interrupted_by"]) == ("interrupted", "SIGHUP")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["run"]["ended"] == "interrupted"
+    assert sorted(rank for end in report["run"]["ends"] for rank in end["ranks"]) == [0, 1]

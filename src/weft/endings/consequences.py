@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.waitfor import NOW, stuck
-from weft.endings.ends import How, ends
+from weft.endings.ends import How, ends, own_finalize
 from weft.endings.findings import KINDS, moved
 from weft.findings import Finding
 from weft.trace import Trace
@@ -56,6 +56,8 @@ def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
     causes: dict[int, Finding | None] = dict.fromkeys(_interrupted(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
     result = Consequences()
+    for one, cause in _too_late(trace, found):
+        result.put(one, cause)
     if not causes:
         return result
     alone = _alone(trace, sorted(causes))
@@ -66,6 +68,18 @@ def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
         if one.kind in KINDS.values() and (why := _why(one, found)) is not None:
             result.put(*why)
     return result
+
+
+def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
+    """Collectives that others never enter as the call came after MPI_Finalize, each with the finding that says that."""
+    told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
+    for one in found:
+        if one.kind == "collective-mismatch":
+            for rank, index in one.events[:64]:
+                last = own_finalize(trace.ranks[rank]) if (rank, index) in told else None
+                if last is not None and last.index < index:
+                    yield one, told[rank, index]
+                    break
 
 
 def _interrupted(trace: Trace) -> list[int]:

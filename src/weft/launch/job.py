@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGTERM
+from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
 
 from weft.launch import ask, survivors
 from weft.launch import process as processes
@@ -22,7 +22,7 @@ from weft.launch.watch import INTERVAL, Watch
 QUIETLY = {Family.HYDRA: SIGKILL}
 """Hydra tells of a bad termination on SIGTERM; killed, it takes its ranks along without a word."""
 AT_ONCE = 0.3
-"""Seconds that the launcher has for its own cleaning up after a second signal that asks for the end."""
+"""Seconds that the launcher has for its own cleaning up after a second Ctrl-C."""
 OBSERVED = 0.05
 """Seconds between looks where somebody waits for what the ranks do."""
 
@@ -52,6 +52,8 @@ class Job:
 
     def tick(self) -> float:
         """Look at the ranks and act; return the seconds until the next look."""
+        if self._kill_at is None and self.insisted:
+            self._kill_at = time.monotonic() + AT_ONCE
         if self._kill_at is not None:
             return self._insist()
         pause = self.watch.look()
@@ -95,12 +97,15 @@ class Job:
             self._question = None
 
     def warned(self) -> None:
-        """A signal that may end the job is about to be passed on: keep where its ranks are. A second one ends it."""
+        """A signal that may end the job is about to be passed on: keep where its ranks are."""
         self.warnings += 1
         if self.warnings == 1:
             ask.where(rank_files(self.run))
-        elif self._kill_at is None:
-            self._kill_at = time.monotonic() + AT_ONCE
+
+    @property
+    def insisted(self) -> bool:
+        """Whether a second Ctrl-C asks a launcher to end its ranks at once, as all of them take it."""
+        return self.family is not Family.OTHER and self.process.signals.count(SIGINT) > 1
 
     @property
     def interrupted(self) -> int | None:
@@ -129,7 +134,7 @@ class Job:
         """The launcher has ended: nothing of a job that Weft ended may stay behind."""
         self._forget()
         if self.ended is not None or self.interrupted is not None:
-            self.survivors = survivors.end(rank_files(self.run), GRACE if self.warnings < 2 else AT_ONCE)
+            self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
 
 
 def rank_files(run: RunDirectory) -> list[Path]:
