@@ -344,6 +344,8 @@ def tell_findings(job: Job, report_file: Path | None) -> bool:
 
 def show_picture(ground: Ground, report: Report) -> None:
     """Draw the worst finding that can be drawn: the messages that led to it, and who waits where."""
+    if not report.findings:
+        return
     from weft.report.pictures import pictures
 
     for lines in pictures(ground.trace, report.findings, sys.stderr, 1, ground).values():

@@ -35,6 +35,13 @@ ANALYSES: Final[Mapping[str, str]] = {
 }
 """What is run, in this order: the name for people and the function. Findings of one severity keep the order."""
 
+NEEDED: Final[Mapping[str, Callable[[Ground], bool]]] = {
+    "other matches": lambda ground: ground.receives,
+    "message races": lambda ground: ground.receives,
+    "one-sided": lambda ground: ground.windows,
+}
+"""Analyses that can find nothing in a run without such calls: these are not even imported then."""
+
 MAX_MERGED: Final = 1000
 """Sites and events that a merged finding keeps."""
 
@@ -79,6 +86,18 @@ class Ground:
         return match(self.trace)
 
     @property
+    def receives(self) -> bool:
+        """Whether anything is received or probed in the run."""
+        return bool(len(self.match.recvs) or len(self.match.probes))
+
+    @property
+    def windows(self) -> bool:
+        """Whether any call of the run is one-sided: or makes a window."""
+        known = [function.id for function in self.trace.functions if "Win_" in function.name]
+        known = [f.id for f in self.trace.functions if "Win_" in f.name or f.name.removesuffix("_c") in _REMOTE]
+        return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+
+    @property
     def order(self) -> Any:
         """weft.order of the run."""
         with self._lock:
@@ -93,6 +112,11 @@ class Ground:
         made = importlib.import_module("weft.order").order
         return made(self.trace, self.match)
 
+
+_REMOTE: Final = frozenset(
+    "MPI_Put MPI_Get MPI_Accumulate MPI_Get_accumulate MPI_Rput MPI_Rget MPI_Raccumulate MPI_Rget_accumulate"
+    " MPI_Fetch_and_op MPI_Compare_and_swap".split()
+)
 
 Progress = Callable[[float, str], None]
 """Told which share of the analyses is done, and which of them is under way."""
@@ -109,7 +133,7 @@ def examine(
     failures: list[Failure] = []
     results = _side_by_side(ground, analyses, progress or (lambda share, now: None))
     for name in analyses:
-        result = results[name]
+        result = results.get(name, [])
         if isinstance(result, Failure):
             failures.append(result)
         else:
@@ -145,6 +169,7 @@ def _side_by_side(
     progress(0, "matching messages")
     with suppress(Exception):  # the analyses that need it will say why it fails
         ground.prepare()
+    analyses = {name: place for name, place in analyses.items() if _may_find(ground, name)}
     count = workers(sum(len(rank) for rank in ground.trace.ranks), 4)
     if count == 1:
         return {name: _attempt(ground, name, place) for name, place in analyses.items()}
@@ -161,6 +186,13 @@ def _side_by_side(
             left = [name for name in left if begun[name] is not future]
             progress(1 - len(left) / len(begun), left[0] if left else "")
         return {name: future.result() for name, future in begun.items()}
+
+
+def _may_find(ground: Ground, name: str) -> bool:
+    """Whether the run has calls for an analysis; where that cannot be told, the analysis says why."""
+    with suppress(Exception):
+        return name not in NEEDED or NEEDED[name](ground)
+    return True
 
 
 def _attempt(ground: Ground, name: str, place: str) -> list[Finding] | Failure:
