@@ -42,4 +42,3 @@ def test_a_rank_that_was_killed_leaks_nothing() -> None:
     b.dup()
     b.ranks[0].open.barrier()
     assert find(b.open()) == []
-
