@@ -141,7 +141,7 @@ PYTHONS = [
     ("exit", 3, EndingKind.EXIT, "sys.exit", ""), ("at-once", 5, EndingKind.EXIT, "_exit", ""),
     ("abort", 7, EndingKind.EXCEPTION, "KeyError", ""),
     ("thread", 0, EndingKind.EXCEPTION, "ZeroDivisionError", "helper"),
-    ("task", 0, EndingKind.EXCEPTION, "ValueError", "worker-7"),
+    ("task", 0, EndingKind.EXCEPTION, "ValueError", "task worker-7"),
     ("mpi", 1, EndingKind.EXCEPTION, "mpi4py.MPI.Exception", ""),
     ("segv", 139, EndingKind.SIGNAL, "SIGSEGV", ""),
 ]  # fmt: skip
