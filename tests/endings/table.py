@@ -81,7 +81,9 @@ def rows(way: Way) -> list[str]:
     found: list[tuple[str, Outcome]] = []
     for mpi in installed():
         with tempfile.TemporaryDirectory() as folder:
-            found.append((mpi.name, run(way, mpi, Path(folder))))
+            outcome = run(way, mpi, Path(folder))
+            assert outcome.first, f"{way.name} with {mpi.name}: nothing is said\n{outcome.printed}"
+            found.append((mpi.name, outcome))
     if len({(said(outcome), outcome.kinds) for _, outcome in found}) == 1:
         return [row(way, "both", [outcome for _, outcome in found])]
     return [row(way, name, [outcome]) for name, outcome in found]
