@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,3 +89,34 @@ def test_demo_shows_a_diagnosis_and_a_clean_twin(weft_command: Weft, mpich: Inst
     assert any("error:" in line and "heat.py:" in line and "[deadlock]" in line for line in lines)
     assert "hottest cell" in done.stdout
     assert not any("error" in line for line in lines[lines.index("weft: nothing found") - 1 :])
+
+
+def fake_distribution(site: Path, name: str, summary: str) -> None:
+    folder = site / f"{name}-9.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\nSummary: {summary}\n")
+
+
+def test_doctor_tells_of_another_projects_weft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_distribution(tmp_path, "weft", "A loom")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (told,) = [check for check in checkup.check_shadows() if check.name == "distribution weft"]
+    assert told.status == "warning"
+    assert "pip uninstall weft" in str(told.remedy)
+
+
+def test_an_older_weft_of_this_project_is_no_shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_distribution(tmp_path, "weft", "The debugger for parallel programs: record a run once")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [check for check in checkup.check_shadows() if check.name == "distribution weft"] == []
+
+
+def test_doctor_tells_of_another_command_weft_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "weft"
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (told,) = [check for check in checkup.check_shadows() if check.name == "command weft"]
+    assert str(other) in told.detail
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert [check for check in checkup.check_shadows() if check.name == "command weft"] == []
