@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -194,8 +195,7 @@ def test_ranks_on_other_hosts_are_given_the_time_of_their_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Record(tmp_path, 0, 1).call(OPEN)
-    monkeypatch.setattr(watch.platform, "node", lambda: "another-host")
-    monkeypatch.setattr(survivors.platform, "node", lambda: "another-host")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="another-host"))
     assert goes_on(Watch(tmp_path))
 
 
