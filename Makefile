@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders wheel test-wheel test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -81,6 +81,10 @@ test-wheel: recorders
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+
+# Every way for a rank to end, on both MPIs.
+test-endings: debian recorders
+	$(PYTEST) tests/endings tests/launch/test_passing_through.py -m "matrix or not matrix"
 
 # mpi4py's own test suite, with and without the recorder, test by test: about an hour.
 SUITE := build/mpi4py-suite
