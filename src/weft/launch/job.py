@@ -110,9 +110,18 @@ class Job:
     @property
     def interrupted(self) -> int | None:
         """The signal to Weft that the job has ended by; None where it ended by itself, or in good order."""
-        if self.ended in ("deadlock", "killed") or not self.process.signals or self.process.shell_status == 0:
+        if self.ended in ("deadlock", "killed") or not self.process.signals:
+            return None
+        if self.process.shell_status == 0 and self._in_good_order():
             return None
         return self.process.signals[-1]
+
+    def _in_good_order(self) -> bool:
+        """Whether all ranks left MPI, or still run: a launcher that was ended may give status 0, too."""
+        if self.process.status is None:
+            return True
+        headers = [survivors.read(path) for path in rank_files(self.run)]
+        return all(header is None or header.over for header in headers)
 
     def _end(self, ended: str) -> None:
         """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
