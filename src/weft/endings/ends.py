@@ -13,10 +13,7 @@ from weft.terms.calls import masks, words
 from weft.terms.libraries import of_library
 from weft.terms.telling import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
-from weft.trace.layout import Level
 from weft.trace.sites import Site
-
-_SIGINT: Final = 2
 
 
 class How(StrEnum):
@@ -46,8 +43,6 @@ class How(StrEnum):
 
 OWN: Final = (How.EXCEPTION, How.CRASH, How.ABORT, How.ERROR, How.EXIT)
 """Ends that a rank brought about itself."""
-BROKEN: Final = frozenset((How.EXCEPTION, How.CRASH, How.ABORT))
-"""Ends that no right program has."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +136,6 @@ def own_finalize(rank: Rank) -> Event | None:
 
 def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
     return next((one for one in told if one.kind is kind), None)
-
-
-def stopped_by_user(trace: Trace) -> bool:
-    """Whether somebody, or a limit of time, ended the run from outside."""
-    return trace.run.get("ended") in ("interrupted", "killed") and trace.level != Level.ORDER
 
 
 # Places

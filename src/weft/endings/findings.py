@@ -15,6 +15,7 @@ from weft.terms.telling import finalized
 from weft.terms.words import listed, rank_words
 from weft.trace import Ending, Event, Trace
 from weft.trace.layout import Level
+from weft.trace.sites import Site as Place
 
 KINDS: Final[Mapping[How, str]] = {
     How.EXCEPTION: "uncaught-exception", How.CRASH: "crash", How.ABORT: "abort", How.ERROR: "abort",
@@ -153,15 +154,16 @@ def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, Any]:
         told |= {"name": ending.name, "text": ending.text, "code": ending.code, "at_ns": ending.time_ns}
         if ending.traceback:
             told["traceback"] = ending.traceback
-        stack = [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.stack]
-        told["stack"] = stack
+        told["stack"] = _frames(ending.stack)
         if ending.python and ending.native:
-            told["native"] = [
-                {"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in ending.native
-            ]
+            told["native"] = _frames(ending.native)
     if behind:
         told["waiting"] = [{"rank": index, "call": describe.call(event)} for index, event in behind[:64]]
     return told
+
+
+def _frames(stack: tuple[Place, ...]) -> list[dict[str, Any]]:
+    return [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in stack]
 
 
 def _thread(end: End, one: Ending) -> Finding:
