@@ -128,6 +128,10 @@ class Standstill:
         """The ranks that are blocked for ever."""
         return stuck(self.needs) - self.gone
 
+    def stuck_with(self, helpers: Collection[int]) -> frozenset[int]:
+        """The ranks that were blocked for ever even if `helpers` could go on."""
+        return stuck({index: NOW if index in helpers else need for index, need in self.needs.items()})
+
     def _ranks(self, ranks: frozenset[int], each: bool) -> Need:
         if not ranks:
             return NOW

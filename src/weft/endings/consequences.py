@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked import Standstill
-from weft.deadlock.waitfor import NOW, stuck
 from weft.endings.ends import How, ends, own_finalize
 from weft.endings.findings import KINDS, moved
 from weft.findings import Finding
@@ -92,8 +91,7 @@ def _interrupted(trace: Trace) -> list[int]:
 def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
     """Ranks that could never go on even if those who ended had gone on."""
     standstill = Standstill(trace, ended, buffering=moved(trace))
-    helped = {index: NOW if index in ended else need for index, need in standstill.needs.items()}
-    return stuck(helped) - standstill.gone
+    return standstill.stuck_with(ended) - standstill.gone
 
 
 def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.deadlock.blocked import Standstill
-from weft.deadlock.waitfor import NOW, stuck
 from weft.endings.ends import End, How, callers, ends, place
 from weft.endings.words import of_thread, words
 from weft.findings import Finding, Site
@@ -52,8 +51,7 @@ class Scene:
         """Those who could go on if the ranks that are gone were there, and cannot as they are not."""
         if not gone:
             return frozenset()
-        helped = {index: NOW if index in gone else need for index, need in self.standstill.needs.items()}
-        return self.standstill.stuck - stuck(helped)
+        return self.standstill.stuck - self.standstill.stuck_with(gone)
 
     def _too_soon(self, end: End) -> bool:
         """Whether an exit is a fault: others wait for it, or the process never came to MPI_Finalize."""
