@@ -21,9 +21,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.arrays import mark
-from weft.arrays.findings import read
-from weft.arrays.program import build
+from weft.check import mark
+from weft.check.findings import read
+from weft.check.program import build
 
 PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)

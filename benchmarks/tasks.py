@@ -30,7 +30,7 @@ from weft.tasks import Session, inside, session
 from weft.tasks.runtime import births, recording, settings
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"
-TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "native" / "tasks"
+TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "tasks" / "native"
 CASES = (("fib, cut-off 9", "fib", 30, 9), ("n-queens, cut-off 3", "queens", 10, 3),
          ("knapsack, cut-off 7", "knapsack", 25, 7))  # fmt: skip
 TIMED = (("fib(41), cut-off 9", "fib", 41, 9), ("fib(32), no cut-off", "fib", 32, 1000),

@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "replay": {"trace", "match", "order", "terms", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
-    "arrays": {"native", "mpi", "terms", "trace", "report"},
+    "check": {"native", "mpi", "terms", "trace", "report"},
     "view": {"sources", "native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture", "endings"},
     "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
 }

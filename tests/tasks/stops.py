@@ -26,7 +26,7 @@ from weft.tasks import Session, layout, session
 from weft.tasks.model import Task, Wait, deadlocks
 
 PROGRAMS = Path(__file__).parent / "programs"
-NATIVE = Path(layout.__file__).parents[1] / "native" / "tasks"
+NATIVE = Path(layout.__file__).parent / "native"
 ENTRY = np.dtype([("state", "i4"), ("untied", "i4"), ("group", "i4"), ("wait", "i4"), ("line", "i4"), ("what", "i4"),
                   ("under", "i4"), ("thread", "i4"), ("weft", "i8"), ("parent", "i8"), ("away", "i4"),
                   ("unused", "i4")])  # fmt: skip

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 from enum import IntEnum
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from weft.native.kernel import NATIVE
 from weft.trace import layout
 from weft.trace.tasks import SWITCH, TaskKind
 
+HEADERS = (NATIVE / "format.h", NATIVE.parent / "tasks" / "native" / "switches.h")
 STRUCTS = {
     "weft_chunk": layout.CHUNK,
     "weft_anchor": layout.ANCHOR,
@@ -84,19 +84,24 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("layout")
     source = folder / "facts.c"
     source.write_text(
-        '#include <stdio.h>\n#include "format.h"\n#include "tasks/switches.h"\nint main(void) {\n'
+        '#include <stdio.h>\n#include "format.h"\n#include "switches.h"\nint main(void) {\n'
         + "\n".join(lines)
         + "\nreturn 0; }\n"
     )
     program = folder / "facts"
-    subprocess.run([compiler, "-std=c11", f"-I{NATIVE}", str(source), "-o", str(program)], check=True)
+    subprocess.run(
+        [compiler, "-std=c11", *(f"-I{header.parent}" for header in HEADERS), str(source), "-o", str(program)],
+        check=True,
+    )
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
     return {name: int(value) for name, value in (line.rsplit(" ", 1) for line in output.splitlines())}
 
 
 def declarations() -> str:
     """The header files without their comments."""
-    text = "".join(Path(NATIVE / name).read_text() for name in ("format.h", "tasks/switches.h"))
+    text = "".join(
+        path.read_text() for path in (NATIVE / "format.h", NATIVE.parent / "tasks" / "native" / "switches.h")
+    )
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
 
 

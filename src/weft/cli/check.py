@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.arrays import Checked
-    from weft.arrays.choice import Choice
+    from weft.check import Checked
+    from weft.check.choice import Choice
 
 TAKES_PROGRAM = True
 """What follows `--` is the program's own: it comes as args.rest."""
@@ -67,8 +67,8 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
-    from weft.arrays import Request, check
-    from weft.arrays.choice import Choice, applied, choose, verify
+    from weft.check import Request, check
+    from weft.check.choice import Choice, applied, choose, verify
 
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is no grid of processors: write 4, 2x2 or 2x2x1")
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def status(checked: Checked, choice: Choice) -> int:
     """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
-    from weft.arrays.choice import fails
+    from weft.check.choice import fails
 
     if any(fails(finding, choice) for finding in checked.findings):
         return 1
@@ -133,6 +133,6 @@ def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> 
 
         print(json.dumps(to_sarif(checked, checked.findings), indent=1), file=to)
     else:
-        from weft.arrays.telling import write as tell
+        from weft.check.terminal import write as tell
 
         tell(checked, to, directives)

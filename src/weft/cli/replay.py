@@ -195,7 +195,7 @@ def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace)
     from weft.launch.verdict import certain_deadlocks
     from weft.replay import Result
     from weft.replay.force import parse_force
-    from weft.replay.telling import deadlocked, diverged, refused, stalled, standing, stopped
+    from weft.replay.sentences import deadlocked, diverged, refused, stalled, standing, stopped
 
     ending = finish.finish(job)
     if args.driven:

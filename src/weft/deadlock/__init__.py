@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from weft.deadlock.blocked import Standstill
-from weft.deadlock.telling import tell
+from weft.deadlock.sentences import tell
 from weft.deadlock.waitfor import components
 from weft.findings import Finding
 from weft.trace import Event, Trace

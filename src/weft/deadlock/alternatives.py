@@ -27,8 +27,8 @@ from weft.order.edges import Shape, shape_of
 from weft.plain import dataclass
 from weft.races import detect, exchanged
 from weft.terms import calls, describe
+from weft.terms.cited import finding
 from weft.terms.columns import Ints, distinct
-from weft.terms.telling import finding
 from weft.terms.words import plural
 from weft.trace import Event, Trace
 

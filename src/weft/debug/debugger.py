@@ -18,9 +18,9 @@ from typing import Any
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
-from weft.debug.messages import Messages
 from weft.debug.record import Record, place
 from weft.debug.replica import Replica
+from weft.debug.sent import Messages
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState

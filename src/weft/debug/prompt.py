@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
-from weft.debug.telling import tell
 from weft.errors import UsageError, WeftError
 
 SCHEMA = "weft-debug/1"

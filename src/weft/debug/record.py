@@ -15,7 +15,7 @@ from weft.order import order
 from weft.replay import Cuts, Goals, plan
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.replay.points import EventId
-from weft.terms.telling import said
+from weft.terms.cited import said
 from weft.trace import Event, Level
 
 Position = tuple[int, int]

@@ -11,7 +11,7 @@ from typing import Final
 
 from weft.terms.calls import masks, words
 from weft.terms.libraries import of_library
-from weft.terms.telling import finalized, open_calls
+from weft.terms.progress import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.sites import Site
 

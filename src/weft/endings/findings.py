@@ -10,7 +10,7 @@ from weft.endings.ends import End, How, callers, ends, place
 from weft.endings.words import of_thread, words
 from weft.findings import Finding, Site
 from weft.terms import describe
-from weft.terms.telling import finalized
+from weft.terms.progress import finalized
 from weft.terms.words import listed, rank_words
 from weft.trace import Ending, Event, Trace
 from weft.trace.layout import Level

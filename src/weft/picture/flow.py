@@ -19,11 +19,11 @@ from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
-from weft.picture.messages import Message, between, laid_out, tag_text
+from weft.picture.exchange import Message, between, laid_out, tag_text
 from weft.picture.strokes import ENDED, WAITS, Row, Stroke, draw
 from weft.plain import dataclass
 from weft.terms import describe
-from weft.terms.telling import end_of, reached_finalize
+from weft.terms.progress import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Trace
 from weft.trace.layout import ANY_SOURCE

@@ -22,7 +22,7 @@ from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where
 from weft.terms.extent import extent
-from weft.terms.telling import end_of, reached_finalize
+from weft.terms.progress import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD

@@ -8,8 +8,8 @@ from typing import TextIO
 
 from weft.debug.prompt import Command, Console, Quit, help_of, parse
 from weft.errors import UsageError
+from weft.tasks.answers import SHOWN, tell
 from weft.tasks.debugger import Answer, Debugger
-from weft.tasks.telling import SHOWN, tell
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {

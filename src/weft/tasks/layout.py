@@ -1,4 +1,4 @@
-"""The native table as Python reads it: the layout of native/tasks/table.h, and its rows as tasks of the model."""
+"""The native table as Python reads it: the layout of tasks/native/table.h, and its rows as tasks of the model."""
 
 from __future__ import annotations
 

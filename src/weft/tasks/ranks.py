@@ -24,14 +24,14 @@ from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
 from weft.debug.replica import SETTLE, Replica
 from weft.errors import UsageError
 from weft.tasks import console
+from weft.tasks.answers import tell
 from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
 from weft.tasks.debugger import Answer, Debugger, text_of
 from weft.tasks.gdb import TICK, Gdb
 from weft.tasks.model import Site, Task
-from weft.tasks.native import NativeBackend
+from weft.tasks.openmp import NativeBackend
 from weft.tasks.python import RankConversation
 from weft.tasks.runtime import INSIDE, births
-from weft.tasks.telling import tell
 
 ON_TASK = ("next", "step", "finish", "where", "print", "list")
 OF_TASKS = ("tasks", "task", "name", "follow", "waits")

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from weft.debug.hands import HandError
@@ -19,7 +20,7 @@ from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
 
 INSIDE = Path(__file__).parent / "inside"
-SWITCHES = ("switches.c", "switches.h", "../record.c", "../record.h", "../format.h")
+SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
 """What writes down which task makes which calls, and the writer of records that it uses."""
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
@@ -128,10 +129,15 @@ def _births() -> Path:
     return _built("births.c", "steps.c", "births.h", *SWITCHES)
 
 
+def _source(name: str) -> Traversable:
+    """A file of tasks/native, or one that all native code of Weft shares."""
+    own = files("weft.tasks") / "native" / name
+    return own if own.is_file() else files("weft.native") / name
+
+
 def _built(*names: str) -> Path:
-    """A shared object of these files of native/tasks, in the cache; it is called after the first."""
-    native = files("weft.native") / "tasks"
-    sources = {name: Path(str(native), name).read_bytes() for name in names}
+    """A shared object of these files of tasks/native, in the cache; it is called after the first."""
+    sources = {name: _source(name).read_bytes() for name in names}
     key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
     if target.exists():
@@ -141,9 +147,8 @@ def _built(*names: str) -> Path:
         raise HandError("there is no C compiler, which builds Weft's part in the program: install gcc")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        Path(folder, "tasks").mkdir()
         for name, text in sources.items():
-            Path(folder, "tasks", name).write_bytes(text)
+            Path(folder, name).write_bytes(text)
         made = Path(folder, "made.so")
         command = [
             compiler,
@@ -155,7 +160,7 @@ def _built(*names: str) -> Path:
             "-shared",
             "-o",
             str(made),
-            *(str(Path(folder, "tasks", name)) for name in names if name.endswith(".c")),
+            *(str(Path(folder, name)) for name in names if name.endswith(".c")),
             "-ldl",
             "-pthread",
         ]

@@ -51,7 +51,7 @@ class Session:
 def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Path | None = None) -> Session:
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file."""
     if pid or core:
-        from weft.tasks.native import NativeBackend
+        from weft.tasks.openmp import NativeBackend
 
         return Session(NativeBackend(command, pid=pid, core=core))
     return Session(backend_for(list(command), runtime))
@@ -68,7 +68,7 @@ def backend_for(command: list[str], runtime: str = "") -> Backend:
         if not Path(program).is_file():
             raise UsageError(f"{program}: there is no such file")
         return PythonBackend([sys.executable, *command])
-    from weft.tasks.native import NativeBackend
+    from weft.tasks.openmp import NativeBackend
 
     found = program if "/" in program else shutil.which(program) or program
     if not Path(found).is_file():

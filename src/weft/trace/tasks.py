@@ -1,4 +1,4 @@
-"""Which task made each call: RUN/tasks, of a run by `weft run --tasks` (native/tasks/switches.h draws the files).
+"""Which task made each call: RUN/tasks, of a run by `weft run --tasks` (tasks/native/switches.h draws the files).
 
 A switch holds how many calls its thread had made, so that calls and tasks are joined by counting; no clock is asked.
 """

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from weft.findings import Finding, Severity
 from weft.terms import calls, describe
 from weft.terms.calls import catalogue, masks, words
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
 from weft.terms.columns import Ints, Ragged, columns, distinct, ints
 from weft.terms.significant import side_of, significant
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, said
 from weft.trace import Event, Flag, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK

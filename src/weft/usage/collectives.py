@@ -15,9 +15,10 @@ from weft.match.native import address, addresses, group
 from weft.native.kernel import library
 from weft.terms import calls, describe
 from weft.terms.calls import masks
+from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, columns, distinct
+from weft.terms.progress import ended
 from weft.terms.sizes import kind_of, size_of
-from weft.terms.telling import cause, ended, finding, said
 from weft.terms.words import listed, rank_words
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE

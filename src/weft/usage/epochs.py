@@ -15,7 +15,7 @@ from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue, words
 from weft.terms.columns import Ints, columns, ints
-from weft.terms.telling import reached_finalize
+from weft.terms.progress import reached_finalize
 from weft.trace import Flag, Rank
 
 OPS: Final = calls.RMA | calls.REQUEST_RMA

@@ -10,9 +10,9 @@ import numpy as np
 
 from weft.findings import Finding, Site
 from weft.terms.calls import masks, words
+from weft.terms.cited import cause, finding
 from weft.terms.columns import Ints
 from weft.terms.describe import where
-from weft.terms.telling import cause, finding
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.event import Event
 from weft.trace.layout import Flag

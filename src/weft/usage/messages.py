@@ -12,10 +12,11 @@ from weft.findings import Finding, Severity
 from weft.match import NONE, Match, Post, Posts
 from weft.terms import calls
 from weft.terms.calls import masks
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
 from weft.terms.columns import columns
 from weft.terms.describe import tag_argument, where
+from weft.terms.progress import ended, reached_finalize
 from weft.terms.sizes import kind_of, size_of
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, ended, finding, reached_finalize, said
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL

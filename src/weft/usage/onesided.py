@@ -14,9 +14,9 @@ from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding, Severity
 from weft.order import Order
+from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.sizes import solid
-from weft.terms.telling import cause, finding, said, some_of_sites
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL

@@ -17,9 +17,9 @@ from weft.native.kernel import library
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue
+from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid
-from weft.terms.telling import cause, finding, said
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
 

@@ -13,9 +13,10 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize, said, some_of_sites
+from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told

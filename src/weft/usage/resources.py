@@ -10,8 +10,9 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.terms.calls import masks, words
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding
 from weft.terms.describe import where
-from weft.terms.telling import MAX_OF_ONE_SITE, cause, finding, reached_finalize
+from weft.terms.progress import reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 

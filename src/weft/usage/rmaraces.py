@@ -15,10 +15,10 @@ from weft.order import Order
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import base, masks, words
+from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.significant import NO_OP
 from weft.terms.sizes import kind_of, width_of
-from weft.terms.telling import cause, finding, said
 from weft.trace import Rank, Trace
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
 

@@ -15,7 +15,7 @@ from weft.terms.describe import in_task
 from weft.terms.shown import call_text, value_json, value_text
 from weft.trace import Event, Flag, Site
 from weft.trace.communicators import members_text
-from weft.view.messages import size
+from weft.view.delivery import size
 
 AROUND: Final = 14
 """Lines of source shown before and after the call's."""

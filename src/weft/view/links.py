@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
-from weft.terms.telling import open_calls
+from weft.terms.progress import open_calls
 from weft.trace import Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows

@@ -19,12 +19,12 @@ from weft.report.text import failure_line, heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
+from weft.view.delivery import message
 from weft.view.details import details, tip
 from weft.view.ends import end_marks, placed
 from weft.view.index import Progress, indexed, last_time, margin, remembered
 from weft.view.levels import logical
 from weft.view.links import Links, arrows_of, open_events
-from weft.view.messages import message
 from weft.view.rows import Rows
 from weft.view.scale import Scale, folded, on_the_clock
 from weft.view.sums import Sums

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
+from weft.terms.cited import cause, finding
 from weft.terms.describe import where
-from weft.terms.telling import cause, finding
 from weft.terms.words import rank_words
 from weft.trace import Trace
 from weft.waits.causes import COLLECTIVE, Cause

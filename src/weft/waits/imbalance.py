@@ -9,8 +9,8 @@ import numpy as np
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks, words
+from weft.terms.cited import finding
 from weft.terms.describe import where
-from weft.terms.telling import finding
 from weft.trace import Event, Rank
 from weft.waits.ledger import seconds
 from weft.waits.states import Waiting

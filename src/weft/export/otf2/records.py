@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from weft.export.blocks import Block, Ints
 from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.messages import RankTraffic
 from weft.export.otf2.rows import ENTERED, LEFT, Kind, Rows, laid
-from weft.terms.telling import said
+from weft.export.otf2.traffic import RankTraffic
+from weft.terms.cited import said
 from weft.trace import Event, Rank
 
 

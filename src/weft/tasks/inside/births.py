@@ -1,6 +1,6 @@
 """Numbers asyncio's tasks and remembers who made them, and where: the model's `create`.
 
-All that an untraced task pays is here. Where Weft's C part could be built (native/tasks/births.c), asyncio's own C code
+All that an untraced task pays is here. Where Weft's C part could be built (tasks/native/births.c), asyncio's own C code
 calls it when it registers a task; elsewhere, `create_task` of asyncio's loops is wrapped in Python.
 """
 

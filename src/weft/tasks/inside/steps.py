@@ -1,4 +1,4 @@
-"""Writes down which asyncio task makes each call of MPI: in a rank of `weft run --tasks` (native/tasks/steps.c).
+"""Writes down which asyncio task makes each call of MPI: in a rank of `weft run --tasks` (tasks/native/steps.c).
 
 Nothing here is called at a step: C is. A task's site is asked for at its birth.
 """

@@ -1,0 +1,175 @@
+"""Which findings of a check are told, and which let it fail: chosen, suppressed with a reason, known before."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+from weft.check import Checked
+from weft.errors import UsageError
+from weft.findings import KINDS, SEVERITIES, Finding
+from weft.terms.words import plural
+
+COMMENT: Final = re.compile(r"(?:/[*/]|!|#)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$")
+RULE: Final = re.compile(r"(?P<kind>[a-z-]+|\*)\s+(?P<where>\S+)\s+(?P<reason>\S.*)$")
+NEVER: Final = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user asked for; words of `only` and `skip` are kinds, files (with * and ?) or procedures."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    baseline: Path | None = None
+    suppress: Path | None = None
+    fail_on: tuple[str, ...] = ("error",)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The findings to be told, and a line for each group of those that are not."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = field(default=())
+    """Suppressions that give no reason: they suppress nothing."""
+
+
+def verify(choice: Choice, sources: Sequence[Path]) -> None:
+    """Raise UsageError for a word that means nothing: it would make an all-clear of a mistake in typing."""
+    text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
+    for word in (*choice.only, *choice.skip):
+        named = any(fnmatch(path.name, word) or fnmatch(str(path), word) for path in sources)
+        if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
+            raise UsageError(f"{word} is no kind of finding, no file and no procedure of the program")
+    for word in choice.fail_on:
+        if word not in KINDS and word not in SEVERITIES and word != NEVER:
+            raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
+    for file, what in ((choice.baseline, "--format json -o FILE writes one"), (choice.suppress, "write it first")):
+        if file is not None and not file.is_file():
+            raise UsageError(f"{file} is no file; {what}")
+
+
+def fails(finding: Finding, choice: Choice) -> bool:
+    """Whether a finding lets the check fail: it is of a kind that was named, or as severe."""
+    if NEVER in choice.fail_on:
+        return False
+    least = [SEVERITIES.index(word) for word in choice.fail_on if word in SEVERITIES]
+    severe = bool(least) and SEVERITIES.index(finding.severity) <= max(least)
+    return severe or finding.kind in choice.fail_on
+
+
+def choose(checked: Checked, choice: Choice) -> Told:
+    """The findings that are left, and how many are not told, and why."""
+    notes: list[str] = []
+    unread: list[str] = []
+    found = [one for one in checked.findings if chosen(one, choice)]
+    if more := len(checked.findings) - len(found):
+        notes.append(f"{plural(more, 'finding')} left out by --only or --skip")
+    rules = list(rules_of(choice.suppress))
+    told = []
+    for one in found:
+        reason = suppressed(one, rules, unread)
+        if reason:
+            notes.append(f"suppressed: {one.kind} at {one.sites[0]}: {reason}")
+        else:
+            told.append(one)
+    known = Counter(baseline(choice.baseline))
+    new = [one for one in told if not _take(known, key(one.to_json()))]
+    if more := len(told) - len(new):
+        notes.append(f"{plural(more, 'finding')} known from {choice.baseline}")
+    return Told(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
+
+
+def _take(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+    if known[one] < 1:
+        return False
+    known[one] -= 1
+    return True
+
+
+def chosen(finding: Finding, choice: Choice) -> bool:
+    """Whether --only and --skip leave a finding in."""
+    if choice.only and not any(means(word, finding) for word in choice.only):
+        return False
+    return not any(means(word, finding) for word in choice.skip)
+
+
+def means(word: str, finding: Finding) -> bool:
+    """Whether a word means a finding: its kind, the file or the procedure of its first site."""
+    if word == finding.kind:
+        return True
+    site = finding.sites[0] if finding.sites else None
+    if site is None:
+        return False
+    return fnmatch(site.file, word) or fnmatch(Path(site.file).name, word) or site.function.lower() == word.lower()
+
+
+def suppressed(finding: Finding, rules: Sequence[re.Match[str]], unread: list[str]) -> str:
+    """The reason that a comment beside the line, or a rule of the file, gives; "" where none does."""
+    if not finding.sites:
+        return ""
+    site = finding.sites[0]
+    for number in (site.line, site.line - 1):
+        matched = COMMENT.search(linecache.getline(site.file, number)) if number > 0 else None
+        if matched and matched["kind"] == finding.kind:
+            if matched["reason"]:
+                return matched["reason"]
+            unread.append(
+                f"{site.file}:{number}: `weft: ignore {finding.kind}` gives no reason, and suppresses nothing"
+            )
+    for rule in rules:
+        file, _, rest = rule["where"].partition(":")
+        place = not rest or rest == str(site.line) or rest.lower() == site.function.lower()
+        if rule["kind"] in (finding.kind, "*") and place and (
+            fnmatch(site.file, file) or fnmatch(Path(site.file).name, file)
+        ):  # fmt: skip
+            return str(rule["reason"])
+    return ""
+
+
+def rules_of(path: Path | None) -> Iterator[re.Match[str]]:
+    """The rules of a file: `KIND FILE[:LINE|:PROCEDURE] REASON`, a line each; # begins a comment."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path else (), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        rule = RULE.match(line.strip())
+        if rule is None or (rule["kind"] not in KINDS and rule["kind"] != "*"):
+            raise UsageError(f"{path}:{number}: write KIND FILE[:LINE or :PROCEDURE] and a reason")
+        yield rule
+
+
+def baseline(path: Path | None) -> Iterable[tuple[str, ...]]:
+    """The findings of an earlier report (weft-report/1)."""
+    if path is None:
+        return []
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return [key(one) for one in held["findings"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no report of weft check --format json") from error
+
+
+def key(finding: dict[str, Any]) -> tuple[str, ...]:
+    """What a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
+    site = (finding["sites"] or [{}])[0]
+    held = finding["evidence"]
+    parts = (finding["kind"], held.get("case"), Path(site.get("file", "")).name, site.get("function"),
+             held.get("variable"), held.get("loop", {}).get("text"))  # fmt: skip
+    return tuple(str(part or "") for part in parts)
+
+
+def applied(checked: Checked, told: Told) -> Checked:
+    """The check with the findings that are told."""
+    hidden = len(checked.findings) - len(told.findings)
+    return replace(
+        checked, findings=told.findings, hidden=hidden, problems=(*checked.problems, *told.unread, *told.notes)
+    )

@@ -1,0 +1,497 @@
+"""The front end for C-DVMH: marks a copy of a program with the runtime's calls, line for line.
+
+What a directive says becomes calls beside the statement that it stands before. Sizes and types are left to the
+compiler (`sizeof`, `_Generic`), so that no header of the system has to be understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tree_sitter import Node
+
+from weft.check.dvm import c_calls, c_groups, c_source, c_uses, syntax
+from weft.check.dvm.c_arrays import Arrays
+from weft.check.dvm.c_calls import base, call, longs, size
+from weft.check.dvm.c_hooks import Hooks
+from weft.check.dvm.c_own import Own
+from weft.check.dvm.c_tree import Variable
+from weft.check.dvm.c_unit import Shared, Unit
+from weft.check.dvm.c_unroll import Unroll
+from weft.check.dvm.syntax import Directive, Reference
+from weft.check.texts import Marked, Texts
+from weft.errors import UsageError
+from weft.terms.words import plural
+
+CPLUSPLUS: Final = (".cpp", ".cc", ".cxx", ".C")
+INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
+
+
+def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
+    """Mark the sources of one program; `include` are folders of its own headers.
+
+    Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
+    """
+    for path in paths:
+        if path.suffix in CPLUSPLUS:
+            raise UsageError(f"{path}: C++ is not read yet; name sources in C")
+    shared = Shared(texts)
+    units = [Unit(c_source.read(path, include), shared) for path in paths]
+    arrays = [Arrays(unit) for unit in units]
+    for one in arrays:
+        one.read()
+    for one in arrays:
+        one.join()
+    for one in arrays:
+        one.mark()
+    groups = c_groups.Groups(units)
+    return [marked(unit, groups) for unit in units]
+
+
+def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
+    """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
+    hooks = Hooks(unit)
+    Constructs(unit, hooks, groups).mark()
+    hooks.mark()
+    Own(unit).mark()
+    Unroll(unit).mark()
+    return Marked(unit.source.path, unit.marks.text(c_calls.prologue() + c_calls.library(unit.source.text)), ".c")
+
+
+class Constructs:
+    """Marks the statements of one source that its directives are about."""
+
+    def __init__(self, unit: Unit, hooks: Hooks, groups: c_groups.Groups) -> None:
+        self.unit = unit
+        self.hooks = hooks
+        self.groups = groups
+        self.arrays = Arrays(unit)
+        self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
+
+    def mark(self) -> None:
+        """Put the calls for every directive that is no declaration."""
+        for begin, _, directive, text in self.source.directives:
+            statement = self.unit.attached[begin]
+            if isinstance(directive, syntax.Parallel):
+                self.edges_of_groups(directive, statement, begin, text)
+            if not self.source.old or c_groups.arrays_follow(self.unit, directive, begin):
+                self.construct(begin, directive, statement, text)
+            elif isinstance(directive, syntax.Parallel):
+                place = directive.place
+                self.unit.shared.texts.left.append(
+                    f"the parallel loop at {place.file}:{place.line}, whose arrays lie behind plain pointers"
+                )
+
+    # --- constructs -----------------------------------------------------------------------------------------------
+
+    def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
+        """Put the calls for one directive."""
+        if isinstance(directive, syntax.Parallel):
+            self.parallel(directive, statement, text)
+        elif isinstance(directive, syntax.Region):
+            self.region(directive, statement, text)
+        elif isinstance(directive, syntax.RemoteAccess):
+            node = self.behind(directive, statement, "remote_access")
+            number = self.unit.texted("remote_access", directive, text)
+            opening = self.fetched(directive.remote, begin, number)
+            opening += call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            self.marks.around(self.tree.begin(node), self.tree.end(node), opening, call("remote_end", number))
+        elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
+            node = self.behind(directive, statement, "host_section")
+            number = self.unit.texted("host_section", directive, text)
+            opening, closing = call("host_section_begin", number), call("host_section_end", number)
+            self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
+        elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
+            node = self.behind(directive, statement, "COPY")
+            self.marks.around(self.tree.begin(node), self.tree.end(node), call("io_begin"), call("io_end"))
+        elif isinstance(directive, syntax.NewArray):
+            number = self.unit.texted("create_template", directive, text)
+            self.marks.before(begin, self.arrays.created(directive.items[0], begin, number))
+        elif isinstance(directive, syntax.UseGroup):
+            name = f"{directive.kind}_{directive.step}"
+            self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
+        elif isinstance(directive, syntax.DefineGroup):
+            self.marks.before(begin, self.shadow_group(directive, begin, text))
+        elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
+            self.tasks(begin, directive, statement, text)
+        elif isinstance(directive, syntax.Redistribute | syntax.Realign):
+            self.marks.before(begin, self.moved(directive, begin, text))
+        elif isinstance(directive, syntax.Actual):
+            number = self.unit.texted("get_actual" if directive.get else "actual", directive, text)
+            name = "get_actual" if directive.get else "actual"
+            items = [item for item in directive.items or () if not self.in_register(item, begin)]
+            calls = [self.part(name, number, item, begin) for item in items]
+            self.marks.before(begin, " ".join(calls))
+
+    def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
+        """The call that starts a group or waits for it; empty where the group cannot be followed."""
+        number = self.groups.of(self.unit, Reference(group, None, directive.place), at)
+        return call(name, self.unit.texted(name, directive, text), number) if number else ""
+
+    def shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
+        """The calls that put arrays into a group of shadow edges."""
+        group = self.groups.of(self.unit, Reference(directive.group, None, directive.place), at)
+        construct = self.unit.texted("shadow_group", directive, text)
+        found: list[str] = []
+        for item in directive.renewals:
+            if group and c_groups.followed(self.unit, item.array, at):
+                variable = self.edged(item.array, item.widths, at, "create_shadow_group")
+                edges = c_calls.widths(item.widths)
+                number = self.unit.data_id(variable)
+                found.append(call("shadow_group", construct, group, number, base(variable), *edges, int(item.corner)))
+        return " ".join(found)
+
+    def edges_of_groups(self, directive: syntax.Parallel, statement: Node | None, at: int, text: str) -> None:
+        """Wait for a group of edges before a loop, or start it behind one, whether the loop can be followed or not."""
+        calls = {
+            clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, at, text)
+            for clause in directive.clauses
+            if isinstance(clause, syntax.ShadowUse) and clause.group
+        }
+        if calls and statement is not None:
+            begin, end = self.tree.begin(statement), self.tree.end(statement)
+            self.marks.around(begin, end, calls.get("wait", ""), calls.get("start", ""))
+
+    def behind(self, directive: Directive, statement: Node | None, name: str) -> Node:
+        """The statement that a directive stands before."""
+        if statement is None or statement.type in ("declaration", "function_definition"):
+            self.unit.fail(
+                directive.place, f"`{name}` stands before no statement; put it before the statement it is about"
+            )
+        return statement
+
+    def in_register(self, item: Reference, at: int) -> bool:
+        """Whether a variable is one that the hooks need not see: taking its address would show it to them."""
+        variable = self.unit.variable(item, at)
+        return variable in self.hooks.unmarked or variable.is_pointer_like
+
+    def part(self, name: str, number: int, item: Reference, at: int) -> str:
+        """A call about a variable or a part of it."""
+        variable = self.unit.variable(item, at)
+        return call(
+            name, number, self.unit.data_id(variable), base(variable), size(variable), *c_calls.section(item, variable)
+        )
+
+    def moved(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
+        """The calls of redistribute and realign."""
+        found: list[str] = []
+        for array in directive.arrays:
+            variable = self.unit.variable(array, at)
+            if not variable.declare:
+                what = f"`{array.name}` is no distributed array; put `#pragma dvm array` before its declaration"
+                self.unit.fail(array.place, what)
+            number = self.unit.data_id(variable)
+            if isinstance(directive, syntax.Redistribute):
+                axes = directive.distribution.axes or ()
+                construct = self.unit.texted("redistribute", directive, text)
+                found.append(c_calls.blocks(number, variable, axes))
+                task = self.unit.task(directive.distribution.onto, at)
+                found.append(c_calls.spread(construct, number, variable, axes, task))
+            else:
+                construct = self.unit.texted("realign", directive, text)
+                found.append(self.arrays.alignment(variable, number, construct, directive.alignment, at))
+                if directive.new_value and not variable.by_pointer:
+                    found.append(call("clear", base(variable), size(variable)))
+        return " ".join(found)
+
+    def region(self, directive: syntax.Region, statement: Node | None, text: str) -> None:
+        """Put a region around its statement."""
+        node = self.behind(directive, statement, "region")
+        number = self.unit.texted("region", directive, text)
+        at = self.tree.begin(node)
+        calls = [call("region_begin", number)]
+        named: set[Variable] = set()
+        for data in directive.data:
+            for item in data.items:
+                variable = self.unit.variable(item, at)
+                named.add(variable)
+                if self.in_register(item, at):
+                    continue
+                bounds = c_calls.section(item, variable)
+                intent = INTENTS[data.intent]
+                calls.append(
+                    call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
+                )
+        written = c_uses.written(self.tree, node) | c_uses.addressed(self.tree, node)
+        hidden = self.hidden(node)
+        for variable in dict.fromkeys(v for _, v in c_uses.uses(self.tree, node)):
+            inside = variable.statement_begin >= at and not variable.outside
+            pointer = variable.pointer and not variable.by_pointer
+            if variable in named or variable in hidden or inside or pointer or c_calls.is_template(variable):
+                continue
+            if variable not in written and not variable.is_array:
+                continue
+            intent = "WEFT_INOUT" if variable in written else "WEFT_IN"
+            empty = Reference(variable.name, None, directive.place)
+            bounds = c_calls.section(empty, variable)
+            calls.append(
+                call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
+            )
+        calls.append(call("region_start"))
+        # A reduction's result is put into the host's memory: it needs no get_actual.
+        reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
+        self.marks.around(at, self.tree.end(node), " ".join(calls), " ".join([call("region_end", number), *reduced]))
+
+    def reduced(self, node: Node) -> list[Reference]:
+        """The reduction variables of the loops of a region."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        return [
+            one
+            for low, high, directive, _ in self.unit.parallels
+            if begin <= low and high <= end
+            for clause in directive.clauses
+            if isinstance(clause, syntax.Reductions)
+            for item in clause.items
+            for one in (item.variable, item.location)
+            if one is not None and self.tree.resolve(one.name, begin) is not None
+        ]
+
+    def hidden(self, node: Node) -> set[Variable]:
+        """The variables that a region's own loops have for each iteration alone."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        found: set[Variable] = set()
+        for low, high, directive, loop in self.unit.parallels:
+            if begin <= low and high <= end:
+                found |= self.unit.privates(directive, loop)
+                found |= {v for v in self.unit.indices(directive, loop) if v is not None}
+        return found
+
+    # --- tasks, in the old form -----------------------------------------------------------------------------------
+
+    def tasks(
+        self, begin: int, directive: syntax.TaskRegion | syntax.On | syntax.Map, statement: Node | None, text: str
+    ) -> None:
+        """Put the calls of a task region around it, of a task around its block, of a mapping where it stands."""
+        if isinstance(directive, syntax.Map):
+            task = self.one_task(directive.task, begin)
+            self.marks.before(begin, call("task_map", self.unit.texted("map", directive, text), *task, 0, -1))
+            return
+        name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
+        node = self.behind(directive, statement, name)
+        number = self.unit.texted(name.lower(), directive, text)
+        if isinstance(directive, syntax.TaskRegion):
+            tasks = self.unit.tasks(Reference(directive.tasks, None, directive.place), begin)
+            self.around_tasks(node, number, tasks, directive.clauses)
+        else:
+            if not self.in_tasks(begin):
+                self.unit.fail(directive.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
+            task = self.one_task(directive.task, begin)
+            self.around_task(node, number, task[1])
+
+    def one_task(self, reference: Reference, at: int) -> tuple[int, str]:
+        """(tasks, which) of a task that a directive names."""
+        return self.unit.task(reference, at) or (self.unit.tasks(reference, at), "0")
+
+    def around_tasks(self, node: Node, number: int, tasks: int, clauses: Sequence[syntax.Clause]) -> None:
+        """Put a task region around a statement."""
+        at = self.tree.begin(node)
+        opening = [call("task_region_begin", number, tasks)]
+        for clause in clauses:
+            opening.extend(self.clause(clause, at, self.hooks.unmarked))
+        opening.append(call("task_region_start"))
+        self.marks.around(at, self.tree.end(node), " ".join(opening), call("task_region_end", number))
+
+    def around_task(self, node: Node, number: int, index: str) -> None:
+        """Put a task around its statement."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        self.marks.around(begin, end, call("task_begin", number, index), call("task_end", number))
+        self.hooks.inside(node)
+
+    def task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
+        """A loop of which each iteration is a task; without a region around it, it is one itself."""
+        at = self.tree.begin(loop)
+        body = loop.child_by_field_name("body")
+        if directive.on is None or body is None:
+            return
+        number = self.unit.texted("on", directive, text, [index])
+        if not self.in_tasks(at):
+            region = self.unit.texted("task_region", directive, text)
+            self.around_tasks(loop, region, self.unit.tasks(directive.on, at), directive.clauses)
+        self.marks.around(at, self.tree.end(loop), " ".join(self.control(directive, loop, at)), "")
+        self.around_task(body, number, index)
+
+    def in_tasks(self, at: int) -> bool:
+        """Whether an offset lies in a task region's statement."""
+        return self.within(syntax.TaskRegion, at)
+
+    # --- parallel loops -------------------------------------------------------------------------------------------
+
+    def parallel(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
+        """Put a parallel loop's calls around and into it."""
+        shown = f"parallel({''.join(f'[{name}]' for name in directive.indices) or directive.rank})"
+        if statement is None or statement.type != "for_statement":
+            self.unit.fail(directive.place, f"`{shown}` stands before no `for`; put it right before the outer loop")
+        loops = c_uses.nest(statement, directive.rank)
+        if len(loops) < directive.rank:
+            what = f"`{shown}` needs {directive.rank} loops, one directly in the other; here are {len(loops)}"
+            self.unit.fail(directive.place, what)
+        names = [c_uses.loop_variable(self.tree, loop) for loop in loops]
+        for loop, name, wanted in zip(loops, names, directive.indices or [""] * len(loops), strict=True):
+            place = self.source.place(self.tree.begin(loop))
+            if name is None:
+                self.unit.fail(place, f"the loop of `{shown}` does not begin by setting its variable: for (i = …")
+            if wanted and self.tree.source(name) != wanted:
+                what = f"the loop over `{self.tree.source(name)}` stands where `{shown}` has `{wanted}`"
+                self.unit.fail(place, what)
+        indices = [self.tree.source(name) for name in names if name is not None]
+        at = self.tree.begin(statement)
+        on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
+        if on is not None and on.has("task"):
+            self.task_loop(directive, statement, indices[0], text)
+            return
+        number = self.unit.texted("parallel", directive, text, indices)
+        calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        if not self.in_region(at):
+            remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
+            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
+        calls.append(call("loop_start"))
+        self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
+        body = loops[-1].child_by_field_name("body")
+        if body is not None:
+            if len(indices) <= 3:
+                step = call(f"iteration{len(indices)}", *indices)
+            else:
+                step = call("iteration", len(indices), longs(indices))
+            self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
+            self.hooks.inside(body)
+
+    def clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """The calls of a loop's clauses."""
+        found: list[str] = []
+        if directive.on is not None:
+            on = directive.on
+            target = self.unit.spread(on, at, "on")
+            found.append(
+                call("loop_on", self.unit.data_id(target), base(target), *c_calls.mapping(on.subscripts or ()))
+            )
+        unmarked = self.hooks.unmarked
+        indices = {v for v in self.unit.indices(directive, loop) if v is not None}
+        found.extend(self.control(directive, loop, at))
+        for clause in directive.clauses:
+            found.extend(self.clause(clause, at, unmarked | indices))
+        return found
+
+    def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """The calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
+        return [
+            call("loop_index", base(variable), size(variable))
+            for variable in self.unit.indices(directive, loop)
+            if variable is not None
+            and not at <= variable.statement_begin < self.tree.end(loop)
+            and (variable.outside or variable.static or variable in self.hooks.escaping)
+        ]
+
+    def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
+        """The calls of one clause."""
+        found: list[str] = []
+        if isinstance(clause, syntax.Private):
+            for item in clause.names:
+                variable = self.unit.variable(item, at)
+                if variable not in unmarked:
+                    found.append(call("loop_private", self.unit.data_id(variable), base(variable), size(variable)))
+        elif isinstance(clause, syntax.Reductions):
+            for one in clause.items:
+                found.append(self.reduction(one, at))
+            group = self.groups.of(self.unit, group_of(clause), at)
+            if group:
+                found.append(call("loop_reduction_group", group))
+        elif isinstance(clause, syntax.ShadowRenew):
+            for renewal in clause.items:
+                variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")
+                edges = c_calls.widths(renewal.widths)
+                found.append(
+                    call("loop_shadow_renew", self.unit.data_id(variable), base(variable), *edges, int(renewal.corner))
+                )
+        elif isinstance(clause, syntax.Across):
+            for dependence in clause.items:
+                # An array without distribution may be named too: `tie` loops of one processor.
+                variable = self.unit.variable(dependence.array, at)
+                found.append(
+                    call("loop_across", self.unit.data_id(variable), base(variable), *c_calls.widths(dependence.widths))
+                )
+        elif isinstance(clause, syntax.Remote):
+            group = self.groups.of(self.unit, group_of(clause), at)
+            found.append(self.remotes(clause, at, "loop_remote_group" if group else "loop_remote", group))
+        elif isinstance(clause, syntax.Tie):
+            for item in clause.items:
+                variable = self.unit.variable(item, at)
+                mapping = c_calls.mapping(item.subscripts or ())
+                found.append(call("loop_tie", self.unit.data_id(variable), base(variable), *mapping))
+        return found
+
+    def edged(self, array: Reference, widths: Sequence[object] | None, at: int, where: str) -> Variable:
+        """The distributed array whose edges a clause names."""
+        variable = self.unit.variable(array, at)
+        if not variable.declare:
+            self.unit.fail(array.place, f"`{array.name}` in `{where}` is no distributed array")
+        if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
+            has = plural(self.unit.rank(variable), "dimension")
+            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
+            self.unit.fail(array.place, what)
+        return variable
+
+    def reduction(self, one: syntax.Reduction, at: int) -> str:
+        """The call of one reduction."""
+        variable = self.unit.variable(one.variable, at)
+        location = ["(void *)0", "0"]
+        if one.location is not None:
+            beside = self.unit.variable(one.location, at)
+            bytes = size(beside)
+            if one.size is not None and beside.by_pointer:
+                bytes = f"({one.size.text}) * sizeof(({beside.name})[0])"
+            location = [base(beside), bytes]
+        return call(
+            "loop_reduction",
+            self.unit.data_id(variable),
+            base(variable),
+            c_calls.OPERATIONS[one.operator],
+            c_calls.reduction_type(variable),
+            c_calls.count(variable),
+            *location,
+        )
+
+    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
+            part = Reference(item.name, tuple(ranges), item.place)
+            bounds = c_calls.section(part, variable)
+            found.append(
+                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+            )
+        return " ".join(found) + " "
+
+    def in_region(self, at: int) -> bool:
+        """Whether an offset lies in a region's statement."""
+        return self.within(syntax.Region, at)
+
+    def within(self, kind: type[Directive], at: int) -> bool:
+        """Whether an offset lies in the statement behind a directive of a kind."""
+        nodes = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, kind) and (node := self.unit.attached[begin]) is not None
+        ]
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
+
+    def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
+        """The calls of remote accesses."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            mapping = c_calls.mapping(item.subscripts or ())
+            first = [group] if group else []
+            found.append(call(name, *first, self.unit.data_id(variable), base(variable), *mapping))
+        return " ".join(found)
+
+
+def group_of(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
+    """The group that a clause of a loop puts something into."""
+    if not clause.group:
+        return None
+    place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place
+    return Reference(clause.group, None, place)

@@ -1,0 +1,81 @@
+"""The Fortran front end: Fortran-DVM(H) sources become copies that call the runtime, line for line where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.check import runtime
+from weft.check.dvm.fortran_directives import Directives
+from weft.check.dvm.fortran_lines import Line, Source, read_source
+from weft.check.dvm.fortran_marks import Mappings, Mark, Marks, Numbers, UnitMarks
+from weft.check.dvm.fortran_units import Program, Unit, units_of
+from weft.check.texts import Marked, Texts
+
+INTERFACES: Final = Path(runtime.__file__).parent / "native" / "weft_check.f90"
+
+
+def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
+    """The marked copies of Fortran sources, in their order, behind the module that all of them use.
+
+    Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
+    """
+    texts.language = "fortran"
+    sources = [read_source(path, include, define) for path in paths]
+    units = [units_of(source) for source in sources]
+    program = Program([unit for held in units for unit in held])
+    mappings = Mappings(program, texts)
+    numbers = Numbers(texts)
+    interfaces = Marked(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
+    return [interfaces, *(_marked(s, held, program, numbers, mappings) for s, held in zip(sources, units, strict=True))]
+
+
+def _marked(source: Source, units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> Marked:
+    marks = Marks()
+    for unit in units:
+        of_unit = UnitMarks(program, unit, numbers, marks, mappings)
+        of_unit.enter()
+        Directives(of_unit).mark()
+        of_unit.plain()
+    return Marked(source.path, "\n".join(_written(source, marks)) + "\n", ".f90" if source.free else ".f")
+
+
+def _written(source: Source, marks: Marks) -> Iterator[str]:
+    """The lines of the copy; a line marker stands wherever the place does not follow from the line before."""
+    file, number = "", 0
+    for at, line in enumerate(source.lines):
+        label = marks.relabelled.get(at, "")
+        for text, place_file, place_line in _inserted(marks, at, label):
+            yield f'# {place_line} "{place_file}"'
+            yield text
+            file = ""
+        if (file, number) != (line.file, line.number):
+            yield f'# {line.number} "{line.file}"'
+        yield _unlabelled(line, source.free) if label else line.text
+        file, number = line.file, line.number + 1
+        for one in marks.after.get(at, ()):
+            yield f'# {one.place.line} "{one.place.file}"'
+            yield _statement(one)
+            file = ""
+
+
+def _inserted(marks: Marks, at: int, label: str) -> Iterator[tuple[str, str, int]]:
+    """What stands before a line, the label of that line first."""
+    for one in marks.before.get(at, ()):
+        if label:
+            yield f"{label:<5} continue", one.place.file, one.place.line
+            label = ""
+        yield _statement(one), one.place.file, one.place.line
+
+
+def _statement(one: Mark) -> str:
+    return "      " + one.text
+
+
+def _unlabelled(line: Line, free: bool) -> str:
+    """The line without its label."""
+    if not free:
+        return " " * 5 + line.text[5:]
+    stripped = line.text.lstrip()
+    return stripped.lstrip("0123456789")

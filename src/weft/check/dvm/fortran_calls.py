@@ -1,0 +1,156 @@
+"""The words of the runtime's calls in Fortran, and what statements and directives say for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from weft.check.dvm import syntax
+from weft.check.dvm.fortran_lines import Item, Statement
+from weft.check.dvm.fortran_units import DO, NAME, Loop, Unit, assignment, closes, inner, opens, split_top
+from weft.check.dvm.syntax import DirectiveError, Reference
+
+CONSTANT: Final = -1
+ALL: Final = -2
+KINDS: Final = {"*": 0, "block": 1, "wgtblock": 2, "genblock": 3, "multblock": 4, "indirect": 0, "derived": 0}
+"""Of check.h; where elements go by an owner's table, ownership is not modelled."""
+OPERATIONS: Final = {
+    "sum": 1,
+    "product": 2,
+    "max": 3,
+    "min": 4,
+    "and": 5,
+    "or": 6,
+    "xor": 7,
+    "eqv": 8,
+    "neqv": 9,
+    "maxloc": 12,
+    "minloc": 13,
+}
+DIRECTIONS: Final = {"in": 1, "out": 2, "inout": 3, "local": 4, "inlocal": 5}
+ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
+ACROSS, RENEW, COMPUTE, GROUP = range(4)
+ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10
+LOCAL, STATIC, ARGUMENT = range(3)
+
+
+def longs(values: Sequence[str]) -> str:
+    """An array of 8-byte integers."""
+    return f"[integer(8) :: {', '.join(f'int({value}, 8)' for value in values)}]"
+
+
+def ints(values: Sequence[int]) -> str:
+    """An array of 4-byte integers."""
+    return f"[integer(4) :: {', '.join(map(str, values))}]"
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def guarded(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
+    """Calls that are only made where an array has its memory."""
+    test = "associated" if pointer else "allocated"
+    for call in calls:
+        yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
+
+
+def only_index(reference: Reference) -> str:
+    """The one index of `mb(i)`."""
+    subscript = reference.subscripts[0] if reference.subscripts else None
+    if isinstance(subscript, syntax.Constant):
+        return subscript.value.text
+    if isinstance(subscript, syntax.Affine):
+        return "0"
+    raise DirectiveError(reference.place, f"`{reference.name}` needs one index: which task is meant")
+
+
+def triples(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
+    """Axis, coefficient and offset of each dimension of a target."""
+    axis: list[int] = []
+    coefficient: list[str] = []
+    offset: list[str] = []
+    for subscript in subscripts:
+        if isinstance(subscript, syntax.Affine):
+            axis.append(subscript.dummy)
+            coefficient.append(subscript.coefficient.text)
+            offset.append(subscript.offset.text)
+        elif isinstance(subscript, syntax.Constant):
+            axis.append(CONSTANT)
+            coefficient.append("0")
+            offset.append(subscript.value.text)
+        else:
+            axis.append(ALL)
+            coefficient.append("0")
+            offset.append("0")
+    return axis, coefficient, offset
+
+
+def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
+    """The scalars and arrays that private and reduction clauses name."""
+    for clause in clauses:
+        if isinstance(clause, syntax.Private):
+            yield from clause.names
+        elif isinstance(clause, syntax.Reductions):
+            for one in clause.items:
+                yield one.variable
+                if one.location:
+                    yield one.location
+
+
+def written(statement: Statement) -> Iterator[str]:
+    """The names that a statement writes, or may write: left sides, what is read, arguments that are plain names."""
+    _, action = inner(statement.code)
+    if DO.match(action):
+        return
+    found = assignment(action)
+    if found:
+        yield found[0]
+    elif action.startswith("call"):
+        start = action.find("(")
+        for part in split_top(action[start + 1 : -1]) if start >= 0 else ():
+            if NAME.fullmatch(part):
+                yield part
+    elif action.startswith("read"):
+        parts = split_top(action)
+        for part in [re.sub(r"^read(\(.*?\)|\*|\d+)", "", parts[0]), *parts[1:]]:
+            if matched := NAME.match(part):
+                yield matched[0]
+
+
+def printed(action: str) -> list[str]:
+    """What a PRINT or WRITE statement puts out: the items of its list."""
+    if re.match(r"print(\*|\d+|['\"].*?['\"]|[a-z]\w*),", action):
+        return split_top(action)[1:]
+    if not action.startswith("write("):
+        return []
+    depth = 0
+    for at, sign in enumerate(action):
+        depth += (sign == "(") - (sign == ")")
+        if sign == ")" and depth == 0:
+            return [part for part in split_top(action[at + 1 :]) if part]
+    return []
+
+
+def mentioned(unit: Unit) -> frozenset[str]:
+    """All names in the statements and directives of a unit."""
+    found: set[str] = set()
+    for item in unit.items:
+        found.update(NAME.findall(item.code if isinstance(item, Statement) else item.said.lower()))
+    return frozenset(found)
+
+
+def block_end(unit: Unit, loops: dict[int, Loop], at: int) -> int:
+    """The last item of the statement that begins here: a DO or IF construct is one statement."""
+    if at in loops:
+        return loops[at].last
+    item: Item = unit.items[at]
+    if isinstance(item, Statement) and opens(item.code):
+        depth = 0
+        for later in range(at, len(unit.items)):
+            other = unit.items[later]
+            if isinstance(other, Statement):
+                depth += opens(other.code) - closes(other.code)
+                if depth == 0:
+                    return later
+    return at

@@ -1,0 +1,693 @@
+"""The marks of a Fortran-DVM(H) program: calls of the runtime for its directives, declarations and statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from weft.check.dvm import fortran_values, syntax
+from weft.check.dvm.fortran_calls import (
+    ARGUMENT,
+    KINDS,
+    LOCAL,
+    STATIC,
+    clause_names,
+    guarded,
+    ints,
+    longs,
+    mentioned,
+    only_index,
+    printed,
+    triples,
+    written,
+)
+from weft.check.dvm.fortran_lines import Sentinel, Statement
+from weft.check.dvm.fortran_units import NAME, Loop, Program, Symbol, Unit, assignment, inner, split_top, top_level
+from weft.check.dvm.syntax import DirectiveError, Place
+from weft.check.texts import Texts
+from weft.terms.words import plural
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One statement to be put in, and the place that it belongs to."""
+
+    text: str
+    place: Place
+
+
+@dataclass(slots=True)
+class Marks:
+    """What stands before and after the lines of a source (by index), and the lines whose labels move to a CONTINUE."""
+
+    before: dict[int, list[Mark]] = field(default_factory=dict)
+    after: dict[int, list[Mark]] = field(default_factory=dict)
+    relabelled: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Mapping:
+    """What the directives of a unit declare of a name."""
+
+    name: str
+    place: Place
+    distribution: syntax.Distribution | None = None
+    alignment: syntax.Alignment | None = None
+    shadow: syntax.Shadow | None = None
+    template: tuple[syntax.Section, ...] | None = None
+    construct: int = 0
+
+
+class Numbers:
+    """The ids of names: data, groups and task arrays; one for each declaration."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+        self.held: dict[tuple[int, str], int] = {}
+
+    def of(self, unit: Unit, name: str, place: Place, what: str = "variable") -> int:
+        """The id of a name that this unit declares."""
+        key = (id(unit), name)
+        if key not in self.held:
+            self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
+        return self.held[key]
+
+    def group(self, unit: Unit, name: str, place: Place) -> int:
+        """The id of a group: its name may be a variable's too."""
+        key = (id(unit), "group " + name)
+        if key not in self.held:
+            self.held[key] = self.texts.variable(name, place.file, place.line)
+        return self.held[key]
+
+
+class UnitMarks:
+    """The marks of one unit."""
+
+    def __init__(self, program: Program, unit: Unit, numbers: Numbers, marks: Marks, mappings: Mappings) -> None:
+        self.program = program
+        self.unit = unit
+        self.numbers = numbers
+        self.texts = numbers.texts
+        self.marks = marks
+        self.mappings = mappings
+        self.used = False
+        self.loose: list[Symbol] = []
+        """Scalars that may be read without a value."""
+        self.aliases: dict[str, str] = {}
+        """USE statements that bring in what a module's mappings are about."""
+        self.loops = unit.loops()
+        self.parallel: list[tuple[int, int]] = []
+        """The items of parallel loops, first to last."""
+        self.late: list[tuple[int, Place, str]] = []
+        """Calls that stand behind all others of their line."""
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def before(self, line: int, place: Place, *texts: str) -> None:
+        """Put calls before a line."""
+        self.used = True
+        self.marks.before.setdefault(line, []).extend(Mark(text, place) for text in texts)
+
+    def after(self, line: int, place: Place, *texts: str) -> None:
+        """Put calls behind a line."""
+        self.used = True
+        self.marks.after.setdefault(line, []).extend(Mark(text, place) for text in texts)
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def symbol(self, name: str, place: Place) -> tuple[Unit, Symbol]:
+        """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
+        found = self.program.owner(self.unit, name)
+        if found:
+            return found
+        self.unit.symbols[name] = Symbol(name, place)
+        return self.unit, self.unit.symbols[name]
+
+    def data(self, name: str, place: Place) -> int:
+        """The id of a variable, array or template."""
+        owner, symbol = self.symbol(name, place)
+        mapping = self.mappings.of(owner).get(symbol.name)
+        template = mapping is not None and mapping.template is not None
+        what = "template" if template else "array" if symbol.array else "variable"
+        return self.numbers.of(owner, symbol.name, symbol.place, what)
+
+    def mapping(self, name: str) -> Mapping | None:
+        """What the directives say of a name that is visible here."""
+        own = self.mappings.of(self.unit).get(name)
+        if own:
+            return own
+        found = self.program.owner(self.unit, name)
+        return self.mappings.of(found[0]).get(found[1].name) if found else None
+
+    def is_template(self, name: str) -> bool:
+        """Whether a name is a template: it has no memory."""
+        mapping = self.mapping(name)
+        return mapping is not None and mapping.template is not None
+
+    def base(self, name: str, word: str = "base") -> str:
+        """The argument that passes a variable; nothing for a template."""
+        return "" if self.is_template(name) else f", {word}={name}"
+
+    def group(self, name: str, place: Place) -> int:
+        """The id of a group."""
+        return self.numbers.group(self.unit, name, place)
+
+    def tasks(self, name: str, place: Place) -> int:
+        """The id of a task array."""
+        return self.numbers.of(self.unit, name, place, "tasks")
+
+    def is_tasks(self, name: str) -> bool:
+        """Whether a name is a task array."""
+        return name in self.mappings.tasks(self.unit)
+
+    def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
+        """The id of a directive."""
+        place = sentinel.place
+        return self.texts.construct(kind, place.file, place.line, place.column, sentinel.said, indices)
+
+    # --- the whole unit -------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Put in what is said when the unit is entered."""
+        unit = self.unit
+        if unit.executable is None:
+            return
+        self.loose = [symbol for symbol in fortran_values.loose(unit) if symbol.name not in self.named]
+        if not (unit.directed or unit.kind == "program" or self.loose):
+            return
+        first = unit.items[unit.executable]
+        before = unit.items[unit.executable - 1] if unit.executable else None
+        if before is not None and before.last == first.first:
+            raise DirectiveError(
+                first.place, "the first executable statement stands behind a declaration; give it a line"
+            )
+        entry = list(self.entry()) if unit.directed or unit.kind == "program" else []
+        # Else the compiler may read them ahead of the branch that would, and that would be told.
+        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose]
+        scalars = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        self.before(first.first, first.place, *attributes, *entry, *scalars)
+
+    def plain(self) -> None:
+        """Put in what belongs to statements without a directive, and make the interfaces known."""
+        unit = self.unit
+        for at, item in enumerate(unit.items):
+            if isinstance(item, Statement) and unit.executable is not None and at >= unit.executable:
+                self.allocation(item)
+                self.printed(item)
+                if not self.inside(at):
+                    self.statement(item)
+        for line, place, text in self.late:
+            self.after(line, place, text)
+        if self.used:
+            self.use()
+
+    def inside(self, at: int) -> bool:
+        """Whether an item stands in a parallel loop."""
+        return any(first <= at <= last for first, last in self.parallel)
+
+    def use(self) -> None:
+        """Make the interfaces known in the unit."""
+        unit = self.unit
+        if unit.header is not None:
+            held = self.marks.after.setdefault(unit.header.last, [])
+            held[:0] = [Mark(text, unit.header.place) for text in ("use weft_check", *self.aliases.values())]
+        else:
+            first = next(item for item in unit.items if isinstance(item, Statement))
+            held = self.marks.before.setdefault(first.first, [])
+            held[:0] = [Mark(text, first.place) for text in ("use weft_check", *self.aliases.values())]
+
+    # --- at the entry ---------------------------------------------------------------------------------------------
+
+    def entry(self) -> Iterator[str]:
+        """What is said when the unit is entered: its data, templates and mappings."""
+        unit = self.unit
+        if unit.kind == "program":
+            yield "call weft_check_program()"
+        yield from self.arrays()
+        yield from self.scalars()
+        for name in self.mappings.tasks(unit):
+            yield from self.task_array(name)
+        yield from self.mapped(self.mappings.of(unit))
+        for module in self.used_modules(unit):
+            yield from self.mapped(self.of_module(module))
+
+    def of_module(self, module: Unit) -> dict[str, Mapping]:
+        """The mappings of a module that this unit needs, under the names that it has for them."""
+        held = self.mappings.of(module)
+        names = mentioned(self.unit)
+        wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
+        for name in wanted:  # an array needs what it is aligned with
+            alignment = held[name].alignment
+            if alignment and alignment.target and alignment.target.name in held and alignment.target.name not in wanted:
+                wanted.append(alignment.target.name)
+        found = [self.renamed(held[name], module) for name in held if name in wanted]
+        return {one.name: one for one in found if one is not None}
+
+    def renamed(self, mapping: Mapping, module: Unit) -> Mapping | None:
+        """A module's mapping under the names of this unit; None where they cannot be had."""
+        name = self.local(module, mapping.name)
+        alignment = mapping.alignment
+        if name is None:
+            return None
+        if alignment is not None and alignment.target is not None:
+            found = self.program.owner(module, alignment.target.name)
+            target = self.local(*((found[0], found[1].name) if found else (module, alignment.target.name)))
+            if target is None:
+                return None
+            alignment = replace(alignment, target=replace(alignment.target, name=target))
+        return replace(mapping, name=name, alignment=alignment)
+
+    def local(self, module: Unit, name: str) -> str | None:
+        """What this unit calls a module's name; one that ONLY leaves out is brought in under a name of our own."""
+        called = self.program.called(self.unit, module, name)
+        if called is not None or name not in module.symbols:
+            return called or name
+        if module.kind != "module" or module.hides(name):
+            return None
+        alias = f"weft_{name}_{module.name}"[:63]
+        self.unit.renamed[alias] = (module.name, name)
+        if module.name not in self.unit.uses:
+            self.unit.uses.append(module.name)
+            self.unit.only[module.name] = set()
+        self.aliases[alias] = f"use {module.name}, only: {alias} => {name}"
+        return alias
+
+    def used_modules(self, unit: Unit) -> list[Unit]:
+        """The modules whose names are visible in a unit."""
+        found: list[Unit] = []
+        waiting = list(unit.uses)
+        while waiting:
+            module = self.program.modules.get(waiting.pop())
+            if module and module not in found:
+                found.append(module)
+                waiting.extend(module.uses)
+        return found
+
+    def arrays(self) -> Iterator[str]:
+        """Arrays that have their memory when the unit is entered."""
+        unit = self.unit
+        saved_all = "*save" in unit.symbols
+        for symbol in list(unit.symbols.values()):
+            if not symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
+                continue
+            if self.is_template(symbol.name):
+                continue
+            static = symbol.static or saved_all
+            role = ARGUMENT if symbol.dummy else STATIC if static and unit.kind != "program" else LOCAL
+            if symbol.common:
+                role = STATIC
+            yield self.declared(symbol.name, role)
+            if self.fresh(symbol):
+                yield f"call weft_check_clear({symbol.name})"
+        for module in self.used_modules(unit):
+            names = mentioned(unit)
+            wanted = {mapping.name for mapping in self.of_module(module).values()}
+            for symbol in list(module.symbols.values()):
+                name = self.program.called(unit, module, symbol.name)
+                if (
+                    symbol.array
+                    and name is not None
+                    and name in names | wanted
+                    and not (symbol.constant or symbol.allocatable or symbol.pointer or self.is_template(name))
+                ):
+                    yield self.declared(name, STATIC)
+
+    def declared(self, name: str, role: int) -> str:
+        """The call that says what an array is."""
+        _, symbol = self.symbol(name, self.unit.items[0].place)
+        number = self.data(name, symbol.place)
+        return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
+
+    def fresh(self, symbol: Symbol) -> bool:
+        """Whether a variable has no value when the unit is entered."""
+        if symbol.dummy or symbol.initialised or symbol.shared or symbol.derived or symbol.procedure or symbol.module:
+            return False
+        if symbol.common:
+            return self.unit.kind == "program" and not any(unit.kind == "block data" for unit in self.program.units)
+        saved = symbol.saved or "*save" in self.unit.symbols
+        return self.unit.kind == "program" or not saved
+
+    def scalars(self) -> Iterator[str]:
+        """Scalars that a parallel construct writes or names."""
+        for name, place in self.concerned().items():
+            owner, symbol = self.symbol(name, place)
+            if symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
+                continue
+            if self.is_template(name) or self.is_tasks(name):
+                continue
+            yield f"call weft_check_data({self.data(name, place)}, {name})"
+            if owner is self.unit and self.fresh(symbol):
+                yield f"call weft_check_clear({name})"
+
+    def concerned(self) -> dict[str, Place]:
+        """Names that parallel constructs write, or that their clauses name, with a place."""
+        found: dict[str, Place] = {}
+        for at, item in enumerate(self.unit.items):
+            if not isinstance(item, Sentinel):
+                continue
+            directive = item.directive
+            if isinstance(directive, syntax.Parallel | syntax.TaskRegion):
+                for reference in clause_names(directive.clauses):
+                    found.setdefault(reference.name, reference.place)
+            if isinstance(directive, syntax.Region):
+                for data in directive.data:
+                    for reference in data.items:
+                        found.setdefault(reference.name, reference.place)
+            if isinstance(directive, syntax.Actual):
+                for reference in directive.items or ():
+                    found.setdefault(reference.name, reference.place)
+            for first, last in self.extent(at, item):
+                for statement in self.unit.statements(first, last):
+                    for name in written(statement):
+                        if not self.controls(name, first, last):
+                            found.setdefault(name, statement.place)
+        return found
+
+    def extent(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
+        """The items that a construct covers."""
+        if isinstance(item.directive, syntax.Parallel):
+            loop = self.loop_behind(at)
+            if loop:
+                yield loop.first, loop.last
+        elif isinstance(item.directive, syntax.On):
+            end = self.end_of(at, "on")
+            yield at, end if end is not None else at
+
+    def controls(self, name: str, first: int, last: int) -> bool:
+        """Whether a name is the variable of a loop among these items."""
+        return any(loop.variable == name for loop in self.loops.values() if first <= loop.first and loop.last <= last)
+
+    def loop_behind(self, at: int) -> Loop | None:
+        """The loop that follows an item, with nothing but notes between."""
+        following = self.next_statement(at)
+        return self.loops.get(following) if following is not None else None
+
+    def next_statement(self, at: int) -> int | None:
+        """The index of the next statement; None where another directive comes first."""
+        for later in range(at + 1, len(self.unit.items)):
+            item = self.unit.items[later]
+            if isinstance(item, Statement):
+                return later
+            if not isinstance(item.directive, syntax.Note):
+                return None
+        return None
+
+    def end_of(self, at: int, kind: str) -> int | None:
+        """The index of the directive that ends what begins at an item."""
+        for later in range(at + 1, len(self.unit.items)):
+            item = self.unit.items[later]
+            if isinstance(item, Sentinel) and isinstance(item.directive, syntax.End) and item.directive.kind == kind:
+                return later
+        return None
+
+    # --- mappings -------------------------------------------------------------------------------------------------
+
+    def task_array(self, name: str) -> Iterator[str]:
+        """`task mb(n)`."""
+        entity = self.mappings.tasks(self.unit)[name]
+        size = entity.sizes[0] if entity.sizes else syntax.Section(None, None)
+        low = size.low.text if size.low else "1"
+        high = size.high.text if size.high else "1"
+        number = self.tasks(name, entity.place)
+        yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
+
+    def mapped(self, mappings: dict[str, Mapping], only: frozenset[str] | None = None) -> Iterator[str]:
+        """The mappings of what has its memory now: templates, then what stands by itself, then what is aligned."""
+        waiting = [m for m in mappings.values() if only is None or m.name in only]
+        for mapping in waiting:
+            if mapping.template is not None and all(size.high is not None for size in mapping.template):
+                yield self.template(mapping.name, mapping.template, mapping.place)
+        done: set[str] = set()
+        while waiting:
+            ready = [
+                m
+                for m in waiting
+                if not (m.alignment and m.alignment.target)
+                or m.alignment.target.name not in {w.name for w in waiting if w is not m}
+                or m.alignment.target.name in done
+            ] or waiting
+            for mapping in ready:
+                yield from self.mapping_calls(mapping)
+                done.add(mapping.name)
+            waiting = [m for m in waiting if m not in ready]
+
+    def template(self, name: str, sizes: Sequence[syntax.Section], place: Place) -> str:
+        """`template t(n,0:m)`."""
+        low = [size.low.text if size.low else "1" for size in sizes]
+        high = [size.high.text if size.high else "1" for size in sizes]
+        return f"call weft_check_template({self.data(name, place)}, {len(sizes)}, {longs(low)}, {longs(high)})"
+
+    def mapping_calls(self, mapping: Mapping, allocated: bool = False) -> Iterator[str]:
+        """Distribution or alignment of one name, and its shadow edges."""
+        _, symbol = self.symbol(mapping.name, mapping.place)
+        if (symbol.allocatable or symbol.pointer) and not allocated:
+            return
+        if mapping.template is None and not (symbol.array or symbol.pointer):
+            raise DirectiveError(
+                mapping.place, f"`{mapping.name}` is no array; declare its dimensions, or take it out of the directive"
+            )
+        once = int(not allocated and (symbol.dummy or symbol.static or "*save" in self.unit.symbols))
+        if mapping.alignment is not None:
+            yield from self.align(mapping.construct, mapping.name, mapping.alignment, mapping.place, once)
+        elif mapping.distribution is not None:
+            yield from self.distribute(mapping.construct, mapping.name, mapping.distribution, mapping.place, once)
+        if mapping.shadow is not None:
+            widths = self.widths(mapping.shadow.widths)
+            if widths is not None:
+                low, high = widths
+                number = self.data(mapping.name, mapping.place)
+                yield f"call weft_check_shadow({number}, {len(low)}, {longs(low)}, {longs(high)}, {mapping.name})"
+
+    @staticmethod
+    def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]] | None:
+        """The widths below and above; None where edges have names (their elements are known at run time only)."""
+        low, high = [], []
+        for width in widths:
+            if isinstance(width, syntax.NamedEdges):
+                return None
+            low.append(width.low.text)
+            high.append(width.high.text)
+        return low, high
+
+    def distribute(
+        self, construct: int, name: str, distribution: syntax.Distribution, place: Place, once: int
+    ) -> Iterator[str]:
+        """`distribute a(block,*) onto p`."""
+        if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
+            known = self.mapping(name)
+            rank = len(known.template) if known and known.template else self.symbol(name, place)[1].rank
+            distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
+        assert distribution.axes is not None
+        self.fits(name, len(distribution.axes), place)
+        number = self.data(name, place)
+        for dimension, axis in enumerate(distribution.axes):
+            if axis.kind in ("genblock", "wgtblock", "multblock") and axis.argument:
+                base = self.base(name)
+                yield f"call weft_check_blocks({number}, {dimension}, {axis.argument.text}{base})"
+        tasks, task = 0, "0"
+        onto = distribution.onto
+        if onto and self.is_tasks(onto.name):
+            tasks = self.tasks(onto.name, onto.place)
+            task = only_index(onto)
+        kinds = ints([KINDS[axis.kind] for axis in distribution.axes])
+        rank = len(distribution.axes)
+        yield (
+            f"call weft_check_distribute({construct}, {number}, {once}, {rank}, {kinds}, {tasks}, "
+            f"int({task}, 8){self.base(name)})"
+        )
+
+    def fits(self, name: str, rank: int, place: Place) -> None:
+        """Complain where a directive gives an array another number of dimensions than it has."""
+        _, symbol = self.symbol(name, place)
+        mapping = self.mapping(name)
+        has = len(mapping.template) if mapping and mapping.template else symbol.rank
+        if has and has != rank:
+            what = f"`{name}` has {plural(has, 'dimension')}, the directive names {rank}; name each of them"
+            raise DirectiveError(place, what)
+
+    def align(self, construct: int, name: str, alignment: syntax.Alignment, place: Place, once: int) -> Iterator[str]:
+        """`align b(i,j) with a(i,j+1)`."""
+        target = alignment.target
+        if target is None:
+            return
+        if alignment.dummies is not None:
+            self.fits(name, len(alignment.dummies), place)
+        if self.program.owner(self.unit, target.name) is None and not self.is_template(target.name):
+            raise DirectiveError(
+                target.place, f"`{target.name}` is declared nowhere; declare the array or the template"
+            )
+        _, symbol = self.symbol(target.name, target.place)
+        if target.subscripts is None:
+            rank = self.symbol(name, place)[1].rank
+            axis, coefficient, offset = list(range(rank)), ["1"] * rank, ["0"] * rank
+        else:
+            self.fits(target.name, len(target.subscripts), target.place)
+            axis, coefficient, offset = triples(target.subscripts)
+        call = (
+            f"call weft_check_align({construct}, {self.data(name, place)}, {once}, "
+            f"{self.data(target.name, target.place)}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
+            f"{longs(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
+        )
+        if (symbol.allocatable or symbol.pointer) and not symbol.dummy:
+            call = f"if ({'associated' if symbol.pointer else 'allocated'}({target.name})) {call}"
+        yield call
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def allocation(self, statement: Statement) -> None:
+        """Behind ALLOCATE: what the new arrays are, and how they are mapped."""
+        _, action = inner(statement.code)
+        if not action.startswith("allocate("):
+            return
+        names = [found[0] for part in split_top(action[9:-1]) if (found := re.match(r"[a-z]\w*(?=\()", part))]
+        calls: list[str] = []
+        for name in names:
+            owner, symbol = self.symbol(name, statement.place)
+            mapping = self.mappings.of(owner).get(symbol.name)
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.unit.directed):
+                continue
+            test = "associated" if symbol.pointer else "allocated"
+            calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
+        for name in names:
+            owner, symbol = self.symbol(name, statement.place)
+            mapping = self.mappings.of(owner).get(symbol.name)
+            if mapping and owner is not self.unit:
+                mapping = self.renamed(mapping, owner)
+            if mapping:
+                calls.extend(guarded(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
+        if calls:
+            self.after(statement.last, statement.place, *calls)
+
+    def statement(self, statement: Statement) -> None:
+        """A statement outside of parallel loops: own computations, input and output."""
+        _, action = inner(statement.code)
+        found = assignment(action)
+        if found and self.distributed(found[0]):
+            self.own(statement, found[0], found[1])
+        elif (
+            re.match(r"(print|read|write)[(*\d'\"]", action)
+            and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
+            and any(self.distributed(name) for name in set(NAME.findall(action)))
+        ):
+            self.before(statement.first, statement.place, "call weft_check_io_begin()")
+            self.after(statement.last, statement.place, "call weft_check_io_end()")
+
+    def printed(self, statement: Statement) -> None:
+        """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
+        condition, action = inner(statement.code)
+        if statement.label or re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
+            return
+        for part in printed(action):
+            found = re.fullmatch(r"([a-z]\w*)(\([^()]*\))?", part)
+            known = self.program.owner(self.unit, found[1]) if found else None
+            if found is None or known is None:
+                continue
+            symbol = known[1]
+            if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
+                continue
+            if (found[2] and not symbol.array) or ":" in part or self.distributed(found[1]):
+                continue
+            if not symbol.array and found[1] not in self.named and symbol not in self.loose:
+                continue
+            number = self.texts.place(
+                statement.place.file, statement.place.line, statement.place.column, self.unit.name
+            )
+            call = f"call weft_check_printed({number}, {part})"
+            self.before(statement.first, statement.place, f"if {condition} {call}" if condition else call)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The scalars that live in memory because the runtime is told their address."""
+        return frozenset(self.concerned())
+
+    def distributed(self, name: str) -> bool:
+        """Whether a name is an array that directives map."""
+        mapping = self.mapping(name)
+        return mapping is not None and mapping.template is None and not self.is_tasks(name)
+
+    def own(self, statement: Statement, name: str, rest: str) -> None:
+        """`a(i,j) = …`: run by the owner of the element; whole arrays and sections by all, each its own part."""
+        parts = split_top(rest[1:-1]) if rest.startswith("(") and rest.endswith(")") else []
+        if not parts or any(True for part in parts for _ in top_level(part, ":")):
+            self.before(statement.first, statement.place, "call weft_check_io_begin()")
+            self.after(statement.last, statement.place, "call weft_check_io_end()")
+            return
+        place = statement.place
+        construct = self.texts.construct("own", place.file, place.line, place.column, statement.text)
+        self.before(
+            statement.first,
+            place,
+            f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, {longs(parts)}, {name})",
+        )
+        self.after(statement.last, place, f"call weft_check_own_end({construct})")
+
+
+class Mappings:
+    """What the directives declare, unit by unit."""
+
+    def __init__(self, program: Program, texts: Texts) -> None:
+        self.held: dict[int, dict[str, Mapping]] = {}
+        self.task_arrays: dict[int, dict[str, syntax.Entity]] = {}
+        for unit in program.units:
+            self.held[id(unit)] = {}
+            self.task_arrays[id(unit)] = {}
+            for item in unit.items:
+                if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
+                    self._declare(unit, item, item.directive, texts)
+                elif isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
+                    for array in item.directive.arrays:
+                        self.held[id(unit)].setdefault(array.name, Mapping(array.name, array.place))
+
+    def of(self, unit: Unit) -> dict[str, Mapping]:
+        """The mappings that a unit declares."""
+        return self.held[id(unit)]
+
+    def tasks(self, unit: Unit) -> dict[str, syntax.Entity]:
+        """The task arrays that a unit declares."""
+        return self.task_arrays[id(unit)]
+
+    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: Texts) -> None:
+        traits = {
+            attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
+        }
+        place = sentinel.place
+        for entity in directive.entities:
+            if "task" in traits:
+                self.task_arrays[id(unit)][entity.name] = entity
+                continue
+            if traits.keys() & OTHER_TRAITS:
+                continue
+            mapping = self.held[id(unit)].setdefault(entity.name, Mapping(entity.name, entity.place))
+            if "template" in traits:
+                dimension = traits.get("dimension")
+                mapping.template = entity.sizes or (dimension.sizes if dimension else ())
+                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place))
+            for attribute in directive.attributes:
+                if isinstance(attribute, syntax.Distribution):
+                    mapping.distribution = attribute
+                elif isinstance(attribute, syntax.Alignment):
+                    mapping.alignment = attribute
+                elif isinstance(attribute, syntax.Shadow):
+                    mapping.shadow = attribute
+                if isinstance(attribute, syntax.Distribution | syntax.Alignment):
+                    kind = "distribute" if isinstance(attribute, syntax.Distribution) else "align"
+                    mapping.construct = texts.construct(kind, place.file, place.line, place.column, sentinel.said)
+
+
+OTHER_TRAITS: Final = frozenset(
+    (
+        "processors",
+        "heap",
+        "pointer",
+        "asyncid",
+        "consistent",
+        "shadow_group",
+        "reduction_group",
+        "remote_group",
+        "indirect_group",
+        "consistent_group",
+    )
+)

@@ -1,0 +1,162 @@
+"""The runtime of the check in this process: check/native, and what numba.c there wants to know."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+MAX_RANK: Final = 8
+MAX_ARGUMENTS: Final = 256
+SCALAR, ARRAY, SHARED, REDUCTION = range(4)
+
+SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
+"""Symbols of Numba's scheduler, and what stands in for them."""
+
+ALLOCATOR: Final = (
+    "alloc", "alloc_safe", "alloc_aligned", "alloc_safe_aligned", "alloc_dtor", "alloc_dtor_safe",
+    "new_varsize", "new_varsize_dtor", "varsize_alloc", "varsize_realloc", "varsize_free", "call_dtor",
+)  # fmt: skip
+"""Functions of NRT (NRT_MemInfo_...) that weft_numba_... stand in for, in the order of numba.c's Runtime."""
+
+HOOKS: Final = (
+    "weft_numba_read", "weft_numba_write", "weft_numba_read_given", "weft_numba_write_given",
+    "weft_numba_read_masked", "weft_numba_write_masked", "weft_numba_read_lane", "weft_numba_write_lane",
+    "weft_numba_bounds", "weft_numba_enter", "weft_numba_leave",
+)  # fmt: skip
+"""What compiled code calls."""
+
+VECTORS: Final = ("weft_numba_read", "weft_numba_write")
+"""Those of HOOKS that have a `_wide` of their own for processors with AVX2."""
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("kind", "data", "element", "rank", "real", "stride")),
+        ("stored", ctypes.c_int32),
+        ("dimension", ctypes.c_int32 * MAX_RANK),
+    )
+
+
+class _Loop(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "unused")),
+        ("guards", ctypes.c_void_p),
+    )
+
+
+assert ctypes.sizeof(_Argument) == 60
+assert ctypes.sizeof(_Loop) == 32
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a kernel; see numba.c."""
+
+    kind: int
+    data: int = 0
+    element: int = 0
+    real: int = 0
+    stride: int = 0
+    dimensions: tuple[int, ...] = ()
+
+
+class Loop:
+    """A parallel loop as numba.c reads it; it must live as long as the compiled code."""
+
+    def __init__(self, construct: int, checked: bool, rank: int, arguments: Sequence[Argument]) -> None:
+        size = ctypes.sizeof(_Loop) + len(arguments) * ctypes.sizeof(_Argument)
+        self._memory = ctypes.create_string_buffer(size)
+        self._head = _Loop.from_buffer(self._memory)
+        self._head.construct, self._head.checked = construct, checked
+        self._head.rank, self._head.count = rank, len(arguments)
+        self._each = each = (_Argument * len(arguments)).from_buffer(self._memory, ctypes.sizeof(_Loop))
+        for place, one in zip(each, arguments, strict=True):
+            place.kind, place.data, place.element = one.kind, one.data, one.element
+            place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
+            place.dimension[: len(one.dimensions)] = one.dimensions
+
+    @property
+    def address(self) -> int:
+        """Where it lies."""
+        return ctypes.addressof(self._memory)
+
+    @property
+    def checked(self) -> bool:
+        """Whether its iterations are the user's."""
+        return bool(self._head.checked)
+
+    def guard(self, guards: int, stored: Collection[int] | None) -> None:
+        """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
+        if stored is not None:
+            self._head.guards = guards
+            for number, one in enumerate(self._each, 1):
+                one.stored = number in stored
+
+    @property
+    def asks(self) -> bool:
+        """Whether its body asks for the number of its thread."""
+        return bool(self._head.by_thread)
+
+    def by_thread(self) -> None:
+        """Its body asks for the number of its thread."""
+        self._head.by_thread = 1
+
+
+class Runtime:
+    """The loaded library."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path.resolve()))
+        self._library.weft_numba_magnitude.restype = ctypes.c_double
+        self._library.weft_numba_outside.restype = ctypes.c_int64
+        python = ctypes.pythonapi
+        self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
+
+    def address(self, name: str) -> int:
+        """The address of one of its functions."""
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
+
+    def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
+        """Addresses by the names that compiled code uses; `allocator`: NRT's own functions by theirs."""
+        known = [name for name in ALLOCATOR if f"MemInfo_{name}" in allocator]
+        real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(f"MemInfo_{name}") for name in ALLOCATOR))
+        self._library.weft_numba_runtime(ctypes.byref(real))
+        wide = VECTORS if self._library.weft_numba_wide() else ()
+        return {
+            **{name: self.address(f"{name}_wide" if name in wide else name) for name in HOOKS},
+            **{name: self.address(own) for name, own in SCHEDULER.items()},
+            **{f"NRT_MemInfo_{name}": self.address(f"weft_numba_{name}") for name in known},
+        }
+
+    def follow(self, on: bool) -> None:
+        """Whether memory that Numba's runtime gives out is uninitialised from here on."""
+        self._library.weft_numba_follow(int(on))
+
+    def watch(self, on: bool) -> None:
+        """Whether loops and accesses are checked from here on."""
+        self._library.weft_numba_watch(int(on))
+
+    def report_bounds(self, on: bool) -> None:
+        """Whether an index outside is a finding, or only counted."""
+        self._library.weft_numba_report_bounds(int(on))
+
+    def outside(self) -> int:
+        """Indices outside their bounds since the last time."""
+        return int(self._library.weft_numba_outside())
+
+    def magnitude(self) -> float:
+        """The largest sum of a reduction's partial results since the last time."""
+        return float(self._library.weft_numba_magnitude())
+
+    def flush(self) -> None:
+        """Have the findings written."""
+        self._library.weft_check_flush()
+
+
+def describe(object_: Any) -> str:
+    """A text for a value in a message."""
+    text = repr(object_)
+    return text if len(text) <= 60 else text[:57] + "..."

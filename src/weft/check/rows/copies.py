@@ -1,0 +1,273 @@
+"""The second copy of a loop, the ways into it and out of it, and what the runtime reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from weft.check.rows.code import BRANCH
+from weft.check.rows.forms import ONE, Atom, Form, frozen
+from weft.check.rows.loops import Row
+
+SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
+_NUMBER_TERM, _REGISTER, _SLOT8, _SLOT4, _SIGNED, _ZEROED, _MEMORY8, _MEMORY4 = range(8)
+_STEP_IS_FORM: Final = 16
+
+_ENTRY: Final = """\
+.Lweftr{n}_t:
+\tpushq\t%r15
+\tpushq\t%r14
+\tpushq\t%r13
+\tpushq\t%r12
+\tpushq\t%rbx
+\tpushq\t%rbp
+\tmovq\t%rsp, %rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\tweft_check_row
+\taddq\t$48, %rsp
+\ttestl\t%eax, %eax
+\tjne\t.Lweftr{n}_{first}
+\tjmp\t.Lweftr{n}_i
+"""
+
+_DONE: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tpushq\t%rdx
+\tsubq\t$8, %rsp
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\tweft_check_row_end
+\taddq\t$8, %rsp
+\tpopq\t%rdx
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t.Lweftr{n}_m
+"""
+
+_EXIT: Final = """\
+.Lweftr{n}_x{exit}:
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t${done}, %esi
+\tcall\t.Lweftr_leave
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t{target}
+"""
+
+# Calls the runtime and changes nothing: any register may hold something where a loop is left.
+_VECTORS: Final = [f"%xmm{n}" for n in range(16)]
+_PUSHED: Final = ("rax", "rcx", "rdx", "r8", "r9", "r10", "r11")
+# The same for loops without a mark, where any register may hold something at the head, too.
+_BEGIN: Final = """\
+.Lweftr{n}_t:
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\t.Lweftr_enter
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tcmpq\t$0, .Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tjmp\t.Lweftr{n}_i
+"""
+
+_AGAIN: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t$-1, %esi
+\tcall\t.Lweftr_leave
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t.Lweftr{n}_m
+"""
+
+
+def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
+    """A routine that calls the runtime and gives every register back; `kept`: for the runtime to read."""
+    pushed = (*_PUSHED, *kept)
+    room = 16 * len(_VECTORS) + 8 * (len(pushed) % 2)
+    return "\n".join(
+        [
+            f"{name}:",
+            "\tpushfq",
+            *(f"\tpushq\t%{register}" for register in pushed),
+            *(["\tmovq\t%rsp, %rsi"] if kept else []),
+            f"\tsubq\t${room}, %rsp",
+            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(_VECTORS)),
+            "\tcld",
+            f"\tcall\t{called}",
+            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(_VECTORS)),
+            f"\taddq\t${room}, %rsp",
+            *(f"\tpopq\t%{register}" for register in reversed(pushed)),
+            "\tpopfq",
+            "\tret",
+            "",
+        ]
+    )
+
+
+SHARED: Final = _saving(".Lweftr_leave", "weft_check_row_exit", ()) + _saving(
+    ".Lweftr_enter", "weft_check_row", ("r15", "r14", "r13", "r12", "rbx", "rbp")
+)
+
+
+class _Forms:
+    """The forms of a row as the runtime reads them (`struct row_term`)."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.known: dict[object, int] = {}
+        self.made: list[list[str]] = []
+
+    def add(self, form: Form, low: bool = False) -> int:
+        """The number of a form; those that it needs have smaller ones."""
+        key = (frozen(form), low)
+        if key not in self.known:
+            terms = [self._term(atom, times, low) for atom, times in sorted(form.items(), key=repr)]
+            self.known[key] = len(self.made)
+            self.made.append(terms)
+        return self.known[key]
+
+    def _term(self, atom: Atom, times: int, low: bool) -> str:
+        if atom is ONE:
+            return f"\t.quad\t{times}, 0\n\t.long\t{_NUMBER_TERM}, 0\n"
+        if atom.kind == "address":
+            return f"\t.quad\t{atom.name}, 0\n\t.long\t{_NUMBER_TERM}, 0\n"
+        if atom.kind in ("sx", "zx"):
+            kind = _SIGNED if atom.kind == "sx" else _ZEROED
+            inner = self.add(dict(atom.form), True)
+            return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
+        if atom.kind == "memory":
+            kind = _MEMORY8 if atom.size == 8 else _MEMORY4
+            return f"\t.quad\t{times}, {address_of(atom)}\n\t.long\t{kind}, 0\n"
+        rise = self.row.narrow[atom] if low else self.row.steps[atom]
+        assert rise is not None
+        if set(rise) - {ONE}:
+            step, flag = self.add(rise), _STEP_IS_FORM
+        else:
+            step, flag = rise.get(ONE, 0), 0
+        if atom.kind == "register":
+            kind, argument = _REGISTER, 8 * SAVED[atom.name]
+        else:
+            kind, argument = (_SLOT8 if atom.size == 8 else _SLOT4), atom.offset
+        return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
+
+
+def address_of(memory: Atom) -> str:
+    """The address of what a place holds, as the assembler reads it."""
+    shift = dict(memory.form).get(ONE, 0)
+    name = next(atom.name for atom, _ in memory.form if atom is not ONE)
+    return f"{name}{(shift ^ 1 << 63) - (1 << 63):+d}"
+
+
+def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
+    for atom, _ in form:
+        if atom.kind == "memory":
+            yield atom
+        elif atom.kind in ("sx", "zx"):
+            yield from _memories(atom.form)
+
+
+def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
+    """What stands before and after lines of the text, the copy's code, and its data."""
+    codes, n, ways = row.codes, row.number, row.ways
+    turn = {node: k for k, node in enumerate(ways.order)}
+    first = ways.order[0]
+    place = codes[ways.mark].line
+    asking = f"\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"
+    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if ways.rank else f".Lweftr{n}_m:\n{asking}\n"}
+    behind = {place: "\n" + asking} if ways.rank else {}
+    places = sorted(row.places, key=lambda node: turn[node])
+    exits: dict[tuple[int, int], int] = {}
+
+    def way(node: int, there: int) -> str:
+        if there in ways.nodes:
+            return f".Lweftr{n}_{there}"
+        done = sum(turn[place] < turn[node] for place in places)
+        return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
+
+    code = [(_ENTRY if ways.rank else _BEGIN).format(n=n, first=first)]
+    chain = sorted(ways.order)
+    for k, node in enumerate(chain):
+        code.append(f".Lweftr{n}_{node}:\n")
+        if node == ways.last:
+            code.append((_DONE if ways.rank else _AGAIN).format(n=n, first=first))
+            continue
+        one, onward = codes[node], ways.next(node)
+        if one.word == "jmp":
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+            continue
+        if node not in row.places and node not in row.dead and node not in row.proven and node - 1 not in row.proven:
+            if BRANCH.match(one.word):
+                code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
+            else:
+                code.append(f"\t{one.text}\n")
+        if k + 1 == len(chain) or way(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+    for (done, there), number in exits.items():
+        if codes[there].labels:
+            target = codes[there].labels[0]
+        else:
+            target = f".Lweftr{n}_o{there}"
+            line = codes[there].line
+            if target + ":" not in before.get(line, ""):
+                before[line] = before.get(line, "") + f"{target}:\n"
+        code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
+    return before, behind, "".join(code), _data(row, places)
+
+
+def _data(row: Row, places: list[int]) -> str:
+    n, forms, blocks = row.number, _Forms(row), row.ways.blocks
+    within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
+    held = []
+    for node in places:
+        place = row.places[node]
+        held.append(
+            f"\t.quad\t.Lweft{place.number}\n"
+            f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
+        )
+    arguments = [forms.add(form) for form in row.arguments] + [0] * (4 - len(row.arguments))
+    checks = [(forms.add(form), limit, within[node]) for node, (form, limit) in row.proven.items()]
+    everywhere = {check for check in checks if check[2] == 0}
+    limits = [
+        f"\t.quad\t{limit}\n\t.long\t{form}, {block}\n"
+        for form, limit, block in dict.fromkeys(checks)
+        if block == 0 or (form, limit, 0) not in everywhere
+    ]
+    asked = list(row.guards.values())
+    number = {node: k for k, node in enumerate(row.guards)}
+    sides = [(forms.add(one.left, one.size == 4), forms.add(one.right, one.size == 4)) for one in asked]
+    guards = [
+        f"\t.long\t{left}, {right}, {one.size}, {one.test}\n" for (left, right), one in zip(sides, asked, strict=True)
+    ]
+    memories = [
+        f"\t.quad\t{address_of(atom)}\n\t.long\t{atom.size}, {k}\n"
+        for k, one in enumerate(asked)
+        for atom in dict.fromkeys([*_memories(one.left.items()), *_memories(one.right.items())])
+    ]
+    ends = []
+    for block in blocks:
+        onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
+        ends.append(f"\t.long\t{onward[0]}, {onward[1]}, {number.get(block.nodes[-1], -1)}\n")
+    starts, terms = [0], []
+    for made in forms.made:
+        terms += made
+        starts.append(len(terms))
+    return (
+        f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
+        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made)}, {len(limits)}\n"
+        f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, 0\n"
+        f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
+        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0, 0, 0, 0\n"
+        f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
+        f".Lweftr{n}_l:\n{''.join(limits)}.Lweftr{n}_y:\n{''.join(memories)}"
+        f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n"
+        f".Lweftr{n}_b:\n{''.join(ends)}.Lweftr{n}_g:\n{''.join(guards)}"
+    )

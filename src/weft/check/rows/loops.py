@@ -1,0 +1,307 @@
+"""The loops that get a second copy, and what has to be proved of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weft.check.rows.code import HOOK, NUMBER, PARTS, Code, Graph, codes_of, functions
+from weft.check.rows.forms import ONE, Atom, Form, added, low, slot
+from weft.check.rows.guards import Guard, guard
+from weft.check.rows.values import ARGUMENTS, KEPT, LOST, Effects, State, Unfit
+from weft.check.rows.ways import Ways, flags_read
+
+MOST_SITES: Final = 1024
+
+
+@dataclass(slots=True)
+class Place:
+    """A hook in the copy: which site, and the form of its address."""
+
+    number: int
+    write: bool
+    size: int
+    address: Form
+
+
+@dataclass(slots=True)
+class Row:
+    """A loop with a second copy."""
+
+    number: int
+    ways: Ways
+    codes: list[Code]
+    places: dict[int, Place]
+    proven: dict[int, tuple[Form, int]]
+    """Comparisons whose branch is never taken while the form is at most the number, unsigned: with their branch."""
+
+    guards: dict[int, Guard]
+    """Branches between blocks whose outcome the runtime knows beforehand."""
+
+    dead: set[int]
+    steps: dict[Atom, Form | None]
+    narrow: dict[Atom, Form]
+    arguments: list[Form]
+
+
+def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[Row]:
+    """The loops of an assembly text that get a second copy. sites: the number of the site of each line with a hook."""
+    count = 0
+    for first, last in functions(lines):
+        if not any(line in sites for line in range(first, last)):
+            continue
+        codes = codes_of(lines, first, last)
+        if any(re.search(r"%[yz]mm", one.text) for one in codes):
+            continue
+        graph = Graph(codes, sites)
+        for mark, rank in graph.loops():
+            try:
+                made = row(graph, mark, rank, count + 1)
+            except Unfit:
+                continue
+            yield made
+            count += 1
+
+
+def row(graph: Graph, mark: int, rank: int, number: int) -> Row:
+    """A loop's copy."""
+    return _Loop(Ways(graph, mark, rank)).row(number)
+
+
+class _Loop:
+    """One loop under examination."""
+
+    def __init__(self, ways: Ways) -> None:
+        self.ways, self.graph, self.codes, self.rank = ways, ways.graph, ways.codes, ways.rank
+        self.effects = Effects(ways.graph)
+        self.written: set[tuple[int, int]] = set()
+
+    def row(self, number: int) -> Row:
+        states = self._values()
+        places = self._places(states)
+        last = states[self.ways.last]
+        self.written = set(last.slots)
+        steps: dict[Atom, Form | None] = {}
+        narrow: dict[Atom, Form] = {}
+        for name in KEPT:
+            self._step(Atom("register", name), last.registers.get(name), steps, narrow)
+        for key, held in last.slots.items():
+            self._step(slot(*key), held, steps, narrow)
+        arguments = []
+        for name in ARGUMENTS[: self.rank]:
+            form = last.registers.get(name)
+            if form is None or not self._linear(form, steps, narrow):
+                raise Unfit
+            arguments.append(form)
+        for place in places.values():
+            if not self._linear(place.address, steps, narrow):
+                raise Unfit
+        proven = self._proven(states, steps, narrow)
+        dead = self._dead(proven)
+        guards = {}
+        for block in self.ways.blocks:
+            made = guard(self.ways, self.effects, block, states)
+            if made and all(
+                self._linear(low(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4, memory=True)
+                for form in (made.left, made.right)
+            ):
+                guards[block.nodes[-1]] = made
+        return Row(number, self.ways, self.codes, places, proven, guards, dead, steps, narrow, arguments)
+
+    # --- values ---
+
+    def _values(self) -> dict[int, State]:
+        """What holds before each node."""
+        order = self.ways.order
+        states: dict[int, State] = {order[0]: self._entry()}
+        for n in order[:-1]:
+            after = states[n].copy()
+            self.effects.run(self.codes[n], n, after)
+            for there in self.ways.inside(n):
+                if there in states:
+                    states[there].merge(after)
+                else:
+                    states[there] = after.copy()
+        return states
+
+    def _entry(self) -> State:
+        """What is known behind the mark: what the instructions before it made of what they left alone."""
+        state = State()
+        for n in self.ways.prefix:
+            self.effects.run(self.codes[n], n, state)
+
+        def left_alone(form: Form) -> bool:
+            for atom in form:
+                if atom.kind in ("one", "address"):
+                    continue
+                if atom.kind == "memory":
+                    return False
+                if atom.kind in ("sx", "zx"):
+                    if not left_alone(dict(atom.form)):
+                        return False
+                elif atom.kind == "register":
+                    if state.registers.get(atom.name) != {atom: 1}:
+                        return False
+                elif any(k[0] < atom.offset + atom.size and atom.offset < k[0] + k[1] for k in state.slots):
+                    return False
+            return True
+
+        made = State()
+        for name in KEPT:
+            form = state.registers.get(name)
+            if form is not None and left_alone(form):
+                made.registers[name] = form
+        for key, form in state.slots.items():
+            if form is not None and left_alone(form):
+                made.slots[key] = form
+        return made
+
+    # --- what the values are in later iterations ---
+
+    @staticmethod
+    def _step(atom: Atom, held: Form | None, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> None:
+        """How much an atom rises each iteration: in full, or (narrow) in its low 32 bits."""
+        steps[atom] = None
+        if held is None:
+            return
+        own: Form = {atom: 1}
+        if held.get(atom) == 1:
+            steps[atom] = added(held, own, -1)
+        part = low(held)
+        if part is not None and part.get(atom) == 1:
+            rise = added(part, own, -1)
+            assert rise is not None
+            narrow[atom] = rise
+
+    def _linear(
+        self,
+        form: Form,
+        steps: dict[Atom, Form | None],
+        narrow: dict[Atom, Form],
+        half: bool = False,
+        *,
+        memory: bool = False,
+    ) -> bool:
+        """Whether a form rises by the same each iteration; where `memory` stays what it is, if that is said."""
+        for atom, times in form.items():
+            if atom is ONE:
+                continue
+            if atom.kind == "address":
+                if times != 1 or half:
+                    return False
+            elif atom.kind in ("sx", "zx"):
+                if not self._linear(dict(atom.form), steps, narrow, True, memory=memory):
+                    return False
+            elif atom.kind == "memory":
+                if not memory or (atom.size == 4 and not half):
+                    return False
+            else:
+                self._unwritten(atom, steps, narrow)
+                if atom.kind == "slot" and atom.size == 4 and not half:
+                    return False
+                rise = narrow.get(atom) if half else steps.get(atom)
+                if rise is None or not self._constant(rise, steps, narrow):
+                    return False
+        return True
+
+    def _constant(self, form: Form, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> bool:
+        for atom in form:
+            if atom is ONE:
+                continue
+            if atom.kind not in ("register", "slot"):
+                return False
+            self._unwritten(atom, steps, narrow)
+            if (atom.kind == "slot" and atom.size == 4) or steps.get(atom) != {}:
+                return False
+        return True
+
+    def _unwritten(self, atom: Atom, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> None:
+        """A slot that nothing in the loop writes stays what it is."""
+        if atom.kind != "slot" or atom in steps:
+            return
+        offset, size = atom.offset, atom.size
+        if any(k[0] < offset + size and offset < k[0] + k[1] for k in self.written):
+            steps[atom] = None
+        else:
+            steps[atom] = narrow[atom] = {}
+
+    def _places(self, states: dict[int, State]) -> dict[int, Place]:
+        made: dict[int, Place] = {}
+        for n in self.ways.order[:-1]:
+            if not self.graph.is_hook(n):
+                continue
+            found = HOOK.match(self.codes[n].target)
+            assert found
+            form = states[n].registers.get("rdi")
+            write = found[1] == "write"
+            if form is None:
+                raise Unfit
+            made[n] = Place(self.graph.sites[self.codes[n].line], write, int(found[2]), form)
+        if len(made) > MOST_SITES:
+            raise Unfit
+        return made
+
+    # --- what the copy can do without ---
+
+    def _proven(
+        self, states: dict[int, State], steps: dict[Atom, Form | None], narrow: dict[Atom, Form]
+    ) -> dict[int, tuple[Form, int]]:
+        """Comparisons with a number before a jump out of the loop, unsigned above: checks of bounds."""
+        nodes, made = self.ways.nodes, {}
+        for n in self.ways.order[:-1]:
+            one = self.codes[n]
+            if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
+                continue
+            jump = self.codes[n + 1] if n + 1 in nodes else None
+            if jump is None or jump.word != "ja" or len(self.ways.next(n + 1)) != 2 or jump.labels:
+                continue
+            stay, leave = self.ways.next(n + 1)
+            limit = int(one.operands[0][1:], 0)
+            if leave in nodes or stay not in nodes or limit < 0 or flags_read(self.graph, stay):
+                continue
+            form = self.effects.value(one.operands[1], 8, states[n])
+            if form is not None and self._linear(form, steps, narrow):
+                made[n] = form, limit
+        return made
+
+    def _dead(self, proven: Mapping[int, object]) -> set[int]:
+        """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
+        live: dict[int, set[str]] = {self.ways.last: {*KEPT, *(ARGUMENTS[: self.rank] if self.rank else LOST)}}
+        dead: set[int] = set()
+        for n in reversed(self.ways.order[:-1]):
+            one = self.codes[n]
+            after: set[str] = set()
+            for there in self.ways.next(n):
+                after |= live[there] if there in self.ways.nodes else {*KEPT, *LOST}
+            if self.graph.is_hook(n):
+                live[n] = after - set(LOST)
+            elif n in proven or n - 1 in proven:
+                live[n] = set().union(*(live[there] for there in self.ways.inside(n)))
+            elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
+                target = one.operands[-1] if one.operands else "%rax"
+                if target.startswith("%") and target[1:] in PARTS:
+                    full = PARTS[target[1:]]
+                    if full not in after:
+                        dead.add(n)
+                        live[n] = after
+                        continue
+                    reads = {
+                        PARTS[k]
+                        for k in re.findall(r"%(\w+)", one.operands[0] if one.operands else "%eax")
+                        if k in PARTS
+                    }
+                    live[n] = (after - {full}) | reads
+                else:
+                    live[n] = after | one.registers()
+            else:
+                live[n] = after | one.registers() | self._hidden(one)
+        return dead
+
+    @staticmethod
+    def _hidden(one: Code) -> set[str]:
+        """Registers that an instruction reads without naming them."""
+        if one.word in ("cqto", "cltd") or one.word.startswith(("idiv", "div", "mul", "imul")):
+            return {"rax", "rdx"}
+        return set()

@@ -1,0 +1,72 @@
+"""What `weft check` prints for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from weft.check import looked
+from weft.check.looked import Looked
+from weft.findings import SEVERITIES, Finding
+from weft.report.terminal import print_blocks
+from weft.report.text import explained, line, place, printable, style
+from weft.terms.words import plural
+
+if TYPE_CHECKING:
+    from weft.check import Checked
+
+INDENT = " " * 9
+
+
+def write(checked: Checked, to: TextIO, directives: bool = False) -> None:
+    """The findings, worst first; coloured and wrapped on a terminal."""
+    print_blocks(blocks(checked, directives), to)
+
+
+def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, str]]:
+    """Lines with their styles."""
+    counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
+    said = ", ".join(plural(n, s) for s, n in counts if n) or nothing(checked)
+    yield f"{said} in {printable(checked.name)} ({checked.ended})", "bold"
+    for finding in checked.findings:
+        yield "", ""
+        yield line(finding), style(finding)
+        for text in sites(finding):
+            yield INDENT + text, "dim"
+    yield "", ""
+    for problem in checked.problems:
+        yield printable(problem), "bold"
+    if checked.findings:
+        yield explained(checked.findings), "dim"
+    if directives:
+        yield from ((text, "dim") for text in traced(checked.looked))
+    for text in checked.looked.left:
+        yield f"Not looked at: {printable(text)}", "dim"
+    yield looked.sentence(checked.looked), "dim"
+
+
+def traced(seen: Looked) -> Iterator[str]:
+    """The directives that ran, in the order of their first time."""
+    for one in seen.ran:
+        if one.construct.kind in looked.NO_DIRECTIVES:
+            continue
+        iterations = f", {plural(one.iterations, 'iteration')}" if one.iterations else ""
+        said = printable(one.construct.text or one.construct.kind)
+        yield f"{place(one.construct.file, one.construct.line)}  {said}  ({plural(one.times, 'time')}{iterations})"
+
+
+def nothing(checked: Checked) -> str:
+    """The all-clear, where it is one."""
+    if checked.looked.nothing:
+        return "Nothing was looked at"
+    if checked.hidden and checked.whole:
+        return "Nothing else found"
+    return "Nothing found" if checked.whole else "Nothing found so far"
+
+
+def sites(finding: Finding) -> Iterator[str]:
+    """A line for each place: the access, the other one, the loop."""
+    shown = [(place(site.file, site.line), site.call, site.function) for site in finding.sites if site.file]
+    width = max((len(where) for where, _, _ in shown), default=0)
+    for where, call, function in shown:
+        yield printable(f"{where:<{width}}  {call}" + (f" in {function}" if function else ""))

@@ -1,0 +1,83 @@
+"""What was sent: every message is read at its sender, right before it goes out, when its buffer is surely whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.debug.hands import HandError
+from weft.debug.live import buffer_of
+from weft.debug.payload import Memory, values
+from weft.debug.record import Record, place
+from weft.debug.replica import Replica
+from weft.errors import UsageError
+from weft.replay import Goals
+from weft.replay.points import EventId
+from weft.terms.cited import said
+from weft.trace import Event
+
+Answer = dict[str, Any]
+
+
+class Messages:
+    """The messages of a record; what they held is read once. `another`: makes a replay up to some goals."""
+
+    def __init__(self, record: Record, another: Callable[[Goals], Replica]) -> None:
+        self.record = record
+        self._another = another
+        self._known: dict[EventId, Answer] = {}
+
+    def of(self, event: Event, replica: Replica) -> Answer:
+        """The message that a call sends or receives. UsageError where it does neither."""
+        sent, received = self.record.message(event)
+        trace = self.record.trace
+        if sent is None and received is None:
+            raise UsageError(
+                f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
+            )
+        answer: Answer = {"kind": "message", "event": place(event), "sent": None, "received": None}
+        if sent is not None:
+            answer |= self._envelope(trace.event(*sent))
+        if received is not None:
+            answer |= {"received": place(trace.event(*received)), "dest": received[0]}
+        if sent is not None:
+            try:
+                answer |= self._content(sent, replica)
+            except HandError as error:
+                answer["unread"] = str(error)
+        return answer
+
+    def _envelope(self, send: Event) -> Answer:
+        type_ = send.datatype
+        return {
+            "sent": place(send), "source": send.rank.index, "dest": send.peer_index, "tag": send.tag,
+            "comm": send.comm.name if send.comm else None, "count": send.count,
+            "datatype": type_.name if type_ else None,
+            "bytes": send.count * type_.size if type_ and type_.size is not None else None,
+        }  # fmt: skip
+
+    def _content(self, sent: EventId, replica: Replica) -> Answer:
+        """What a send sends, read where its rank stands before it: in this replay, or in one of its own."""
+        if sent not in self._known:
+            thread, position, _ = self.record.position(sent)
+            if replica.exists(sent[0]) and replica.at(*thread) == position and replica.parked(*thread):
+                self._known[sent] = self._read(replica, sent)
+            else:
+                aside = self._another(self.record.full(self.record.cuts.past([sent]), self.record.start))
+                try:
+                    aside.settle(set, lambda: None)
+                    self._known[sent] = self._read(aside, sent)
+                finally:
+                    aside.end()
+        return self._known[sent]
+
+    def _read(self, replica: Replica, sent: EventId) -> Answer:
+        args = self.record.trace.event(*self.record.arguments_of_send(sent))
+        if args.datatype is None:
+            raise HandError("the record does not say which datatype it has")
+        buffer = buffer_of(self.record, replica.run, sent)
+        memory = Memory(replica.controls[sent[0]].pid)
+        try:
+            return values(memory, args.datatype, buffer, args.count)
+        finally:
+            memory.close()

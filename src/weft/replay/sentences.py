@@ -1,0 +1,164 @@
+"""What a replay tells people: where the ranks stand, and where one left its record."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.replay.control import Control
+from weft.replay.layout import Check, ControlState, Divergence
+from weft.replay.session import Session
+from weft.terms.cited import said
+from weft.terms.words import rank_words
+from weft.trace import Event, Rank, Site, Trace
+
+_FIELDS = {
+    Check.COMM: "communicator",
+    Check.PEER: "peer or root",
+    Check.TAG: "tag or operation",
+    Check.COUNT: "count",
+    Check.TYPE: "datatype",
+    Check.OBJECT: "request, window or file",
+}
+
+
+def event_of(trace: Trace, session: Session, rank: int, slot: int, position: int) -> Event | None:
+    """The recorded call behind an entry of a thread's plan."""
+    thread = session.plans[rank].threads[slot]
+    entries, record = thread.entries, trace.ranks[rank]
+    if not 0 <= position < len(entries) or not len(record):
+        return None
+    merged = np.flatnonzero(record.event_threads == thread.slot)
+    index = int(entries["event"][position])
+    return record.event(int(merged[index])) if index < len(merged) else None
+
+
+def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
+    """Where a thread stands, in words without its rank."""
+    at = control.at(slot)
+    if control.state is ControlState.ENDED:
+        return "at the end, past MPI_Finalize"
+    coming, last = (
+        event_of(trace, session, control.rank, slot, at),
+        event_of(trace, session, control.rank, slot, at - 1),
+    )
+    if control.parked(slot) or last is None:
+        return f"before event {coming.index}: {said(coming)}" if coming is not None else "at the end of its record"
+    return f"in event {last.index}: {said(last)}"
+
+
+def stopped(trace: Trace, session: Session) -> list[str]:
+    """Where all ranks stand at their goals; ranks that stand alike share a line."""
+    where: dict[str, list[int]] = {}
+    passed = total = 0
+    for control in session.controls:
+        for slot, thread in enumerate(session.plans[control.rank].threads):
+            passed += control.at(slot)
+            total += len(thread.entries)
+            name = f"thread {slot} " if len(session.plans[control.rank].threads) > 1 else ""
+            where.setdefault(name + stands(trace, session, control, slot), []).append(control.rank)
+    lines = [f"stopped as asked: {passed} of {total} calls were run again"]
+    return lines + [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
+
+
+def diverged(trace: Trace, session: Session, replayed: Path) -> list[str]:
+    """Where ranks left their record: what was expected, what came, and why that may be."""
+    lines = []
+    try:
+        new: Trace | None = Trace.open(replayed)
+    except WeftError:
+        new = None
+    for rank, why, fields in session.diverged():
+        slot, at = fields["thread"], fields["at"]
+        expected = event_of(trace, session, rank, slot, at) if why is not Divergence.THREAD else None
+        made = new.ranks[rank] if new is not None and rank < len(new.ranks) else None
+        came = made.event(len(made) - 1) if made is not None and len(made) and why is not Divergence.OUTCOME else None
+        lines.append(f"rank {rank} left its record" + (f" after event {expected.index - 1}" if expected else ""))
+        if expected is not None:
+            lines.append(f"  recorded: {said(expected)}")
+        elif why is Divergence.END:
+            lines.append("  recorded: nothing more, its record ends here")
+        elif why is Divergence.THREAD:
+            lines.append(f"  recorded: {fields['expected']} threads that call MPI; another one came")
+        else:
+            lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
+        if came is not None:
+            lines.append(f"  now:      {said(came)}")
+        if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
+            what = _FIELDS.get(Check(fields["field"]), "argument")
+            lines.append(f"  the {what} differs: {fields['expected']} was recorded, {fields['got']} came")
+    return [*lines, likely(trace)]
+
+
+def likely(trace: Trace) -> str:
+    """The likely cause of a divergence."""
+    changed = changed_files(trace)
+    if changed:
+        return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
+    return (
+        "likely cause: another input or environment than recorded, or a source of chance that is not a call of MPI "
+        "(a random seed, the time, an address, a thread)"
+    )
+
+
+def changed_files(trace: Trace) -> list[str]:
+    """Files of the program that are younger than the record."""
+    started = str(trace.run.get("started") or "")
+    with suppress(ValueError):
+        when = datetime.fromisoformat(started).timestamp()
+        words = [Path(str(trace.run.get("cwd") or ".")) / str(word) for word in trace.run.get("command") or []]
+        sources = {Path(site.file) for rank in trace.ranks[:1] for site in _sites(rank) if site.file}
+        files = dict.fromkeys([*words, *sorted(sources)])
+        return [path.name for path in files if path.is_file() and path.stat().st_mtime > when]
+    return []
+
+
+def _sites(rank: Rank) -> list[Site]:
+    return [rank.site(int(i)) for i in np.unique(rank.events["site"])[:2000]]
+
+
+def stalled(trace: Trace, session: Session, replayed: Path) -> list[str]:
+    """Which rank waits for what, when none goes on."""
+    del replayed
+    lines = ["the replay cannot go on: no rank has made a call for some time", *_waits(trace, session)]
+    return [*lines, likely(trace)]
+
+
+def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
+    """Weft ended the replay, as none of its ranks could ever go on."""
+    if forced:
+        return ["the other outcome is a deadlock, and was stopped:", *proof]
+    if trace.run.get("ended") == "deadlock":
+        return ["the replay was stopped: as in the record, it is deadlocked", *proof]
+    return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely(trace)]
+
+
+def standing(trace: Trace, session: Session, event: tuple[int, int], source: int) -> list[str]:
+    """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
+    call = said(trace.event(*event))
+    first = f"event {event[1]} of rank {event[0]}, {call}, was to take a message of rank {source}: no rank goes on"
+    return [first, *_waits(trace, session)]
+
+
+def _waits(trace: Trace, session: Session) -> list[str]:
+    lines = []
+    for control in session.controls:
+        for slot in range(len(session.plans[control.rank].threads)):
+            text = stands(trace, session, control, slot)
+            if control.polling():
+                coming = event_of(trace, session, control.rank, slot, control.at(slot))
+                expected = said(coming) if coming is not None else "the end"
+                text = f"polls in vain, as its record goes on with {expected}: it awaits something that is not MPI"
+            lines.append(f"  rank {control.rank} {text}")
+    return lines
+
+
+def refused(trace: Trace, session: Session, replayed: Path) -> list[str]:
+    """A rank could not use its plan."""
+    del trace, replayed
+    ranks = [control.rank for control in session.controls if control.state is ControlState.REFUSED]
+    return [f"{rank_words(ranks)} could not read the plan of the replay (is the folder of the run on all hosts?)"]

@@ -1,0 +1,153 @@
+// When asyncio's tasks begin and end their steps, told to switches.c: by C, as each task comes here twice for each step.
+//
+// From 3.12 on, asyncio's dictionary of the tasks that run is watched: whatever puts a task there is heard, eager ones and
+// other loops' too. 3.11 has no watchers, and no eager tasks: there the callbacks of its loops are run through `run`.
+#include "births.h"
+#include "switches.h"
+#include "record.h"
+#include <string.h>
+
+enum { ADDED = 0, CHANGED = 1 };  // events of PyDict_AddWatcher; with all others nothing is there any more
+typedef int (*watcher)(int event, object *dictionary, object *loop, object *task);
+extern int PyDict_AddWatcher(watcher) __attribute__((weak)), PyDict_Watch(int, object *) __attribute__((weak));
+
+static struct { object *site, *names, *get_name, *run, *step, *wakeup, *own_step, *own_wakeup; } py;
+static struct { object *callback, *self, *get_name; } word;
+static uint64_t heard;
+
+enum { UNNAMED = UINT32_MAX };
+
+static int is_asyncios_own(const char *text, long length) {  // Task-17
+    if (length < 6 || memcmp(text, "Task-", 5) != 0) return 0;
+    for (long i = 5; i < length; i++)
+        if (text[i] < '0' || text[i] > '9') return 0;
+    return 1;
+}
+
+static uint32_t number_of(object *name, const char *text, long length) {
+    object *known = PyDict_GetItemWithError(py.names, name);
+    if (known != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(known);
+    uint32_t number = (uint32_t)PyDict_Size(py.names) + 1;
+    object *made = PyLong_FromLongLong(number);
+    uint8_t *payload = made != NULL && PyDict_SetItem(py.names, name, made) == 0 ? malloc((size_t)length + 32) : NULL;
+    if (made != NULL) Py_DecRef(made);
+    if (payload == NULL) return UNNAMED;
+    uint8_t *p = weft_put_u(weft_put_u(weft_put_u(payload, 0), number), (uint64_t)length);
+    memcpy(p, text, (size_t)length);
+    weft_switches_define(WEFT_DEF_NAME, payload, (size_t)(p - payload) + (size_t)length);
+    free(payload);
+    return number;
+}
+
+// The number of the name that a task has at its first step. No line of Python runs for it: asyncio's dictionary may be
+// in the middle of a change.
+static uint32_t name_of(object *task) {
+    object *type = PyObject_Type(task), *get = type != NULL ? PyObject_GetAttr(type, word.get_name) : NULL;
+    object *name = get != NULL && get == py.get_name ? PyObject_CallMethodObjArgs(task, word.get_name, NULL) : NULL;
+    uint32_t number = UNNAMED;
+    long length = 0;
+    const char *text = name != NULL ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
+    if (text != NULL && !is_asyncios_own(text, length)) number = number_of(name, text, length);
+    PyErr_Clear();
+    if (name != NULL) Py_DecRef(name);
+    if (get != NULL) Py_DecRef(get);
+    if (type != NULL) Py_DecRef(type);
+    return number;
+}
+
+static void come(object *task) {
+    birth *b = weft_birth_of(task);
+    struct weft_switch to = {0};
+    if (b != NULL && b->name == 0) b->name = name_of(task);
+    if (b != NULL) to = (struct weft_switch){.task = b->id, .parent = b->parent != NULL ? b->parent->id : 0, .site = b->site, .name = b->name != UNNAMED ? b->name : 0, .kind = WEFT_TASK_EXPLICIT};
+    weft_switch(&to);
+    heard++;
+}
+
+static int changed(int event, object *dictionary, object *loop, object *task) {
+    (void)dictionary, (void)loop;
+    if ((event == ADDED || event == CHANGED) && task != NULL) come(task);
+    else weft_switch(&(struct weft_switch){0});
+    return 0;
+}
+
+// The task whose step a callback is; owned, NULL for any other callback.
+static object *task_of(object *callback) {
+    object *type = PyObject_Type(callback), *task = NULL;
+    if (type == py.step) {
+        task = PyObject_GetAttr(callback, word.self);
+    } else if (type == PyCFunction_Type && PyCFunction_GetFunction(callback) == PyCFunction_GetFunction(py.wakeup)) {
+        Py_IncRef(task = PyCFunction_GetSelf(callback));
+    } else if (type == PyMethod_Type && (PyMethod_Function(callback) == py.own_step || PyMethod_Function(callback) == py.own_wakeup)) {
+        Py_IncRef(task = PyMethod_Self(callback));
+    }
+    if (type != NULL) Py_DecRef(type);
+    if (task == NULL) PyErr_Clear();
+    return task;
+}
+
+// Handle._run
+static object *run(object *self, object *handle) {
+    (void)self;
+    object *callback = PyObject_GetAttr(handle, word.callback), *task = callback != NULL ? task_of(callback) : NULL;
+    if (callback != NULL) Py_DecRef(callback);
+    else PyErr_Clear();
+    if (task == NULL) return PyObject_CallOneArg(py.run, handle);
+    struct weft_switch before = weft_switch_now();
+    come(task);
+    object *answer = PyObject_CallOneArg(py.run, handle);
+    weft_switch(&before);
+    Py_DecRef(task);
+    return answer;
+}
+
+static void described(object *task, birth *b) {
+    (void)task;
+    if (b->code == NULL) return;
+    object *at = PyLong_FromLongLong(b->lasti);
+    object *told = at != NULL ? PyObject_CallFunctionObjArgs(py.site, b->code, at, NULL) : NULL;
+    unsigned long long site = told != NULL ? PyLong_AsUnsignedLongLong(told) : 0;
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        site = 0;
+    }
+    b->site = (uint32_t)site;
+    if (at != NULL) Py_DecRef(at);
+    if (told != NULL) Py_DecRef(told);
+}
+
+static method methods[] = {{"_run", run, ONE_ARGUMENT, NULL}};
+
+__attribute__((visibility("default"))) void weft_steps_define(int type, const void *payload, size_t length) {
+    weft_switches_define(type, payload, length);
+}
+
+__attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return heard; }
+
+// Hear of all steps from now on. `given`: what numbers a site, a dictionary for the numbers of names, Task.get_name, then
+// the dictionary of the tasks that run or, where it cannot be watched, None and the objects of `py` from `run` on. The
+// caller keeps them alive. Returns what is to be put in the place of Handle._run, None where nothing is.
+__attribute__((visibility("default"))) object *weft_steps(object **given) {
+    if (!weft_switches_begin("asyncio")) goto nothing;
+    py.site = given[0], py.names = given[1], py.get_name = given[2];
+    word.get_name = PyUnicode_InternFromString("get_name");
+    if (given[3] != _Py_NoneStruct) {
+        int number = PyDict_AddWatcher != NULL ? PyDict_AddWatcher(changed) : -1;
+        if (number < 0 || PyDict_Watch(number, given[3]) < 0) {
+            PyErr_Clear();
+            goto nothing;
+        }
+        weft_born = described;
+        goto nothing;
+    }
+    py.run = given[4], py.step = given[5], py.wakeup = given[6], py.own_step = given[7], py.own_wakeup = given[8];
+    word.callback = PyUnicode_InternFromString("_callback");
+    word.self = PyUnicode_InternFromString("__self__");
+    object *function = PyCFunction_NewEx(&methods[0], NULL, NULL);
+    if (word.callback == NULL || word.self == NULL || function == NULL) return NULL;
+    weft_born = described;
+    return PyInstanceMethod_New(function);
+nothing:
+    Py_IncRef(_Py_NoneStruct);
+    return _Py_NoneStruct;
+}

@@ -1,0 +1,54 @@
+"""How far ranks came: to MPI_Finalize, to the end of their process, into a call that never returned."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft.terms.calls import masks, words
+from weft.trace import Flag, Rank
+
+_LAST = words("Finalize Session_finalize")
+
+
+def reached_finalize(rank: Rank) -> bool:
+    """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
+    if rank.state in ("missing", "damaged"):
+        return False
+    last = masks(rank.trace.functions).table(_LAST)
+    events = rank.events
+    return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
+
+
+def finalized(rank: Rank) -> bool:
+    """Whether the process came to MPI_Finalize, if only on its way out."""
+    if rank.missing or rank.state == "damaged":
+        return False
+    return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, _LAST)) > 0
+
+
+_ENDS: Final = {
+    "missing": "left no record", "aborted": "called MPI_Abort", "stopped": "Weft gave up recording here",
+    "damaged": "the record is damaged from here on",
+}  # fmt: skip
+
+
+def end_of(rank: Rank) -> str:
+    """How a rank ended that is in no call of MPI and did not reach MPI_Finalize."""
+    return _ENDS.get(rank.state, "ended outside of MPI, before MPI_Finalize")
+
+
+def open_calls(rank: Rank) -> list[int]:
+    """The events of a rank's calls that never returned."""
+    tail = max(0, len(rank.events) - 64)
+    closed = rank.events["flags"][tail:] & Flag.CLOSED
+    return [tail + int(i) for i in np.flatnonzero(closed == 0)]
+
+
+def ended(rank: Rank) -> bool:
+    """Whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
+    if rank.missing:
+        return False
+    exited = rank.state == "exited" and len(rank) > 0 and not rank.event(len(rank) - 1).open
+    return exited or reached_finalize(rank)
