@@ -27,6 +27,7 @@ CLANG_HOOKS: Final = (
 C_FLAGS: Final = (
     "-O1",
     "-gdwarf-4",
+    "-fno-var-tracking",  # only lines are asked for: where variables lie takes most of a compiler's time
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
     "-fsanitize=bounds",
@@ -36,7 +37,8 @@ C_FLAGS: Final = (
     "-w",
 )
 FORTRAN_FLAGS: Final = (
-    "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-fcheck=bounds",
+    "-O1", "-gdwarf-4", "-fno-var-tracking", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w",
+    "-fcheck=bounds",
     "-ffixed-line-length-none", "-ffree-line-length-none",
 )  # fmt: skip
 _LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}

@@ -60,7 +60,8 @@ class Arrays:
             said = self.shared.spread.get(name)
             for variable in many:
                 if variable.outside and not variable.static and said and not telling(variable.declare):
-                    variable.declare = variable.declare or said
+                    own = [one for one in variable.declare if one not in said]
+                    variable.declare = [*said, *own]
 
     def mark(self) -> None:
         """Put the calls that tell the runtime of the arrays."""
