@@ -33,7 +33,13 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
 {
     if (now.off)
         return;
-    if (!now.looked) {
+    if (wrong_again(s, a, size, place)) {
+        const struct cell *c = cell_for(a, size);
+        if (c && (c->written <= now.base || c->written == now.cur)) {
+            ++*s->wrong;
+            return;
+        }
+    } else if (!now.looked) {
         stamp_t w = cell8(a)->written;
         if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur)))
             return;
@@ -55,7 +61,12 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     if (now.off)
         return;
     struct cell *c = cell_for(a, size);
-    if (!now.looked) {
+    if (wrong_again(s, a, size, place)) {
+        if (c && (c->written <= now.base || c->written == now.cur)) {
+            ++*s->wrong, c->written = now.cur;
+            return;
+        }
+    } else if (!now.looked) {
         if (LIKELY(c && c->written - SPLIT > REDZONE - SPLIT)) {
             c->written = now.cur;
             return;

@@ -137,12 +137,22 @@ static void put_iteration(struct line *l)
         put(l, ",\"task\":%lld", (long long)weft_task.task);
 }
 
-void found(const struct detail *d)
+/* The finding's count: NULL where it is not to be had. */
+static uint64_t *count_of(const struct detail *d, int construct)
+{
+    for (int i = 0; i < known_count; i++)
+        if (known[i].place == d->place && known[i].construct == construct && known[i].data == d->data &&
+            known[i].kind == d->kind && known[i].why == d->why)
+            return &known[i].count;
+    return NULL;
+}
+
+uint64_t *found(const struct detail *d)
 {
     int construct = d->construct ? d->construct : here.what == SEQUENTIAL ? 0 : here.id;
     int id = enter(d->kind, d->why, construct, d->data, d->place);
     if (!id)
-        return;
+        return count_of(d, construct);
     struct line l;
     int64_t index[WEFT_MAX_RANK];
     begin(&l, id, d->kind, d->why, construct, d->place);
@@ -177,6 +187,7 @@ void found(const struct detail *d)
                 (unsigned long long)(s->place < 0x400000 ? s->place >> 2 : s->place), s->write ? "true" : "false");
     put(&l, "]}");
     send(&l);
+    return count_of(d, construct);
 }
 
 void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place)

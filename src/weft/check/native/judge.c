@@ -13,6 +13,7 @@ static struct {
     uintptr_t a;
     size_t size;
     bool told; /* an access is one finding, however many cells it covers */
+    uint64_t *count; /* of that finding */
 } access;
 
 static void complain(struct detail d, const char *kind, const char *why)
@@ -21,7 +22,7 @@ static void complain(struct detail d, const char *kind, const char *why)
         return;
     access.told = true;
     d.kind = kind, d.why = why, d.address = access.a, d.size = access.size;
-    found(&d);
+    access.count = found(&d);
 }
 
 static bool among(const struct private *list, int n, uintptr_t a, struct private **which)
@@ -223,6 +224,7 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     int far = distance(v, at, &nothing, d->delta, &axes);
     bool elsewhere = fixed_elsewhere(o);
     d->has_delta = true;
+    d->steady = !elsewhere && !gridded();
     if (gridded()) { /* what is near depends on where in its block the iteration lies; its own element is always near */
         int64_t own[WEFT_MAX_RANK];
         home_of(v, here.index, own);
@@ -440,6 +442,7 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool writ
     }
     if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
         return;
+    d->steady = here.remote_count == 0;
     bool remote = here.remote_count && named_remote(o, a);
     if (here.remote_count)
         s->closed = true;
@@ -645,7 +648,7 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         else if (!d.write && w >= UNDEFINED)
             without_value(c, d);
         else
-            complain(d, verdict->kind, verdict->why);
+            complain(d, verdict->kind, verdict->why), s->wrong = s->known ? access.count : NULL;
         if (d.write)
             c->written = now.cur;
         return;
@@ -660,6 +663,13 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         judge_write(s, c, d);
     else
         judge_read(s, c, d);
+}
+
+/* Whether an access is wrong just as the one was that opened its site. */
+bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place)
+{
+    return s->wrong && s->place == place && s->known == weft_sites_forgotten && s->size == size &&
+           a - *s->wrong_home - s->wrong_low < s->length && a - *s->wrong_home - s->wrong_low + size <= s->length;
 }
 
 static bool again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
@@ -703,6 +713,10 @@ static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t
     copies(s, s->object, write);
     uintptr_t length = s->length;
     s->closed |= length < size;
+    if (s->mode == BAD) {
+        s->wrong_home = s->home, s->wrong_low = s->low;
+        s->known = verdict->steady && now.looked ? weft_sites_forgotten : 0;
+    }
     if (s->closed || !now.looked) { /* judged again */
         s->home = &weft_nowhere, s->low = 1, s->reach = 0;
     } else {
@@ -722,7 +736,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
     if (!known)
         open_for(s, &verdict, a, size, write, place);
     struct detail d = detail_of(s, a, size, write, place);
-    access.a = a, access.size = size, access.told = false;
+    access.a = a, access.size = size, access.told = false, access.count = NULL;
     for (size_t i = 0; i < size;) {
         struct cell *c = cell8(a + i);
         size_t n = 8;

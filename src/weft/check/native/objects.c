@@ -43,11 +43,11 @@ void open_site(struct site *s)
 
 struct site *sites_opened(void) { return opened; }
 
-uint32_t weft_sites_changed;
+uint32_t weft_sites_changed, weft_sites_forgotten;
 
 void forget_sites(void)
 {
-    weft_sites_changed++;
+    weft_sites_changed++, weft_sites_forgotten++;
     for (struct site *s = opened, *next; s; s = next) {
         next = s->next == s ? NULL : s->next;
         s->next = NULL;

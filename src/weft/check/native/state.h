@@ -140,8 +140,17 @@ struct site {
     struct object *object;
     uintptr_t place;
     uintptr_t length;        /* reach + the access's size */
-    uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
-    struct site *next;       /* opened since the sites were forgotten; itself: the last one */
+    union {
+        struct {
+            uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
+        };
+        struct { /* of a place whose accesses are wrong: where all are wrong in the same way */
+            const uintptr_t *wrong_home;
+            uintptr_t wrong_low;
+        };
+    };
+    struct site *next; /* opened since the sites were forgotten; itself: the last one */
+    uint64_t *wrong;   /* counts them; NULL: each is judged. Stands as long as `known` is weft_sites_forgotten */
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, "weft.check.assembly knows these");
@@ -247,6 +256,7 @@ void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
 extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
+extern uint32_t weft_sites_forgotten; /* how often all were */
 struct site *sites_opened(void);
 void index_of(const struct object *o, uintptr_t a, int64_t index[]);
 
@@ -286,6 +296,7 @@ void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 /* --- judge.c --- */
 void judge_reductions(void);
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
+bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place);
 void open_site(struct site *s);
 
 /* --- reductions.c --- */
@@ -321,10 +332,11 @@ struct detail {
     bool write;
     stamp_t other;
     bool has_delta;
+    bool steady; /* the same is wrong in all of the site's interval */
     int64_t delta[WEFT_MAX_RANK];
     int construct;
 };
-void found(const struct detail *d);
+uint64_t *found(const struct detail *d);
 void findings_place(const char *file, unsigned line, unsigned column, const char *type, int64_t index);
 void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place);
 void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
