@@ -6,9 +6,11 @@ A front end (`dvm` for C-DVMH and Fortran-DVM, `numba` for prange) brings the pr
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +99,7 @@ def check(request: Request, folder: Path) -> Checked:
             "command": [*map(str, request.sources), *request.arguments],
             "cwd": str(Path.cwd()),
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
+            "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},
         },
         problems=tuple(_problems(ended, request, seen, texts)),
         looked=seen,
@@ -129,11 +132,14 @@ def _run_python(request: Request, folder: Path, found: Path) -> tuple[Ended, Tex
 def _run_marked(request: Request, folder: Path, found: Path) -> tuple[Ended, Texts]:
     from weft.check.program import Options, build, execute
 
+    began = time.perf_counter()
     marked, texts = mark(request.sources, request.include, request.define)
     texts.write(folder / "texts.json")
     options = Options(request.include, request.define, request.flags, request.link)
     program = build(marked, folder, options)
-    return execute(program, request.arguments, found, request.grid, request.timeout), texts
+    preparing = time.perf_counter() - began
+    ended = execute(program, request.arguments, found, request.grid, request.timeout)
+    return dataclasses.replace(ended, preparing=preparing), texts
 
 
 def mark(

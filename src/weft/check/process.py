@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,10 +20,20 @@ class Ended:
 
     status: int
     cut_off: bool = False
+    seconds: float = 0
+    """Wall time of the process."""
+    preparing: float = 0
+    """Seconds that marking and compiling took before."""
 
 
 def execute(command: Sequence[str], environment: Mapping[str, str], timeout: float | None = None) -> Ended:
     """Run a command with this process's standard streams; `timeout` in seconds."""
+    began = time.perf_counter()
+    ended = _run(command, environment, timeout)
+    return dataclasses.replace(ended, seconds=time.perf_counter() - began)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], timeout: float | None) -> Ended:
     with subprocess.Popen(command, env=environment) as process:
         try:
             return Ended(process.wait(timeout))

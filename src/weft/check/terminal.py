@@ -43,6 +43,8 @@ def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, st
     for text in checked.looked.left:
         yield f"Not looked at: {printable(text)}", "dim"
     yield looked.sentence(checked.looked), "dim"
+    if taken := times(checked):
+        yield taken, "dim"
 
 
 def traced(seen: Looked) -> Iterator[str]:
@@ -53,6 +55,14 @@ def traced(seen: Looked) -> Iterator[str]:
         iterations = f", {plural(one.iterations, 'iteration')}" if one.iterations else ""
         said = printable(one.construct.text or one.construct.kind)
         yield f"{place(one.construct.file, one.construct.line)}  {said}  ({plural(one.times, 'time')}{iterations})"
+
+
+def times(checked: Checked) -> str:
+    """How long compiling took and how long the program ran."""
+    seconds = checked.run.get("seconds", {})
+    if not seconds.get("preparing"):
+        return ""
+    return f"Marked and compiled in {seconds['preparing']:.1f} s; the program ran {seconds['program']:.1f} s"
 
 
 def nothing(checked: Checked) -> str:
