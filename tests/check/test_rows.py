@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,13 +11,20 @@ from pathlib import Path
 import pytest
 
 from check import loops
-from weft.check import assembly, mark, rows
+from weft.check import assembly, compiled, mark, rows
 from weft.check.findings import read
 from weft.check.program import Options, build
 from weft.check.runtime import sources
 from weft.findings import Finding
 
 SOURCE = Path(__file__).parent / "rows.cdv"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of other tests were made with rows, or without."""
+    monkeypatch.setattr(compiled, "kept", lambda name: Path(os.devnull, name))
+
 
 needs_gcc = pytest.mark.skipif(not assembly.POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
 

@@ -142,7 +142,7 @@ def compile_all(marked: Sequence[Marked], folder: Path, options: Options) -> Obj
     fortran = [job for job in jobs if job.language == "fortran"]
     key = _key(fortran, b"".join(job.source.read_bytes() for job in fortran)) if fortran else ""
     names = [f"{key}-{number}" for number in range(len(fortran))]
-    if all(_kept(name).exists() for name in names):
+    if all(kept(name).exists() for name in names):
         made.kept += sum(_take(name, job) for name, job in zip(names, fortran, strict=True))
     else:
         for name, job in zip(names, fortran, strict=True):
@@ -235,14 +235,15 @@ def _key(jobs: Sequence[Job], text: bytes) -> str:
     return whole.hexdigest()[:32]
 
 
-def _kept(name: str) -> Path:
+def kept(name: str) -> Path:
+    """Where an object lies that an earlier check made."""
     return cache_folder() / "check" / "objects" / f"{name}.o"
 
 
 def _take(name: str, job: Job) -> bool:
     try:
-        shutil.copyfile(_kept(name), job.target)
-        os.utime(_kept(name))
+        shutil.copyfile(kept(name), job.target)
+        os.utime(kept(name))
     except OSError:
         return False
     return True
@@ -250,7 +251,7 @@ def _take(name: str, job: Job) -> bool:
 
 def _keep(name: str, job: Job) -> None:
     """Put an object into the cache, in one step; a cache that cannot be written is none."""
-    target = _kept(name)
+    target = kept(name)
     with suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}-{job.number}")
