@@ -20,7 +20,7 @@ from capture import MPI, Row, Spread, execute, markdown, one, prepare, recording
 
 import weft
 from weft.match import match
-from weft.replay import RankPlan, Session, plan
+from weft.replay import RankPlan, Replay, plans_of
 from weft.trace.functions import FunctionTable
 
 LIMIT = 1.10
@@ -41,7 +41,7 @@ class Replayed:
         execute(mpi, self.command, recording(mpi, folder / "record", "trace"), ranks)
         trace = weft.open(folder / "record")
         self.calls, self.functions = trace.event_count, trace.functions
-        self.steps: list[RankPlan] = plan(trace, match(trace))
+        self.steps: list[RankPlan] = plans_of(trace, match(trace))
 
     def plain(self) -> float:
         return float(execute(self.mpi, self.command, {}, self.ranks))
@@ -52,10 +52,10 @@ class Replayed:
     def variables(self, functions: FunctionTable) -> Mapping[str, str]:
         """What makes the ranks follow the record; SystemExit where the run before did not."""
         found = recording(self.mpi, self.folder / "again", "trace")
-        shutil.rmtree(self.folder / "plan", ignore_errors=True)
-        self.session = Session(self.steps)
-        self.session.lay_out(self.folder / "plan", functions)
-        return found | {"WEFT_REPLAY": str(self.folder / "plan")}
+        shutil.rmtree(self.folder / "plans_of", ignore_errors=True)
+        self.session = Replay(self.steps)
+        self.session.lay_out(self.folder / "plans_of", functions)
+        return found | {"WEFT_REPLAY": str(self.folder / "plans_of")}
 
     def pairs(self, repeat: int) -> list[tuple[float, float]]:
         """Plain run and replay, in turn."""

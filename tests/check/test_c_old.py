@@ -9,7 +9,7 @@ import pytest
 from check.c_programs import PROGRAMS, fault, faults, variant
 from weft.check import Request, check
 from weft.check.dvm import c_old
-from weft.check.dvm.syntax import DirectiveError, Place
+from weft.check.dvm.syntax import DirectiveError, Position
 from weft.errors import UsageError
 from weft.findings import Finding
 
@@ -215,9 +215,9 @@ def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
     ],
 )
 def test_the_old_form_in_todays_words(old: str, today: str | None) -> None:
-    assert c_old.today(old, Place("p", 1, 1)) == today
+    assert c_old.today(old, Position("p", 1, 1)) == today
 
 
 def test_an_unknown_clause_is_an_error() -> None:
     with pytest.raises(DirectiveError, match="`SHADOW_RENW` is no clause of PARALLEL"):
-        c_old.today("PARALLEL [i] ON A[i]; SHADOW_RENW A", Place("p", 1, 1))
+        c_old.today("PARALLEL [i] ON A[i]; SHADOW_RENW A", Position("p", 1, 1))

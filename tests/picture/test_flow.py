@@ -9,7 +9,7 @@ import pytest
 from weft.deadlock import find
 from weft.findings import Finding, Site
 from weft.picture.flow import MAX_LINES, lines, of_report
-from weft.picture.strokes import Row, Stroke, draw
+from weft.picture.strokes import Stroke, StrokeRow, draw
 from weft.report import analyse
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
@@ -201,7 +201,7 @@ CASES: list[tuple[Callable[[], Stroke], str]] = [
 
 @pytest.mark.parametrize(("stroke", "wanted"), CASES)
 def test_a_stroke_crosses_what_lies_between_and_carries_its_word(stroke: Callable[[], Stroke], wanted: str) -> None:
-    [line] = draw(["rank 0", "rank 1", "rank 2"], [Row([stroke()])])[2:]
+    [line] = draw(["rank 0", "rank 1", "rank 2"], [StrokeRow([stroke()])])[2:]
     assert line.replace("─", "").replace("╌", "") == wanted.replace("─", "").replace("╌", "")
     assert len(line) == 34
 

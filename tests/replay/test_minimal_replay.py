@@ -20,7 +20,7 @@ from weft.cli.main import main
 from weft.cli.replay import LEFT_STATUS
 from weft.match import match
 from weft.order import order
-from weft.replay import Cuts, plan
+from weft.replay import Cuts, plans_of
 from weft.trace import Event, Trace
 from weft.trace.layout import Flag
 
@@ -136,7 +136,7 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         last = max(call for call in needed if call[0] == other)
         trace = recorded.trace
         matched = match(trace)
-        steps = plan(trace, matched)
+        steps = plans_of(trace, matched)
         cuts = Cuts(trace, order(trace, matched), steps)
         goals = cuts.past([(point[0], recorded.calls[point])])
         assert goals[other, 0] > steps[other].threads[0].position(recorded.calls[last])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import weft
 from weft.replay.layout import TurnKind
-from weft.replay.turns import Place, turns
+from weft.replay.turns import Location, turns
 from weft.trace.builder import Builder
 from weft.trace.layout import ACCESS, AccessKind, Change
 
@@ -71,19 +71,19 @@ def finds(rows: NDArray[Any], order: list[int]) -> int:
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(2, 25))
 def test_nothing_comes_before_what_had_ended_when_it_began(seed: int, ranks: int, calls: int) -> None:
     h = History(seed, ranks, calls)
-    order = Place(h.rows, h.owners).order()
+    order = Location(h.rows, h.owners).order()
     assert sorted(order) == list(range(calls))
     for k, i in enumerate(order):
         assert all(h.rows["end"][later] >= h.rows["begin"][i] for later in order[k + 1 :])
 
 
-def counter(results: list[int], spans: list[tuple[int, int]]) -> Place:
+def counter(results: list[int], spans: list[tuple[int, int]]) -> Location:
     """Fetches of a counter, each of a rank of its own."""
     rows = np.zeros(len(results), ACCESS)
     rows["kind"], rows["bytes"], rows["change"], rows["operand"] = AccessKind.FETCH, 8, Change.SUM, 1
     rows["result"] = results
     rows["begin"], rows["end"] = zip(*spans, strict=True)
-    return Place(rows, [(rank, 0) for rank in range(len(results))])
+    return Location(rows, [(rank, 0) for rank in range(len(results))])
 
 
 def test_a_counter_is_counted_up_whoever_was_told_first() -> None:
@@ -139,6 +139,6 @@ def test_what_ranks_fetched_of_one_place_is_explained_nearly_always() -> None:
     explained = total = 0
     for seed in range(300):
         h = History(seed, 3, 20)
-        explained += finds(h.rows, Place(h.rows, h.owners).order())
+        explained += finds(h.rows, Location(h.rows, h.owners).order())
         total += len(h.rows)
     assert explained > 0.98 * total

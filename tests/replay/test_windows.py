@@ -9,7 +9,7 @@ import pytest
 import weft
 from replay.campaign import campaign, compile_c, environment
 from tests_support import WEFT, Installed, execute
-from weft.replay.turns import Place, turns
+from weft.replay.turns import Location, turns
 from weft.trace.layout import AccessKind
 
 CASES = [
@@ -43,7 +43,7 @@ def test_the_order_that_was_found_explains_every_value(spun: Path) -> None:
     found = turns(ranks)
     atomic = found.accesses[found.accesses["kind"] >= AccessKind.FETCH]
     owners = [o for o, kind in zip(found.owners, found.accesses["kind"], strict=True) if kind >= AccessKind.FETCH]
-    place = Place(atomic, owners)
+    place = Location(atomic, owners)
     place.order()
     assert len(atomic) >= 60  # 30 times taken, 30 times given back
     assert place.unexplained == 0

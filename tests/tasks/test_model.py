@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.tasks.model import HookError, Site, Table, Task, Wait, deadlocks, descends, stuck, tree
+from weft.tasks.model import HookError, SourceLine, Table, Task, Wait, deadlocks, descends, stuck, tree
 
 
 class Plain:
@@ -81,7 +81,7 @@ def test_a_hook_that_cannot_be_true_is_refused(wrong: Any) -> None:
 
 def waiting(id_: int, *others: int, one: bool = False, free: bool = False) -> Task:
     """A task on the heap that waits."""
-    wait = Wait("await", others, Site("p.py", id_, "f"), one, free) if others or free else None
+    wait = Wait("await", others, SourceLine("p.py", id_, "f"), one, free) if others or free else None
     return Task(id_, state="heap", wait=wait)
 
 
@@ -124,7 +124,7 @@ def test_every_circle_is_one_and_there_is_one_where_anybody_is_stuck(rows: tuple
 
 def test_a_task_beneath_another_one_waits_for_it() -> None:
     buried = Task(1, state="middle", worker=0, above=2)
-    on_top = Task(2, 1, "top", wait=Wait("lock", (1,), Site("p.c", 9, "f"), what="x"), worker=0)
+    on_top = Task(2, 1, "top", wait=Wait("lock", (1,), SourceLine("p.c", 9, "f"), what="x"), worker=0)
     (found,) = deadlocks([buried, on_top])
     assert found.message == ("deadlock: task 1 waits at ? (beneath it on worker 0) for task 2, "
                              "task 2 waits at p.c:9 (lock x) for task 1: none of them can ever go on")  # fmt: skip

@@ -169,7 +169,7 @@ def test_stepping_through_the_hits_visits_each_once_in_time(halo: Picture) -> No
             if found["event"] is None:
                 break
             seen.append(tuple(found["event"]))
-            row, place, _ = halo.place(halo.scale("time"), seen[-1])
+            row, place, _ = halo.event_spot(halo.scale("time"), seen[-1])
         assert seen == [(r, e) for _, r, e in (reversed(wanted) if back else wanted)]
 
 
@@ -182,7 +182,7 @@ def test_idle_time_is_folded_and_nothing_else(tmp_path: Path) -> None:
     assert scale.end < 20_000_000
     edges = sorted(t for r in idle.trace.ranks for e in r for t in (e.enter_ns, e.exit_ns or 0))
     assert not [t for t in edges if fold.start < t < fold.end]
-    assert np.allclose(scale.time(scale.place(np.array(edges))), edges, atol=2)
+    assert np.allclose(scale.time(scale.positions(np.array(edges))), edges, atol=2)
     assert idle.scale("time").folds == ()
 
 

@@ -193,7 +193,7 @@ class TestEnds:
         for axis in ("time", "folded", "logical"):
             (end,) = made.axis(axis)["ends"]
             assert (end["rank"], end["row"], end["time"]) == (1, 1, last.exit_ns)
-            assert end["at"] == made.place(made.scale(axis), last.id)[2]
+            assert end["at"] == made.event_spot(made.scale(axis), last.id)[2]
         assert "outside MPI" in end["label"]
 
     def test_an_abort_has_its_own_kind(self, tmp_path: Path) -> None:

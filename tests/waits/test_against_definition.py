@@ -10,7 +10,7 @@ from waits.definition import Definition
 from weft.match import match
 from weft.trace.builder import Builder, RankBuilder, Request
 from weft.waits.causes import Cause
-from weft.waits.ledger import ledger
+from weft.waits.ledger import ledger_of
 from weft.waits.protocol import NEVER
 from weft.waits.states import Waiting, waiting
 
@@ -138,7 +138,7 @@ def test_the_kernel_finds_what_the_definition_finds(wanted: list[Step]) -> None:
 @given(steps)
 def test_the_causes_add_up_to_the_time_in_mpi_of_each_rank(wanted: list[Step]) -> None:
     trace = Program(wanted).b.open()
-    made = ledger(trace, match(trace))
+    made = ledger_of(trace, match(trace))
     for rank, row in zip(trace.ranks, made.by_rank, strict=True):
         spent = sum((e.exit_ns or 0) - e.enter_ns for e in (rank.event(i) for i in range(len(rank))))
         assert row.sum() == spent <= made.walls[rank.index]

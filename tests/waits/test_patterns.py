@@ -18,7 +18,7 @@ from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def
 from weft.trace.tails import Status
 from weft.trace.varint import put_s, put_u
-from weft.waits import find, ledger
+from weft.waits import find, ledger_of
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.cores import crowded
 from weft.waits.states import waiting
@@ -51,7 +51,7 @@ def waits(b: Builder) -> dict[tuple[int, int], tuple[str, float]]:
 def totals(b: Builder) -> dict[str, float]:
     """ms by cause, of all ranks."""
     trace = opened(b)
-    made = ledger(trace, match(trace))
+    made = ledger_of(trace, match(trace))
     return {cause.slug: made.total(cause) / MS for cause in made.present()}
 
 
@@ -306,7 +306,7 @@ def test_ranks_that_share_cores_are_told(cores: str, limit: int, said: str) -> N
     assert crowded(trace) == said
     [finding] = [f for f in find(trace, match(trace)) if f.kind == "wait-at-collective"]
     assert ("scheduler" in finding.message) == bool(said)
-    assert ("scheduler" in "".join(ledger(trace, match(trace)).lines())) == bool(said)
+    assert ("scheduler" in "".join(ledger_of(trace, match(trace)).lines())) == bool(said)
 
 
 def test_each_bound_rank_adds_its_own_core() -> None:
@@ -326,7 +326,7 @@ def test_a_call_that_never_returned_is_in_no_row_and_that_is_said() -> None:
     b.ranks[0].open.recv(1)
     b.ranks[1].send(0, tag=5)
     trace = opened(b)
-    made = ledger(trace, match(trace))
+    made = ledger_of(trace, match(trace))
     assert made.open_calls == 1 and any("1 call never returned and counts nowhere" in line for line in made.lines())
 
 

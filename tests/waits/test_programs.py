@@ -12,7 +12,7 @@ from weft import open as open_run
 from weft.match import match
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.cores import usable
-from weft.waits.ledger import Ledger, ledger
+from weft.waits.ledger import Ledger, ledger_of
 from weft.waits.states import waiting
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -48,7 +48,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def waits_of(path: Path) -> Ledger:
     """The ledger of a run, whose causes add up to the time in MPI of each rank, exactly and within its time."""
     trace = open_run(path)
-    found = ledger(trace, match(trace))
+    found = ledger_of(trace, match(trace))
     for rank, row in zip(trace.ranks, found.by_rank, strict=True):
         spent = int((rank.exit_ns() - rank.enter_ns()).sum())
         assert (row >= 0).all() and int(row.sum()) == spent <= found.walls[rank.index]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check import sentences
-from weft.check.texts import Construct, Place, Texts, Variable
+from weft.check.texts import AccessPlace, Construct, Texts, Variable
 from weft.errors import UsageError, WeftError
 from weft.findings import KINDS, Finding, Site, worst_first
 from weft.terms.words import plural
@@ -25,10 +25,10 @@ class Record:
 
     held: dict[str, Any]
     count: int
-    place: Place
+    place: AccessPlace
     construct: Construct
     variable: Variable | None
-    others: tuple[tuple[Place, bool], ...] = ()
+    others: tuple[tuple[AccessPlace, bool], ...] = ()
     """Places in the same construct that may have made the other access; whether they write."""
 
     @property
@@ -74,7 +74,7 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
             others=tuple(
                 (place, bool(one["write"]))
                 for one in held.get("places", ())
-                if (place := _place(one, places, texts)) is not None
+                if (place := _place_of_access(one, places, texts)) is not None
             ),
         )
         for id, held in file.records.items()
@@ -112,12 +112,12 @@ def _usage(held: dict[str, Any], texts: Texts) -> WeftError:
     return UsageError(f"{where}: {sentences.USAGE[held['usage']].format(name=name)}")
 
 
-def _places(file: _File, texts: Texts) -> dict[int, Place]:
+def _places(file: _File, texts: Texts) -> dict[int, AccessPlace]:
     """The place of every program counter."""
     counters: set[int] = set()
     for held in file.records.values():
         counters.update(one["pc"] for one in (held, *held.get("places", ())) if "pc" in one)
-    found: dict[int, Place] = {}
+    found: dict[int, AccessPlace] = {}
     for module in file.modules:
         base, size = module["base"], module["size"]
         offsets = sorted(pc - base for pc in counters if base <= pc - 1 < base + size)
@@ -125,28 +125,28 @@ def _places(file: _File, texts: Texts) -> dict[int, Place]:
             continue
         for offset, frames in addr2line(module["path"], offsets, []).items():
             place, line, function = frames[0]
-            found[int(offset) + base] = Place(place or "", line, 0, function or "")
+            found[int(offset) + base] = AccessPlace(place or "", line, 0, function or "")
     return found
 
 
-def _place(held: dict[str, Any], places: dict[int, Place], texts: Texts) -> Place | None:
+def _place_of_access(held: dict[str, Any], places: dict[int, AccessPlace], texts: Texts) -> AccessPlace | None:
     return places.get(held["pc"]) if "pc" in held else texts.places.get(held.get("site", 0))
 
 
-def _own_place(held: dict[str, Any], places: dict[int, Place], texts: Texts) -> Place:
+def _own_place(held: dict[str, Any], places: dict[int, AccessPlace], texts: Texts) -> AccessPlace:
     if "file" in held:
-        return Place(held["file"], held["line"], held["column"])
-    place = _place(held, places, texts)
+        return AccessPlace(held["file"], held["line"], held["column"])
+    place = _place_of_access(held, places, texts)
     if place is not None and place.line:
         return place
     construct = texts.constructs.get(held["construct"], NOBODY)
-    return Place(construct.file, construct.line, construct.column)
+    return AccessPlace(construct.file, construct.line, construct.column)
 
 
 def _causes(records: Sequence[Record]) -> Iterator[Record]:
     """Leave out what follows from another finding of the same construct and variable."""
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
-    at: dict[tuple[int, int, Place], set[str]] = defaultdict(set)
+    at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
         key = (one.held["construct"], one.held.get("data", 0))
         by[key].add(one.kind + ("!" if one.held.get("write") else ""))
@@ -199,7 +199,9 @@ def _finding(record: Record, texts: Texts) -> Finding:
             0, what if "bytes" in held else record.construct.kind or "directive", place.file, place.line, place.function
         )
     ]
-    others = list(dict.fromkeys((Place(one.file, one.line, 0, one.function), write) for one, write in record.others))
+    others = list(
+        dict.fromkeys((AccessPlace(one.file, one.line, 0, one.function), write) for one, write in record.others)
+    )
     sites += [Site(0, "write" if write else "read", one.file, one.line, one.function) for one, write in others]
     if record.construct.line and (record.construct.file, record.construct.line) != (place.file, place.line):
         sites.append(Site(0, record.construct.kind, record.construct.file, record.construct.line))

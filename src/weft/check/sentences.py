@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from weft.check.findings import Record
-    from weft.check.texts import Place, Texts
+    from weft.check.texts import AccessPlace, Texts
 
 OPERATIONS: Final = (
     "", "sum", "product", "max", "min", "and", "or", "xor", "eqv", "neqv", "logical and", "logical or",
@@ -247,14 +247,14 @@ def _start(record: Record) -> str:
     return text[0].upper() + text[1:]
 
 
-def name_at(place: Place) -> str:
+def name_at(place: AccessPlace) -> str:
     """The array whose bracket stands at a column."""
     line = linecache.getline(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
 
-def column(place: Place, name: str) -> int:
+def column(place: AccessPlace, name: str) -> int:
     """Where a variable's name first stands in a line, from 1; 0 where it does not."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0

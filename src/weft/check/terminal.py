@@ -9,7 +9,7 @@ from weft.check import looked
 from weft.check.looked import Looked
 from weft.findings import SEVERITIES, Finding
 from weft.report.terminal import print_blocks
-from weft.report.text import explained, line, place, printable, style
+from weft.report.text import explained, file_line, line, printable, style
 from weft.terms.words import plural
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def traced(seen: Looked) -> Iterator[str]:
             continue
         iterations = f", {plural(one.iterations, 'iteration')}" if one.iterations else ""
         said = printable(one.construct.text or one.construct.kind)
-        yield f"{place(one.construct.file, one.construct.line)}  {said}  ({plural(one.times, 'time')}{iterations})"
+        yield f"{file_line(one.construct.file, one.construct.line)}  {said}  ({plural(one.times, 'time')}{iterations})"
 
 
 def times(checked: Checked) -> str:
@@ -76,7 +76,7 @@ def nothing(checked: Checked) -> str:
 
 def sites(finding: Finding) -> Iterator[str]:
     """A line for each place: the access, the other one, the loop."""
-    shown = [(place(site.file, site.line), site.call, site.function) for site in finding.sites if site.file]
+    shown = [(file_line(site.file, site.line), site.call, site.function) for site in finding.sites if site.file]
     width = max((len(where) for where, _, _ in shown), default=0)
     for where, call, function in shown:
         yield printable(f"{where:<{width}}  {call}" + (f" in {function}" if function else ""))

@@ -37,7 +37,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccessPlace:
     """A place of an access, where the program counter does not tell it."""
 
     file: str
@@ -54,7 +54,7 @@ class Texts:
     language: Language = "c"
     constructs: dict[int, Construct] = field(default_factory=dict)
     variables: dict[int, Variable] = field(default_factory=dict)
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, AccessPlace] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     """What the front end knows not to be looked at, a phrase each."""
 
@@ -76,9 +76,9 @@ class Texts:
         self.variables[id := len(self.variables) + 1] = Variable(name, file, line, what)
         return id
 
-    def place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
-        """The id of a new place."""
-        self.places[id := len(self.places) + 1] = Place(file, line, column, function, text)
+    def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
+        """A new place; its id."""
+        self.places[id := len(self.places) + 1] = AccessPlace(file, line, column, function, text)
         return id
 
     def write(self, path: Path) -> None:
@@ -98,7 +98,7 @@ class Texts:
                 for id, one in held["constructs"].items()
             },
             variables={int(id): Variable(**one) for id, one in held["variables"].items()},
-            places={int(id): Place(**one) for id, one in held["places"].items()},
+            places={int(id): AccessPlace(**one) for id, one in held["places"].items()},
             left=list(held.get("left", ())),
         )
 

@@ -27,7 +27,7 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.launch.job import Job
-    from weft.replay import Goals, RankPlan, Session
+    from weft.replay import Goals, RankPlan, Replay
     from weft.trace import Trace
 
 LEFT_STATUS = 5
@@ -78,7 +78,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
-    from weft.replay import Session
+    from weft.replay import Replay
     from weft.trace.functions import FunctionTable
 
     trace = weft.open(args.run or rundir.newest())
@@ -105,7 +105,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     finally:
         os.chdir(before)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
-    session = Session(steps, goals, firm, hold=args.hold, driven=args.driven)
+    session = Replay(steps, goals, firm, hold=args.hold, driven=args.driven)
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
         recorder.describe(start, shim, directory)
@@ -156,10 +156,10 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
 
 
 def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Goals, Collection[tuple[int, int]]]:
-    """The plans of the ranks, the goals that they stop at, and who stands firm there (`Session`)."""
+    """The plans of the ranks, the goals that they stop at, and who stands firm there (`Replay`)."""
     from weft.match import match
     from weft.order import order
-    from weft.replay import Cuts, plan, resolve
+    from weft.replay import Cuts, plans_of, resolve
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
 
@@ -168,9 +168,9 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Go
         if wanted or args.force:
             raise UsageError("this run was recorded at level `order`, which has no events to stop at; replay it once "
                              "whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return plan(trace, None), {}, ()
+        return plans_of(trace, None), {}, ()
     matched = match(trace)
-    steps = plan(trace, matched)
+    steps = plans_of(trace, matched)
     if not wanted and not args.force:
         return steps, {}, ()
     ordered = order(trace, matched)
@@ -189,7 +189,7 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Go
     return steps, goals, cuts.firm
 
 
-def conclude(trace: Trace, session: Session, job: Job, args: argparse.Namespace) -> int:
+def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
     from weft.launch import finish
     from weft.launch.verdict import certain_deadlocks

@@ -146,9 +146,8 @@ class _Telling:
                 else ("each receives only after its own send has returned")
             )
         if reason.what == "receive":
-            return (
-                f"{_name(reason.peer)} never receives it: {self._place(reason.peer, group)}{self._tags_differ(reason)}"
-            )
+            there = self._whereabouts(reason.peer, group)
+            return f"{_name(reason.peer)} never receives it: {there}{self._tags_differ(reason)}"
         if reason.what == "members":
             return self._absent(group, reason)
         if reason.what == "partitions":
@@ -176,7 +175,7 @@ class _Telling:
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
-        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._place(reason.peer, group)}"
+        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._whereabouts(reason.peer, group)}"
 
     def _absent(self, group: Group, reason: Reason) -> str:
         absence = reason.absence
@@ -191,9 +190,9 @@ class _Telling:
             self.told.update(same)
             text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
             still = event.open
-            return text if still else f"{text}, and {self._place(different[0], group, pronoun='now')}"
+            return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
-            return f"{rank_words(gone)} never {_enters(gone)} it: {self._place(gone[0], group, len(gone))}"
+            return f"{rank_words(gone)} never {_enters(gone)} it: {self._whereabouts(gone[0], group, len(gone))}"
         return f"{rank_words(others)} never {_enters(others)} it: {self._places(others, group)}"
 
     def _same_call(self, index: int, event: int, like: Event) -> bool:
@@ -235,7 +234,7 @@ class _Telling:
     def _places(self, ranks: list[int], group: Group) -> str:
         """Where some ranks are."""
         if len(ranks) == 1:
-            return self._place(ranks[0], group)
+            return self._whereabouts(ranks[0], group)
         inside = [i for i in ranks if i in self.blocked]
         gone = [i for i in ranks if i in self.standstill.gone]
         self.told.update(inside)
@@ -249,7 +248,7 @@ class _Telling:
             parts.append(f"the others in {len(groups) - MAX_GROUPS} other calls")
         return listed(parts)
 
-    def _place(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
+    def _whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
         """Where one rank is that others wait for, and who is there with it."""
         subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
         if index in self.standstill.gone:

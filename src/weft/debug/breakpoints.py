@@ -12,7 +12,7 @@ from weft.debug.hands import Point
 from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.replay import resolve
-from weft.replay.points import EventId, Place, parse_place, visits
+from weft.replay.points import EventId, SourcePoint, parse_place, visits
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Breakpoints:
         point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit)
         return Breakpoint(number, text, wanted.rank, calls, None if calls else point)
 
-    def _calls_at(self, wanted: Place) -> Iterator[EventId]:
+    def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
         """The record's calls from a place that a rank can be parked before; recv() of mpi4py is one call."""
         for event in visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)

@@ -18,7 +18,7 @@ from typing import Any
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
-from weft.debug.record import Record, place
+from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.sent import Messages
 from weft.errors import UsageError, WeftError
@@ -175,23 +175,27 @@ class Debugger:
         row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot)}
         hand = self.hands.get(rank)
         if control.state in (ControlState.DIVERGED, ControlState.REFUSED):
-            return row | {"state": "diverged", "next": place(coming) if coming else None}
+            return row | {"state": "diverged", "next": call_facts(coming) if coming else None}
         if control.state is ControlState.ENDED:
             return row | {"state": "ended"}
         if not replica.exists(rank):
-            return row | {"state": "gone", "last": place(last) if last else None}
+            return row | {"state": "gone", "last": call_facts(last) if last else None}
         if hand is not None and hand.stopped is not None:
             why = getattr(hand, "why", "")
-            state: Answer = {"state": "line", "at": hand.stopped.as_dict(), "next": place(coming) if coming else None}
+            state: Answer = {
+                "state": "line",
+                "at": hand.stopped.as_dict(),
+                "next": call_facts(coming) if coming else None,
+            }
             task = getattr(hand, "task", None)
             if task is not None:
                 state["task"] = task
             return row | state | ({"signal": why} if why.startswith("SIG") else {})
         if replica.parked(rank, slot):
-            return row | {"state": "before", "next": place(coming) if coming else None}
+            return row | {"state": "before", "next": call_facts(coming) if coming else None}
         if last is None or not replica.in_call(rank):
-            return row | {"state": "outside", "next": place(coming) if coming else None}
-        return row | {"state": "in", "call": place(last)}
+            return row | {"state": "outside", "next": call_facts(coming) if coming else None}
+        return row | {"state": "in", "call": call_facts(last)}
 
     def ranks(self) -> Answer:
         """Where every thread of every rank stands."""
@@ -508,7 +512,7 @@ class Debugger:
         self.look_at(list(ranks))
         answer = self.stopped()
         if waiting:
-            answer["waiting"] = [{"rank": rank, "call": place(event)} for rank, event in waiting.items()]
+            answer["waiting"] = [{"rank": rank, "call": call_facts(event)} for rank, event in waiting.items()]
         return answer
 
     # Messages

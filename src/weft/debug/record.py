@@ -12,7 +12,7 @@ import weft
 from weft.errors import UsageError
 from weft.match import NONE, match
 from weft.order import order
-from weft.replay import Cuts, Goals, plan
+from weft.replay import Cuts, Goals, plans_of
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.replay.points import EventId
 from weft.terms.cited import said
@@ -39,7 +39,7 @@ class Record:
             )
         self.match = match(self.trace)
         self.order = order(self.trace, self.match)
-        self.plans = plan(self.trace, self.match)
+        self.plans = plans_of(self.trace, self.match)
         self.cuts = Cuts(self.trace, self.order, self.plans)
 
     @property
@@ -135,7 +135,7 @@ class Record:
         return event if args == NONE else (event[0], args)
 
 
-def place(event: Event) -> dict[str, Any]:
+def call_facts(event: Event) -> dict[str, Any]:
     """A call for people and machines."""
     site = event.site
     return {

@@ -8,7 +8,7 @@ from typing import Any
 from weft.debug.hands import HandError
 from weft.debug.live import buffer_of
 from weft.debug.payload import Memory, values
-from weft.debug.record import Record, place
+from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import UsageError
 from weft.replay import Goals
@@ -35,11 +35,11 @@ class Messages:
             raise UsageError(
                 f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
             )
-        answer: Answer = {"kind": "message", "event": place(event), "sent": None, "received": None}
+        answer: Answer = {"kind": "message", "event": call_facts(event), "sent": None, "received": None}
         if sent is not None:
             answer |= self._envelope(trace.event(*sent))
         if received is not None:
-            answer |= {"received": place(trace.event(*received)), "dest": received[0]}
+            answer |= {"received": call_facts(trace.event(*received)), "dest": received[0]}
         if sent is not None:
             try:
                 answer |= self._content(sent, replica)
@@ -50,7 +50,7 @@ class Messages:
     def _envelope(self, send: Event) -> Answer:
         type_ = send.datatype
         return {
-            "sent": place(send), "source": send.rank.index, "dest": send.peer_index, "tag": send.tag,
+            "sent": call_facts(send), "source": send.rank.index, "dest": send.peer_index, "tag": send.tag,
             "comm": send.comm.name if send.comm else None, "count": send.count,
             "datatype": type_.name if type_ else None,
             "bytes": send.count * type_.size if type_ and type_.size is not None else None,

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.deadlock.blocked import Standstill
-from weft.endings.ends import End, How, callers, ends, place
-from weft.endings.words import of_thread, words
+from weft.endings.ranks import End, How, callers, ends, own_line
+from weft.endings.sentences import of_thread, words
 from weft.findings import Finding, Site
 from weft.terms import describe
 from weft.terms.progress import finalized
 from weft.terms.words import listed, rank_words
 from weft.trace import Ending, Event, Trace
 from weft.trace.layout import Level
-from weft.trace.sites import Site as Place
+from weft.trace.sites import CallSite
 
 KINDS: Final[Mapping[How, str]] = {
     How.EXCEPTION: "uncaught-exception", How.CRASH: "crash", How.ABORT: "abort", How.ERROR: "abort",
@@ -128,7 +128,7 @@ def _alike(guilty: list[End]) -> list[list[End]]:
 
 def sites(end: End) -> list[Site]:
     """The place of an end, as findings hold places; without one the last call."""
-    if end.ending is None or (at := place(end.ending)) is None:
+    if end.ending is None or (at := own_line(end.ending)) is None:
         return [describe.site(event) for event in _last_events([end])]
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
     return [Site(end.rank.index, _call(end), at.file or "", at.line, at.function or "", behind)]
@@ -160,13 +160,13 @@ def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, Any]:
     return told
 
 
-def _frames(stack: tuple[Place, ...]) -> list[dict[str, Any]]:
+def _frames(stack: tuple[CallSite, ...]) -> list[dict[str, Any]]:
     return [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in stack]
 
 
 def _thread(end: End, one: Ending) -> Finding:
     """An exception in a thread or a task of a rank, which the rank itself may outlive."""
-    at = place(one)
+    at = own_line(one)
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
     rank = end.rank.index
     who = one.who if one.who.startswith(("task ", "a task")) else f"thread {one.who}"

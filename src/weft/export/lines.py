@@ -22,7 +22,7 @@ from weft.terms.shown import HEADS, call_cells, event_json, site_json, task_json
 from weft.terms.words import escaped
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 _ROOM: Final = 1 << 22
 _RIGHT: Final = frozenset(("time", "rank", "event"))
@@ -41,13 +41,13 @@ class Table:
 
     def cells(self, event: Event) -> list[str]:
         """A call as cells of the columns' widths."""
-        return [self.place(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
+        return [self.aligned(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
 
     def head(self) -> list[str]:
         """The columns' names."""
-        return [self.place(head, head) for head in self.heads]
+        return [self.aligned(head, head) for head in self.heads]
 
-    def place(self, head: str, cell: str) -> str:
+    def aligned(self, head: str, cell: str) -> str:
         """A cell in its column."""
         return cell.rjust(self.widths[head]) if head in _RIGHT else cell.ljust(self.widths[head])
 
@@ -118,10 +118,10 @@ class Writer:
         column = np.ascontiguousarray(part.rank.events["site"][part.index])
         return self._numbered("sites", part.rank, column, lambda number: self._site(part.rank.site(number)))
 
-    def _site(self, site: Site) -> str:
+    def _site(self, site: CallSite) -> str:
         if self._table is None:
             return json.dumps(site_json(site), default=str)
-        return self._table.place("where", escaped(site.text))
+        return self._table.aligned("where", escaped(site.text))
 
     def _tasks(self, part: Part) -> NDArray[np.uint32]:
         tasks = part.rank.tasks
@@ -131,7 +131,7 @@ class Writer:
     def _task(self, task: LogicalTask | None) -> str:
         if self._table is None:
             return json.dumps(task_json(task), default=str)
-        return self._table.place("task", escaped(task_text(task))) if self._trace.has_tasks else ""
+        return self._table.aligned("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
     def _comms(self, part: Part) -> NDArray[np.uint32]:
         """The communicator, that of a window or file included: JSON has it beside the arguments."""

@@ -16,7 +16,7 @@ from weft.plain import dataclass
 from weft.trace.layout import State, StopReason
 
 if TYPE_CHECKING:
-    from weft.sources import Place
+    from weft.sources import Frame
     from weft.trace import Trace
 
 REASONS: dict[int, str] = {
@@ -113,9 +113,9 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
     return "; ".join(problems) or None
 
 
-def told_places(trace: Trace) -> Iterable[Place]:
+def told_places(trace: Trace) -> Iterable[Frame]:
     """Places besides the calls and their callers that a report names: their source is kept too."""
-    from weft.endings.ends import library_code
+    from weft.endings.ranks import library_code
 
     for rank in trace.ranks:
         for ending in () if rank.missing else rank.endings:

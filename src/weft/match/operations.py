@@ -138,7 +138,7 @@ class _Peers:
         self._known: dict[int, tuple[int, int]] = {}
         self._keep: list[tuple[int, ...]] = []
 
-    def place(self, group: tuple[int, ...]) -> tuple[int, int]:
+    def span(self, group: tuple[int, ...]) -> tuple[int, int]:
         """Where the group begins, and its length."""
         known = self._known.get(id(group))
         if known is None:
@@ -158,7 +158,7 @@ def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
     table = np.zeros(max(known, default=0) + 1, _LOCAL_COMM)
     table["index"] = -1
     for i, comm in known.items():
-        first, count = peers.place(comm.peers(rank.index))
+        first, count = peers.span(comm.peers(rank.index))
         table[i] = (comm.index, count, first)
     return table
 

@@ -33,7 +33,7 @@ class Boxes(NamedTuple):
         )  # fmt: skip
 
 
-class Row(NamedTuple):
+class ThreadColumns(NamedTuple):
     """A thread's part of the picture. `short`: ns of each class in each column, without the boxes."""
 
     thread: Thread
@@ -48,7 +48,7 @@ def edges(start: int, end: int, width: int) -> Ints:
     return np.array([start + k * (end - start) // width for k in range(width + 1)], np.int64)
 
 
-def row(thread: Thread, borders: Ints, last: int) -> Row:
+def row(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
     """What a thread did in the columns between `borders`; what never returned lasts until `last`."""
     width = len(borders) - 1
     short = np.zeros(width * len(CLASSES), np.int64)
@@ -58,7 +58,7 @@ def row(thread: Thread, borders: Ints, last: int) -> Row:
         long = (part.leave - part.enter >= pixel) | part.open
         kept.append(part.of(long))
         _add(short, borders, part.of(~long))
-    return Row(thread, short.reshape(width, len(CLASSES)), _together(kept))
+    return ThreadColumns(thread, short.reshape(width, len(CLASSES)), _together(kept))
 
 
 def _together(parts: list[Boxes]) -> Boxes:
@@ -105,7 +105,7 @@ def _add(short: Ints, borders: Ints, calls: Boxes) -> None:
     np.add.at(short, place[over] + len(CLASSES), rest[over])
 
 
-def totals(found: Row, borders: Ints) -> Ints:
+def totals(found: ThreadColumns, borders: Ints) -> Ints:
     """Ns of each class in each column, boxes included."""
     whole = found.short.copy()
     for enter, leave, kind in zip(found.boxes.enter, found.boxes.leave, found.boxes.call_class, strict=True):
@@ -113,6 +113,6 @@ def totals(found: Row, borders: Ints) -> Ints:
     return whole
 
 
-def rows(ranks: list[Rank], borders: Ints, last: int) -> list[Row]:
+def rows(ranks: list[Rank], borders: Ints, last: int) -> list[ThreadColumns]:
     """The rows of the threads of some ranks."""
     return [row(thread, borders, last) for rank in ranks for thread in rank.threads]

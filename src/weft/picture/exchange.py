@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from weft.match import NONE, Match
-from weft.picture.strokes import Kind, Row, Stroke
+from weft.picture.strokes import Kind, Stroke, StrokeRow
 from weft.plain import dataclass
 from weft.terms import describe
 from weft.trace import Trace
@@ -68,16 +68,16 @@ def between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
     return latest[-MOST:]
 
 
-def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[Row]:
+def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[StrokeRow]:
     """The messages in rows, in an order that each rank saw; the last of them, as many as there is room for."""
-    placed: list[tuple[Row, list[Message]]] = []
+    placed: list[tuple[StrokeRow, list[Message]]] = []
     for message in _ordered(messages):
         kind: Kind = "taken" if message.received else "lost"
         stroke = Stroke(column[message.sender], column[message.receiver], kind, tag_text(message.tag))
         note = f"{_where(trace, message.sent)}  send, {_received(trace, message)}{_on(trace, message)}".strip()
         row = _fitting(placed, message, stroke, f"{note} {kind}")
         if row is None:
-            placed.append((Row([stroke], note=note), [message]))
+            placed.append((StrokeRow([stroke], note=note), [message]))
         else:
             row[0].strokes.append(stroke)
             row[1].append(message)
@@ -86,8 +86,8 @@ def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int
 
 
 def _fitting(
-    placed: Sequence[tuple[Row, list[Message]]], message: Message, stroke: Stroke, note: str
-) -> tuple[Row, list[Message]] | None:
+    placed: Sequence[tuple[StrokeRow, list[Message]]], message: Message, stroke: Stroke, note: str
+) -> tuple[StrokeRow, list[Message]] | None:
     """The last row of the same line with room for a stroke, unless what came before the message stands below it."""
     for row, held in reversed(placed):
         kind = row.strokes[0].kind

@@ -20,7 +20,7 @@ from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
 from weft.picture.exchange import Message, between, laid_out, tag_text
-from weft.picture.strokes import ENDED, WAITS, Row, Stroke, draw
+from weft.picture.strokes import ENDED, WAITS, Stroke, StrokeRow, draw
 from weft.plain import dataclass
 from weft.terms import describe
 from weft.terms.progress import end_of, reached_finalize
@@ -54,7 +54,7 @@ def lines(
     if picture is None:
         return []
     heads = [f"rank {rank}" for rank in picture.ranks]
-    rows = [Row(row.strokes, row.marks, printable(row.note)) for row in picture.rows]
+    rows = [StrokeRow(row.strokes, row.marks, printable(row.note)) for row in picture.rows]
     made = draw(heads, rows, plain=plain, width=width)
     if others := len(set(finding.ranks).difference(picture.ranks)):
         made[0] += f"    and {plural(others, 'other')}"
@@ -80,7 +80,7 @@ class _Picture:
     """The ranks of the columns, and the rows."""
 
     ranks: list[int]
-    rows: list[Row]
+    rows: list[StrokeRow]
 
 
 def _some(wanted: Iterable[int], ranks: int) -> list[int]:
@@ -157,7 +157,7 @@ def _columns(trace: Trace, standstill: Standstill, finding: Finding, groups: Seq
     return _some([*wanted, *finding.ranks], len(trace.ranks))
 
 
-def _ends(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[Row]:
+def _ends(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
     """A row for those who are gone, by how they ended."""
     told: dict[str, list[int]] = defaultdict(list)
     for rank in column:
@@ -165,26 +165,26 @@ def _ends(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[
             of = trace.ranks[rank]
             told["finished" if reached_finalize(of) else end_of(of)].append(rank)
     return [
-        Row(marks={column[rank]: ENDED for rank in ranks}, note=f"{rank_words(ranks)}: {how}")
+        StrokeRow(marks={column[rank]: ENDED for rank in ranks}, note=f"{rank_words(ranks)}: {how}")
         for how, ranks in told.items()
     ]
 
 
-def _waits(groups: Sequence[_Group], standstill: Standstill, column: dict[int, int]) -> list[Row]:
+def _waits(groups: Sequence[_Group], standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
     """The rows of those who wait, with a stroke for what does not come."""
-    rows: list[Row] = []
+    rows: list[StrokeRow] = []
     for group in groups:
         drawn = [rank for rank in group.ranks if rank in column]
         if not drawn:
             continue
-        first = Row(marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_note(group, standstill))
+        first = StrokeRow(marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_note(group, standstill))
         mine = [first]
         for found in _strokes(group, drawn, column):
             # Below the crosses a stroke needs a head to say which end it belongs to.
             stroke = found if first.has_room(found) else replace(found, kind="refused")
             row = next((row for row in mine if row.has_room(stroke)), None)
             if row is None:
-                mine.append(row := Row())
+                mine.append(row := StrokeRow())
             row.strokes.append(stroke)
         rows += mine
     return rows[:MAX_WAITS]
@@ -250,12 +250,12 @@ def _race(trace: Trace, finding: Finding, match: Match) -> _Picture | None:
     return _Picture(ranks, rows)
 
 
-def _racing(trace: Trace, message: dict[str, int], kind: str, column: dict[int, int], receiver: int) -> Row:
+def _racing(trace: Trace, message: dict[str, int], kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
     """The row of one message of a race."""
     event = trace.event(message["rank"], message["event"])
     start, end = column[message["rank"]], column[receiver]
     strokes = [Stroke(start, end, "taken" if kind == "taken" else "lost", f"tag {event.tag}")] if start != end else []
-    return Row(strokes, note=_where(event))
+    return StrokeRow(strokes, note=_where(event))
 
 
 __all__ = ["KINDS", "Message", "lines", "of_report"]

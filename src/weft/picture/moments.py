@@ -118,7 +118,7 @@ def _peer(event: Event) -> int | None:
 # Columns
 
 
-def place(trace: Trace, found: Sequence[Group], match: Match) -> int:
+def give_columns(trace: Trace, found: Sequence[Group], match: Match) -> int:
     """Give every step a column: behind the step before it, and behind what sent it its message. How many there are.
 
     The last column belongs to the calls that never returned.

@@ -44,7 +44,7 @@ class Stroke:
 
 
 @dataclass
-class Row:
+class StrokeRow:
     """A row: what crosses between the columns, marks in them, and what is said behind."""
 
     strokes: list[Stroke] = field(default_factory=list)
@@ -59,11 +59,13 @@ class Row:
         return all(set(stroke.span).isdisjoint(other.span) for other in self.strokes)
 
 
-def draw(heads: Sequence[str], rows: Sequence[Row], *, plain: bool = False, width: int | None = None) -> list[str]:
+def draw(
+    heads: Sequence[str], rows: Sequence[StrokeRow], *, plain: bool = False, width: int | None = None
+) -> list[str]:
     """The lines of a picture. `plain`: of ASCII alone; `width`: what is said behind is cut there."""
     gap = _WIDE if len(heads) <= _FEW else _NARROW
     gap = max(gap, *(len(head) + 2 for head in heads))
-    lines = [_heading(heads, gap), _row(Row(), len(heads), gap, set())]
+    lines = [_heading(heads, gap), _row(StrokeRow(), len(heads), gap, set())]
     stopped: set[int] = set()
     for row in rows:
         lines.append(_row(row, len(heads), gap, stopped))
@@ -80,7 +82,7 @@ def _heading(heads: Sequence[str], gap: int) -> str:
     return text
 
 
-def _row(row: Row, columns: int, gap: int, stopped: set[int]) -> str:
+def _row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
     canvas = [" "] * (_MARGIN + (columns - 1) * gap + 1)
     for column in range(columns):
         canvas[_MARGIN + column * gap] = "┆" if column in stopped else "│"

@@ -19,7 +19,7 @@ from weft.errors import UsageError
 from weft.match import NONE, Match
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
-from weft.picture.columns import Ints, Row, edges, rows, totals
+from weft.picture.columns import Ints, ThreadColumns, edges, rows, totals
 from weft.picture.text import seconds
 from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls
@@ -152,18 +152,18 @@ class _Drawing:
 
     # Rows
 
-    def _ground(self, number: int, band: list[Row]) -> str:
+    def _ground(self, number: int, band: list[ThreadColumns]) -> str:
         ground = f'<rect class="band" x="{_LABEL}" y="{self.y(number) + self.gap / 2:g}" width="{self.plot}" '
         return f'{ground}height="{self.step - self.gap:g}"/>{self._label(number, band)}'
 
-    def _band(self, number: int, band: list[Row]) -> str:
+    def _band(self, number: int, band: list[ThreadColumns]) -> str:
         top = self.y(number)
         if self.each == 1:
             return self._shares(band[0].short, top) + self._boxes(band[0], top)
         mean = np.mean([totals(r, self.borders) for r in band], axis=0)
         return self._shares(mean, top)
 
-    def _label(self, number: int, band: list[Row]) -> str:
+    def _label(self, number: int, band: list[ThreadColumns]) -> str:
         every = max(1, -(-14 // self.step))
         if number % every:
             return ""
@@ -192,7 +192,7 @@ class _Drawing:
                 paths.append(f'<path class="c{kind}" d="{"".join(bits)}"/>')
         return "".join(paths)
 
-    def _boxes(self, found: Row, top: float) -> str:
+    def _boxes(self, found: ThreadColumns, top: float) -> str:
         boxes, parts = found.boxes, []
         titled = sum(len(r.boxes.enter) for r in self.rows) <= MAX_TITLES
         for k in range(len(boxes.enter)):
@@ -208,7 +208,7 @@ class _Drawing:
                 parts.append(self._name(event, left, right, top))
         return "".join(parts)
 
-    def _event(self, found: Row, position: int) -> Event:
+    def _event(self, found: ThreadColumns, position: int) -> Event:
         rank = found.thread.rank
         if len(rank.threads) == 1:
             return rank.event(position)

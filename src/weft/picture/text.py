@@ -17,7 +17,7 @@ from weft.deadlock.blocked import Standstill
 from weft.match import NONE
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES
-from weft.picture.moments import Group, Step, class_word, groups, place
+from weft.picture.moments import Group, Step, class_word, give_columns, groups
 from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where
@@ -74,7 +74,7 @@ class _Drawing:
         self.run, self.match = extent(self.trace), match_of(self.trace)
         self.standstill = Standstill(self.trace)
         found = groups(self.trace, self.depth)
-        count = place(self.trace, found, self.match)
+        count = give_columns(self.trace, found, self.match)
         found.sort(key=lambda group: (not self._in_trouble(group), group.ranks[0]))
         shown = sorted(found[:MAX_GROUPS], key=lambda group: group.ranks[0])
         heading = textwrap.wrap(self._heading(), self.width, break_on_hyphens=False)

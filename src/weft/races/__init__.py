@@ -96,7 +96,7 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
         severity="note",
         certainty="certain",
         message=(
-            f"order only: rank {rank} serves {rank_words(clients)} at {_place(site)} as they come and {how}, so "
+            f"order only: rank {rank} serves {rank_words(clients)} at {_line_of(site)} as they come and {how}, so "
             f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); there is nothing "
             "to mend unless the result depends on that order"
         ),
@@ -112,7 +112,7 @@ def _posts(match: Match, races: Races, race: int) -> Posts:
     return match.probes if races.probe[race] else match.recvs
 
 
-def _place(site: Site) -> str:
+def _line_of(site: Site) -> str:
     """`pool.py:14`, else the function's name."""
     return f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else f"an unknown line ({site.call})"
 
@@ -150,9 +150,9 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[k] else "took"
     message = (
-        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_place(sites[0])}"
+        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_line_of(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
-        f" (sent at {_place(sites[1])}); "
+        f" (sent at {_line_of(sites[1])}); "
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     evidence["outcome"], what = outcome(match, races, k)
@@ -183,7 +183,7 @@ def _others_text(
     trace: Trace, sites: list[Site], others: list[tuple[int, int]], later: list[tuple[int, int] | None], total: int
 ) -> str:
     named = [
-        f"rank {rank} ({_place(site)}{_taken_text(trace, sites[0], by)})"
+        f"rank {rank} ({_line_of(site)}{_taken_text(trace, sites[0], by)})"
         for (rank, _), site, by in zip(others[:NAMED], sites[2:], later, strict=False)
     ]
     rest = total - len(named)
@@ -199,4 +199,4 @@ def _taken_text(trace: Trace, receive: Site, by: tuple[int, int] | None) -> str:
     if by is None:
         return ", never received"
     site = describe.site(trace.event(*by))
-    return f", received at {_place(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""
+    return f", received at {_line_of(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""

@@ -181,7 +181,7 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
     return functions[function.base].id if function.base in functions else function.id
 
 
-def plan(trace: Trace, match: Match | None) -> list[RankPlan]:
+def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
     ranks = [rank for rank in trace.ranks if rank.world == 0]
     if trace.level is Level.ORDER:

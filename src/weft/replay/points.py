@@ -32,7 +32,7 @@ from weft.replay.layout import PlanFlag
 from weft.replay.plan import RankPlan
 from weft.replay.turns import Turns, turns
 from weft.trace import Rank, Trace
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 EventId = tuple[int, int]
 U32 = NDArray[np.uint32]
@@ -41,7 +41,7 @@ Goals = dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePoint:
     """A place in the source, as a person wrote it."""
 
     text: str
@@ -70,16 +70,16 @@ def check(trace: Trace, rank: int, index: int, text: str) -> EventId:
     return rank, index
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> SourcePoint:
     """[RANK:]FILE:LINE[#N] or [RANK:]NAME[#N]."""
     found = re.fullmatch(r"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is no place: give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N")
     rank = int(found[1]) if found[1] else None
-    return Place(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
+    return SourcePoint(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
 
 
-def events_at(trace: Trace, place: Place) -> list[EventId]:
+def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
     """The place's visit on each rank that has one, first in time first. UsageError where no rank has one."""
     if place.rank is not None and place.rank >= len(trace.ranks):
         raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
@@ -100,7 +100,7 @@ def events_at(trace: Trace, place: Place) -> list[EventId]:
     return [event for _, event in sorted(found)]
 
 
-def _nearby(trace: Trace, place: Place) -> str:
+def _nearby(trace: Trace, place: SourcePoint) -> str:
     """Where the record does have calls, for one who named another place."""
     sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
     lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
@@ -114,7 +114,7 @@ def _is_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def visits(trace: Trace, place: Place) -> list[EventId]:
+def visits(trace: Trace, place: SourcePoint) -> list[EventId]:
     """Every call that the record has from a place, each rank's in order; with #N the N-th only."""
     found: list[EventId] = []
     for rank in trace.ranks:
@@ -124,7 +124,7 @@ def visits(trace: Trace, place: Place) -> list[EventId]:
     return found
 
 
-def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
+def _matching(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
     if place.name is not None:
@@ -138,7 +138,7 @@ def _matching(rank: Any, place: Place) -> NDArray[np.bool_]:
     return here[inverse]
 
 
-def _is_there(site: Site, place: Place) -> bool:
+def _is_there(site: CallSite, place: SourcePoint) -> bool:
     if place.name is not None:
         return site.function == place.name
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))

@@ -11,10 +11,10 @@ import numpy as np
 from weft.errors import WeftError
 from weft.replay.control import Control
 from weft.replay.layout import Check, ControlState, Divergence
-from weft.replay.session import Session
+from weft.replay.session import Replay
 from weft.terms.cited import said
 from weft.terms.words import rank_words
-from weft.trace import Event, Rank, Site, Trace
+from weft.trace import CallSite, Event, Rank, Trace
 
 _FIELDS = {
     Check.COMM: "communicator",
@@ -26,7 +26,7 @@ _FIELDS = {
 }
 
 
-def event_of(trace: Trace, session: Session, rank: int, slot: int, position: int) -> Event | None:
+def event_of(trace: Trace, session: Replay, rank: int, slot: int, position: int) -> Event | None:
     """The recorded call behind an entry of a thread's plan."""
     thread = session.plans[rank].threads[slot]
     entries, record = thread.entries, trace.ranks[rank]
@@ -37,7 +37,7 @@ def event_of(trace: Trace, session: Session, rank: int, slot: int, position: int
     return record.event(int(merged[index])) if index < len(merged) else None
 
 
-def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
+def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
     """Where a thread stands, in words without its rank."""
     at = control.at(slot)
     if control.state is ControlState.ENDED:
@@ -51,7 +51,7 @@ def stands(trace: Trace, session: Session, control: Control, slot: int) -> str:
     return f"in event {last.index}: {said(last)}"
 
 
-def stopped(trace: Trace, session: Session) -> list[str]:
+def stopped(trace: Trace, session: Replay) -> list[str]:
     """Where all ranks stand at their goals; ranks that stand alike share a line."""
     where: dict[str, list[int]] = {}
     passed = total = 0
@@ -65,7 +65,7 @@ def stopped(trace: Trace, session: Session) -> list[str]:
     return lines + [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
 
 
-def diverged(trace: Trace, session: Session, replayed: Path) -> list[str]:
+def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """Where ranks left their record: what was expected, what came, and why that may be."""
     lines = []
     try:
@@ -117,11 +117,11 @@ def changed_files(trace: Trace) -> list[str]:
     return []
 
 
-def _sites(rank: Rank) -> list[Site]:
+def _sites(rank: Rank) -> list[CallSite]:
     return [rank.site(int(i)) for i in np.unique(rank.events["site"])[:2000]]
 
 
-def stalled(trace: Trace, session: Session, replayed: Path) -> list[str]:
+def stalled(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """Which rank waits for what, when none goes on."""
     del replayed
     lines = ["the replay cannot go on: no rank has made a call for some time", *_waits(trace, session)]
@@ -137,14 +137,14 @@ def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
     return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely(trace)]
 
 
-def standing(trace: Trace, session: Session, event: tuple[int, int], source: int) -> list[str]:
+def standing(trace: Trace, session: Replay, event: tuple[int, int], source: int) -> list[str]:
     """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
     call = said(trace.event(*event))
     first = f"event {event[1]} of rank {event[0]}, {call}, was to take a message of rank {source}: no rank goes on"
     return [first, *_waits(trace, session)]
 
 
-def _waits(trace: Trace, session: Session) -> list[str]:
+def _waits(trace: Trace, session: Replay) -> list[str]:
     lines = []
     for control in session.controls:
         for slot in range(len(session.plans[control.rank].threads)):
@@ -157,7 +157,7 @@ def _waits(trace: Trace, session: Session) -> list[str]:
     return lines
 
 
-def refused(trace: Trace, session: Session, replayed: Path) -> list[str]:
+def refused(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """A rank could not use its plan."""
     del trace, replayed
     ranks = [control.rank for control in session.controls if control.state is ControlState.REFUSED]

@@ -37,7 +37,7 @@ class Result(Enum):
 
 
 @dataclass
-class Session:
+class Replay:
     """A running replay, seen from outside."""
 
     plans: Sequence[RankPlan]

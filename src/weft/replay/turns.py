@@ -119,7 +119,7 @@ def _channels(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Chan
             yield [(row, bool(accesses["kind"][row] == AccessKind.EXCLUSIVE)) for row in rows]
     for rows in _places(accesses):
         if len({owners[row] for row in rows}) > 1:
-            place = Place(accesses[rows], [owners[row] for row in rows])
+            place = Location(accesses[rows], [owners[row] for row in rows])
             yield [(rows[i], not place.quiet[i]) for i in place.order()]
 
 
@@ -146,7 +146,7 @@ def _places(a: NDArray[Any]) -> Iterator[list[int]]:
     yield from (rows for rows in groups.values() if (a["kind"][rows] == AccessKind.FETCH).any())
 
 
-class Place:
+class Location:
     """All atomic accesses to one place. `quiet`: which of them change nothing."""
 
     def __init__(self, rows: NDArray[Any], owners: Sequence[Thread]) -> None:

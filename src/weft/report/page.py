@@ -12,7 +12,7 @@ from weft.report.analysis import Report
 from weft.report.quotes import Quotes, places
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import consequences, failure_line, heading, place, printable, replays, short
+from weft.report.text import consequences, failure_line, file_line, heading, printable, replays, short
 from weft.sources import Excerpt, Statement, colour
 from weft.terms.words import visible
 from weft.trace import Trace
@@ -78,7 +78,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 
 def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     rows = "".join(
-        f'<tr><td class="place">{escape(printable(place(s.file, s.line)))}</td><td>rank {s.rank}</td>'
+        f'<tr><td class="place">{escape(printable(file_line(s.file, s.line)))}</td><td>rank {s.rank}</td>'
         f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
         for s in finding.sites[:64]
     )
@@ -110,7 +110,7 @@ def _excerpts(finding: Finding, quotes: Quotes) -> str:
         excerpt = quotes.excerpt(file, line)
         if excerpt is not None:
             shown = " open" if len(made) < OPEN_EXCERPTS else ""
-            name = escape(printable(place(file, line)))
+            name = escape(printable(file_line(file, line)))
             body = _lines(excerpt, quotes.coloured(excerpt), quotes.statement(file, line))
             made.append(f"<figure><details{shown}><summary>{name}</summary>{body}</details></figure>")
     return "".join(made)
@@ -128,5 +128,5 @@ def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: S
 
 
 def _way(site: Site) -> str:
-    names = " &lt; ".join(escape(printable(f"{place(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
+    names = " &lt; ".join(escape(printable(f"{file_line(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
     return f'<br><span class="way">from {names}</span>' if names else ""

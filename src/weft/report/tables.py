@@ -12,7 +12,7 @@ from weft.plain import dataclass
 from weft.report.text import printable
 from weft.terms.words import plural
 from weft.trace import Level, Trace
-from weft.waits import KEYS, Key, Ledger, Row, blocks, ledger, matrix, times
+from weft.waits import KEYS, CallTimes, Key, Ledger, blocks, ledger_of, matrix, times
 from weft.waits.ledger import empty, seconds
 
 MAX_ROWS: Final = 1000
@@ -31,7 +31,7 @@ _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
 class Tables:
     """The time by cause, the times by each key, and messages and bytes from rank (row) to rank (column)."""
 
-    times: Mapping[Key, Sequence[Row]]
+    times: Mapping[Key, Sequence[CallTimes]]
     messages: NDArray[np.int64]
     bytes: NDArray[np.int64]
     ledger: Ledger
@@ -42,7 +42,7 @@ def tables(trace: Trace, match: Any) -> Tables:
     if trace.level == Level.ORDER:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
-    return Tables(times(trace, match), *matrix(trace, match), ledger(trace, match))
+    return Tables(times(trace, match), *matrix(trace, match), ledger_of(trace, match))
 
 
 def to_json(of: Tables) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     return f"{said} in {printable(str(trace.path))} ({', '.join(facts)})"
 
 
-def place(file: str, line: int) -> str:
+def file_line(file: str, line: int) -> str:
     """`step.py:9`, or `?`."""
     name = Path(file).name if file else "?"
     return f"{name}:{line}" if line else name
@@ -104,7 +104,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
-            groups.setdefault((place(site.file, site.line), site.function, site.call), []).append(site)
+            groups.setdefault((file_line(site.file, site.line), site.function, site.call), []).append(site)
     shown = list(groups.items())[:MAX_SITES]
     width = max((len(printable(where)) for (where, _, _), _ in shown), default=0)
     quoted: set[tuple[str, int]] = set()
@@ -141,7 +141,7 @@ def _ways(sites: Sequence[Site]) -> Iterable[str]:
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{place(file, line)} {short(function)}".rstrip()) for file, line, function in way
+            printable(f"{file_line(file, line)} {short(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"

@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from weft.sources.kept import Sources, of
-from weft.sources.layout import Excerpt, Place, Statement
+from weft.sources.layout import Excerpt, Frame, Statement
 
-__all__ = ["Excerpt", "Place", "Sources", "Statement", "of"]
+__all__ = ["Excerpt", "Frame", "Sources", "Statement", "of"]

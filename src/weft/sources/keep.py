@@ -23,12 +23,12 @@ from weft.sources.layout import (
     MAX_WHOLE,
     SCHEMA,
     TEXTS,
-    Place,
+    Frame,
 )
 from weft.trace import Trace
 from weft.trace.json_file import write_whole
 from weft.trace.layout import Def
-from weft.trace.sites import Placed, Site
+from weft.trace.sites import CallSite, Placed
 
 SLACK_NS: Final = 1_000_000_000
 """Clocks of a file server and of a host differ."""
@@ -46,7 +46,7 @@ class Wanted:
     """Programs and libraries that were built from it."""
 
 
-def keep(trace: Trace, *, texts: bool = True, more: Iterable[Place] = ()) -> list[str]:
+def keep(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> list[str]:
     """Write RUN/sources.json and RUN/sources.bin. Returns sentences on what could not be written.
 
     To be called on the machine that ran the program, soon after, when RUN/sites.json is there. `more` are further
@@ -84,10 +84,10 @@ def keep(trace: Trace, *, texts: bool = True, more: Iterable[Place] = ()) -> lis
     return problems
 
 
-def wanted_of(trace: Trace, more: Iterable[Place] = ()) -> dict[str, Wanted]:
+def wanted_of(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, Wanted]:
     """The lines that the record of a run names, by file."""
     wanted: dict[str, Wanted] = defaultdict(Wanted)
-    seen: set[Site] = set()
+    seen: set[CallSite] = set()
     tasks: list[Placed] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     for rank in [*trace.ranks, *tasks]:
         for id in rank.definitions.ids(Def.SITE):
@@ -100,7 +100,7 @@ def wanted_of(trace: Trace, more: Iterable[Place] = ()) -> dict[str, Wanted]:
     return {file: lines for file, lines in wanted.items() if file and not file.startswith("<")}
 
 
-def _want(wanted: Mapping[str, Wanted], site: Site, *, own: bool) -> None:
+def _want(wanted: Mapping[str, Wanted], site: CallSite, *, own: bool) -> None:
     if site.file and site.line > 0:
         of = wanted[site.file]
         (of.own if own else of.others).add(site.line)

@@ -35,7 +35,7 @@ MAX_FILES: Final = 2000
 AROUND: Final = 60
 """Lines kept before and behind each site of a long file."""
 
-Place = tuple[str, int, str]
+Frame = tuple[str, int, str]
 """(file, line, function) of a place in the program, such as a frame of a traceback."""
 
 

@@ -18,7 +18,7 @@ def tell(answer: Answer) -> list[str]:
     return _TELL[answer["kind"]](answer)
 
 
-def _place(at: Answer | None) -> str:
+def _line_of(at: Answer | None) -> str:
     if at is None:
         return "?"
     return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else at["function"] or "?"
@@ -43,7 +43,7 @@ def _stopped(answer: Answer) -> list[str]:
     mark = {"breakpoint": f"breakpoint {answer['breakpoint']}: ", "joined": "joined: ", "signal": answer["text"] or ""}
     moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
     source = f"  {answer['source']}" if answer["source"] else ""
-    return [f"{mark.get(why, '')}{moved}{label} at {_place(at)} in {at['function']}{source}"]
+    return [f"{mark.get(why, '')}{moved}{label} at {_line_of(at)} in {at['function']}{source}"]
 
 
 def _wait(wait: Answer | None) -> str:
@@ -60,7 +60,7 @@ def _row(row: Answer) -> str:
     mark = "*" if row.get("focus") else " "
     parent = f"from {row['parent']}" if row["parent"] is not None else ""
     worker = f"worker {row['worker']}" if row["worker"] is not None else ""
-    at = _place(row["at"] or row["created"])
+    at = _line_of(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
     start = f"{mark} {indent}{row['id']}{name}"
     return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {worker:<13} {_wait(row['wait'])}".rstrip()
@@ -75,9 +75,9 @@ def _tasks(answer: Answer) -> list[str]:
 
 
 def _where(answer: Answer) -> list[str]:
-    lines = [f"#{i} {_place(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
+    lines = [f"#{i} {_line_of(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
              for i, f in enumerate(answer["frames"])]  # fmt: skip
-    lines += [f"   made by {s['label']} at {_place(s['at'])}" for s in answer["spawns"]]
+    lines += [f"   made by {s['label']} at {_line_of(s['at'])}" for s in answer["spawns"]]
     return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no frame of the program"])]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from weft.debug.hands import HandError, Point
-from weft.tasks.model import Site, Task
+from weft.tasks.model import SourceLine, Task
 
 How = Literal["next", "step", "finish", "continue"]
 Why = Literal[
@@ -25,7 +25,7 @@ class Stop:
 
     why: Why
     task: int | None = None
-    at: Site | None = None
+    at: SourceLine | None = None
     worker: int | None = None
     breakpoint: int | None = None
     text: str = ""
@@ -45,7 +45,7 @@ class Spawn:
 
     task: int
     name: str
-    at: Site | None
+    at: SourceLine | None
 
 
 class Backend(Protocol):
@@ -68,7 +68,7 @@ class Backend(Protocol):
         """
         ...
 
-    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, innermost first, and who made it, and who made that one."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any
 from weft.debug.hands import Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.model import Site, Task, as_dicts, deadlocks, descends, tree
+from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
 from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
@@ -135,7 +135,7 @@ class Debugger:
 
     def source(self, text: str = "") -> Answer:
         """Lines around where the task stands."""
-        at = self.place()
+        at = self.focus_line()
         if at is None or not at.line:
             raise UsageError("no line of the program is known here")
         line = int(text) if text.isdigit() else at.line
@@ -144,7 +144,7 @@ class Debugger:
         told = [{"line": n, "text": text.rstrip(), "here": n == at.line} for n, text in enumerate(lines, first)]
         return {"kind": "list", "file": at.file, "lines": told}
 
-    def place(self) -> Site | None:
+    def focus_line(self) -> SourceLine | None:
         """Where the task in focus stands."""
         return self.stop.at if self.stop.task == self.focus else self.current().at
 
@@ -167,7 +167,7 @@ class Debugger:
         task = self.find(scope).id if scope else None
         file, _, line = place.rpartition(":")
         if place.isdigit():
-            at = self.place() if self.focus is not None else self.stop.at
+            at = self.focus_line() if self.focus is not None else self.stop.at
             if at is None:
                 raise UsageError("a line of which file? `break prog.py:9`")
             file, line = at.file, place
@@ -207,6 +207,6 @@ def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
     raise UsageError(f"{word!r} is no filter: {', '.join(STATES)}, waiting, under=ID, name=TEXT")
 
 
-def text_of(at: Site | None) -> str:
+def text_of(at: SourceLine | None) -> str:
     """The text of a line."""
     return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""

@@ -22,7 +22,7 @@ from typing import Any
 from weft.debug.hands import HandError
 from weft.debug.mi import Mi, quoted
 from weft.tasks.backend import NoFurther
-from weft.tasks.model import Site
+from weft.tasks.model import SourceLine
 from weft.tasks.output import Output
 
 ENTRY = re.compile(
@@ -93,7 +93,7 @@ class Gdb(Mi):
         self.pid = 0
         self.exited: int | None = None
         self.idle: Callable[[], bool] | None = None
-        self._sites: dict[int, Site | None] = {}
+        self._sites: dict[int, SourceLine | None] = {}
         self._memory: Any = None
         self._threads: dict[int, int] = {}
         self._runtime: list[tuple[int, int]] = []
@@ -219,19 +219,19 @@ class Gdb(Mi):
         """Write an integer of the program."""
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
-    def site(self, pc: int) -> Site | None:
+    def site(self, pc: int) -> SourceLine | None:
         """The line of a return address."""
         if pc not in self._sites:
             self._sites[pc] = self._line(pc - 1) if pc else None
         return self._sites[pc]
 
-    def _line(self, pc: int) -> Site | None:
+    def _line(self, pc: int) -> SourceLine | None:
         with suppress(HandError, KeyError, IndexError, TypeError):
             rows = self.ask(f"-data-disassemble -s {pc:#x} -e {pc + 1:#x} -- 4")["asm_insns"]
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
             inner = row["line_asm_insn"]
             name = str(inner[0].get("func-name", "")) if inner else ""
-            return Site(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
+            return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
         return None
 
     def lines(self, start: int, end: int) -> list[int]:
@@ -329,9 +329,9 @@ def _of_library(file: str) -> bool:
     return file.startswith("./") and not Path(file).exists()
 
 
-def site_of(frame: Frame) -> Site:
+def site_of(frame: Frame) -> SourceLine:
     """Where a frame stands."""
-    return Site(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
+    return SourceLine(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
 
 
 def cropped(stack: list[Frame], skip: int) -> list[Frame]:

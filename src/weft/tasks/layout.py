@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.debug.hands import HandError
-from weft.tasks.model import Site, State, Task, Wait
+from weft.tasks.model import SourceLine, State, Task, Wait
 
 RECORD = np.dtype([
     ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("below", "<u8"), ("scope", "<u8"), ("waiting", "<u8"),
@@ -95,8 +95,8 @@ class Rows:
     """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
 
     def __init__(
-        self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], Site | None],
-        tops: dict[int, Site | None], names: dict[int, str],
+        self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], SourceLine | None],
+        tops: dict[int, SourceLine | None], names: dict[int, str],
     ) -> None:  # fmt: skip
         self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
         self._living = set(rows["id"].tolist())

@@ -31,7 +31,7 @@ class HookError(WeftError):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SourceLine:
     """A line of the program; `line` 0 where it is not known."""
 
     file: str
@@ -54,7 +54,7 @@ class Wait(NamedTuple):
 
     kind: str
     tasks: tuple[int, ...]
-    site: Site | None = None
+    site: SourceLine | None = None
     one: bool = False
     free: bool = False
     what: str = ""
@@ -75,8 +75,8 @@ class Task(NamedTuple):
     parent: int | None = None
     state: State = "new"
     name: str = ""
-    created: Site | None = None
-    at: Site | None = None
+    created: SourceLine | None = None
+    at: SourceLine | None = None
     wait: Wait | None = None
     worker: int | None = None
     above: int | None = None
@@ -95,7 +95,7 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, Any]]:
     """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
-    def once(thing: Site | Wait | None) -> dict[str, Any] | None:
+    def once(thing: SourceLine | Wait | None) -> dict[str, Any] | None:
         if thing is not None and id(thing) not in known:
             known[id(thing)] = thing.as_dict()
         return known[id(thing)]
@@ -121,7 +121,7 @@ class Table:
         """Every task that is not done, in the order of creation."""
         return list(self._tasks.values())
 
-    def create(self, task: int, parent: int | None = None, site: Site | None = None) -> None:
+    def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
         """A task was made."""
         if task in self._tasks:
             raise HookError(f"task {task} was created twice")

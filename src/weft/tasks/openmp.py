@@ -16,7 +16,7 @@ from weft.errors import UsageError
 from weft.tasks import layout
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
-from weft.tasks.model import Site, Task, deadlocks
+from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.runtime import check, settings
 
 Event = tuple[str, int, int, int]
@@ -110,7 +110,7 @@ class NativeBackend:
         tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
         return layout.Rows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
 
-    def _top(self, worker: int) -> Site | None:
+    def _top(self, worker: int) -> SourceLine | None:
         thread = self._gdb.threads.get(worker)
         own = [frame for frame in self._gdb.stack(thread) if is_own(frame)] if thread else []
         return site_of(own[0]) if own else None
@@ -386,7 +386,7 @@ class NativeBackend:
 
     # Looking
 
-    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, innermost first, and the chain of spawns."""
         rows = {row.id: row for row in self.tasks()}
         return [site_of(frame) for frame in self._frames(task, rows)[1]], spawns(task, rows)

@@ -17,7 +17,7 @@ from typing import Any
 from weft.debug.hands import HandError, Point
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.inside.unswept import unswept
-from weft.tasks.model import Deadlock, Site, State, Task, Wait, deadlocks
+from weft.tasks.model import Deadlock, SourceLine, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
 from weft.tasks.runtime import INSIDE, births
 
@@ -133,7 +133,7 @@ class Conversation:
             self._send({"do": "go", "how": how, "task": task, "child": child})
         return self._stop(None)
 
-    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, innermost first, and the chain of spawns."""
         answer = self._ask("frames", task=task)
         frames = [site for row in answer["frames"] if (site := site_of(row))]
@@ -248,9 +248,9 @@ class PythonBackend(Conversation):
         self._out.file.close()
 
 
-def site_of(row: list[Any] | None) -> Site | None:
+def site_of(row: list[Any] | None) -> SourceLine | None:
     """File, line, function as the agent writes them."""
-    return Site(str(row[0]), int(row[1]), str(row[2])) if row else None
+    return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
 STATES: tuple[State, ...] = ("new", "top", "middle", "heap")

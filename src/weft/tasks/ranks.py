@@ -28,7 +28,7 @@ from weft.tasks.answers import tell
 from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
 from weft.tasks.debugger import Answer, Debugger, text_of
 from weft.tasks.gdb import TICK, Gdb
-from weft.tasks.model import Site, Task
+from weft.tasks.model import SourceLine, Task
 from weft.tasks.openmp import NativeBackend
 from weft.tasks.python import RankConversation
 from weft.tasks.runtime import INSIDE, births
@@ -283,7 +283,7 @@ class AsyncioHand(PythonHand):
 
 def frame_of(stop: Stop) -> Frame:
     """Where a task stands, as the ranks' prompt shows it."""
-    at = stop.at or Site("", 0, "no line of the program")
+    at = stop.at or SourceLine("", 0, "no line of the program")
     return Frame(at.file, at.line, at.function, text_of(at))
 
 
@@ -337,7 +337,7 @@ class RankBackend:
         self._since = self._since or now
         return at_end and not calls and now - self._since > STUCK
 
-    def frames(self, task: int | None) -> tuple[list[Site], list[Spawn]]:
+    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, and who made it."""
         with self._hand.looking():
             return self._hand.backend.frames(task)

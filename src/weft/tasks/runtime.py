@@ -66,7 +66,7 @@ def has_openmp(code: bytes) -> bool:
     return code.startswith(b"\x7fELF") and any(name.encode() + b"\0" in code for name in NAMES)
 
 
-def place(library: Path) -> Path:
+def folder_of(library: Path) -> Path:
     """A folder in which a runtime has every name that programs ask for."""
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
@@ -82,7 +82,7 @@ def place(library: Path) -> Path:
 
 def settings(library: str) -> dict[str, str]:
     """The environment that gives a program LLVM's runtime and Weft's tool."""
-    paths = [str(place(runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    paths = [str(folder_of(runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
 
 

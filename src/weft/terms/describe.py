@@ -9,7 +9,7 @@ from weft import findings, sources
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 _RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
@@ -21,7 +21,7 @@ def site(event: Event) -> findings.Site:
     return findings.Site(event.rank.index, event.function.name, _file(place), place.line, place.function or "", callers)
 
 
-def _file(place: Site) -> str:
+def _file(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 

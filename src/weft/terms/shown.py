@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from weft.terms.words import duration, escaped, time_text
 from weft.trace import Event, Flag, LogicalTask, Parameter, Rank, Status, TaskKind
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
 """The columns of a table of calls; `task` where the run has tasks."""
@@ -114,7 +114,7 @@ def event_json(event: Event) -> dict[str, Any]:
     return row
 
 
-def site_json(site: Site) -> dict[str, Any]:
+def site_json(site: CallSite) -> dict[str, Any]:
     """A call site."""
     row: dict[str, Any] = {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
                            "offset": site.offset}  # fmt: skip

@@ -13,13 +13,37 @@ from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import EVENT, EndingKind, ExitKind, Flag, Level, State
 from weft.trace.rankfile import Header
 from weft.trace.run import Rank, Thread, Trace
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 from weft.trace.tails import Status
 from weft.trace.tasks import LogicalTask, TaskKind, Tasks
 from weft.trace.worlds import World
 
 __all__ = [
-    "EVENT", "Axis", "Communicator", "Datatype", "Definitions", "Ending", "EndingKind", "Event", "ExitKind", "Flag",
-    "Function", "FunctionTable", "Header", "Level", "LogicalTask", "Parameter", "Rank", "RunError", "Signature", "Site",
-    "State", "Status", "TaskKind", "Tasks", "Thread", "Trace", "World",
+    "EVENT",
+    "Axis",
+    "CallSite",
+    "Communicator",
+    "Datatype",
+    "Definitions",
+    "Ending",
+    "EndingKind",
+    "Event",
+    "ExitKind",
+    "Flag",
+    "Function",
+    "FunctionTable",
+    "Header",
+    "Level",
+    "LogicalTask",
+    "Parameter",
+    "Rank",
+    "RunError",
+    "Signature",
+    "State",
+    "Status",
+    "TaskKind",
+    "Tasks",
+    "Thread",
+    "Trace",
+    "World",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from weft.trace.layout import ANY_SOURCE, COUNT_IN_TAIL, Events, Flag, decode_du
 if TYPE_CHECKING:
     from weft.trace.functions import Function
     from weft.trace.run import Rank
-    from weft.trace.sites import Site
+    from weft.trace.sites import CallSite
 
 Mask = NDArray[np.bool_]
 
@@ -208,7 +208,7 @@ def _word(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     return _fn(rank, events, part, term) | standing
 
 
-def _site_words(site: Site) -> Iterator[str]:
+def _site_words(site: CallSite) -> Iterator[str]:
     """The words by which a place in the source may be called."""
     if site.function:
         yield site.function

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from weft.plain import dataclass
 from weft.trace.layout import EndingKind, ExitKind
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 if TYPE_CHECKING:
     from weft.trace.definitions import EndingDefinition
@@ -38,9 +38,9 @@ class Ending:
     traceback: str
     who: str
     """Name of the thread or task, empty for the main thread."""
-    python: tuple[Site, ...] = ()
+    python: tuple[CallSite, ...] = ()
     """The Python stack, innermost first; empty where there is none."""
-    native: tuple[Site, ...] = ()
+    native: tuple[CallSite, ...] = ()
     """The native stack, innermost first, with the functions that were inlined."""
 
     @property
@@ -50,22 +50,22 @@ class Ending:
         return ExitKind(self.detail) if known else ExitKind.UNKNOWN
 
     @property
-    def stack(self) -> tuple[Site, ...]:
+    def stack(self) -> tuple[CallSite, ...]:
         """What a person of the program looks at first: the Python stack where there is one, else the native one."""
         return self.python or self.native
 
     @property
-    def site(self) -> Site | None:
+    def site(self) -> CallSite | None:
         """The innermost place with a line that is the program's: of no interpreter, no system library; or None."""
         known = [site for site in self.stack if site.known and not _of_python(site)]
         return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
 
 
-def _of_python(site: Site) -> bool:
+def _of_python(site: CallSite) -> bool:
     return (site.file or "").startswith("<frozen ") or "/mpi4py/" in (site.file or "")
 
 
-def _of_the_system(site: Site) -> bool:
+def _of_the_system(site: CallSite) -> bool:
     return (site.module or "").startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
 
 
@@ -93,7 +93,7 @@ def _went_on(rank: Rank, crash: EndingDefinition) -> bool:
 
 def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
     sites = rank.trace.sites
-    python = tuple(Site(file or None, line, function or None) for file, line, function in one.python)
+    python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
     native = tuple(
         site
         for module, offset in one.native

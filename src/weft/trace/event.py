@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.trace.communicators import Communicator
     from weft.trace.datatypes import Datatype
     from weft.trace.run import Rank
-    from weft.trace.sites import Site
+    from weft.trace.sites import CallSite
     from weft.trace.tasks import LogicalTask
 
 
@@ -171,7 +171,7 @@ class Event:
         return int(self._slot["site"])
 
     @property
-    def site(self) -> Site:
+    def site(self) -> CallSite:
         """Where in the program the call stands."""
         return self.rank.site(self.site_id)
 

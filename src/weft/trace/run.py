@@ -36,7 +36,7 @@ from weft.trace.layout import (
     StreamKind,
 )  # fmt: skip
 from weft.trace.rankfile import Header, RankFile
-from weft.trace.sites import Placed, Site, Sites
+from weft.trace.sites import CallSite, Placed, Sites
 from weft.trace.tasks import TaskFile, Tasks, task_files
 from weft.trace.worlds import World, kin
 
@@ -258,7 +258,7 @@ class Rank:
         """The datatype that this rank knows by `id`."""
         return self._datatypes.get(id)
 
-    def site(self, id: int) -> Site:
+    def site(self, id: int) -> CallSite:
         """The call site of an id; one without a place for an unknown id."""
         return self.trace._sites.site(self, id)
 
@@ -341,7 +341,7 @@ class Trace:
             if file.header.state == State.STOPPED:
                 reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
                 self._say(f"{file.path.name}: Weft gave up recording {reason}; later calls of this rank are missing")
-        self._place(files)
+        self._give_places(files)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -382,7 +382,7 @@ class Trace:
 
     # Ranks and worlds
 
-    def _place(self, files: list[RankFile]) -> None:
+    def _give_places(self, files: list[RankFile]) -> None:
         jobs: dict[str, list[RankFile]] = defaultdict(list)
         for file in files:
             jobs[file.header.job].append(file)
@@ -390,16 +390,16 @@ class Trace:
         nameless: list[tuple[int, RankFile]] = []
         for job in order:
             for part in _spawned(jobs[job]) if job != order[0] else [jobs[job]]:
-                self._place_world(job, part, nameless)
+                self._give_places_in_world(job, part, nameless)
         if not order:
-            self._place_world("", [], nameless)
+            self._give_places_in_world("", [], nameless)
         for world, file in nameless:
             self._say(
                 f"{file.path.name}: the process ended before its rank was known; it stands at the end of the ranks"
             )
             self.ranks.append(Rank(self, len(self.ranks), world, -1, file))
 
-    def _place_world(self, job: str, files: list[RankFile], nameless: list[tuple[int, RankFile]]) -> None:
+    def _give_places_in_world(self, job: str, files: list[RankFile], nameless: list[tuple[int, RankFile]]) -> None:
         index = len(self.worlds)
         by_rank: dict[int, RankFile] = {}
         for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
@@ -476,7 +476,7 @@ class Trace:
         self._say(*problems)
         return sites
 
-    def site(self, rank: Placed, id: int) -> Site:
+    def site(self, rank: Placed, id: int) -> CallSite:
         """The call site that a rank, or its tasks, know by `id`."""
         return self._sites.site(rank, id)
 

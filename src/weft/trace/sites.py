@@ -31,7 +31,7 @@ MAX_FRAMES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CallSite:
     """A place in a program. `line` is 0 and `file` None where only module and offset are known, or nothing."""
 
     file: str | None = None
@@ -39,7 +39,7 @@ class Site:
     function: str | None = None
     module: str | None = None
     offset: int = 0
-    callers: tuple[Site, ...] = ()
+    callers: tuple[CallSite, ...] = ()
     """Who called the function, who called that one, and so on, as far as is known."""
 
     @property
@@ -58,7 +58,7 @@ class Site:
         return self.file is not None
 
 
-UNKNOWN: Final = Site()
+UNKNOWN: Final = CallSite()
 
 
 class Placed(Protocol):
@@ -125,10 +125,10 @@ class Sites:
     """The call sites of a run, as far as the record and RUN/sites.json tell."""
 
     def __init__(self, root: Path, problems: list[str]) -> None:
-        self._known: dict[tuple[int, int], Site] = {}
+        self._known: dict[tuple[int, int], CallSite] = {}
         self._native = _cached(root, problems) if (root / "sites.json").exists() else {}
 
-    def site(self, rank: Placed, id: int) -> Site:
+    def site(self, rank: Placed, id: int) -> CallSite:
         """The site that a rank knows by `id`."""
         key = rank.index, id
         if key not in self._known:
@@ -136,11 +136,11 @@ class Sites:
             self._known[key] = self._resolve(rank, definition) if definition else UNKNOWN
         return self._known[key]
 
-    def native(self, rank: Placed, module: int, offset: int) -> list[Site]:
+    def native(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
         """The place of a return address, and those into which its function was inlined, innermost first."""
         return self._frames(rank, module, offset)
 
-    def _resolve(self, rank: Placed, definition: SiteDefinition) -> Site:
+    def _resolve(self, rank: Placed, definition: SiteDefinition) -> CallSite:
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
@@ -153,21 +153,21 @@ class Sites:
             above += self._frames(rank, *caller)
         return replace(own, callers=tuple(_of_the_program(above)))
 
-    def _frames(self, rank: Placed, module: int, offset: int) -> list[Site]:
+    def _frames(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
         """The place of a return address, and those into which its function was inlined."""
         of = rank.definitions.module(module) if module else None
         if of is None:
-            return [Site(offset=offset)]
+            return [CallSite(offset=offset)]
         found = self._native.get((of.path, of.build_id, offset)) or [(None, 0, None)]
-        return [Site(*frame, of.path, offset) for frame in found]
+        return [CallSite(*frame, of.path, offset) for frame in found]
 
 
-def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: int) -> Site:
+def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: int) -> CallSite:
     code = rank.definitions.code(id)
-    return Site(code.file, line_of(code, instruction), code.name, path, offset) if code else UNKNOWN
+    return CallSite(code.file, line_of(code, instruction), code.name, path, offset) if code else UNKNOWN
 
 
-def _of_the_program(callers: Sequence[Site]) -> Iterator[Site]:
+def _of_the_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
     """Callers up to the one that the system starts."""
     for caller in callers:
         if caller.function in _STARTERS or _of_the_system(caller.module or ""):

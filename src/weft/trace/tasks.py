@@ -22,7 +22,7 @@ from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.errors import RunError
 from weft.trace.layout import State, StreamKind
 from weft.trace.rankfile import RankFile
-from weft.trace.sites import UNKNOWN, Site
+from weft.trace.sites import UNKNOWN, CallSite
 
 if TYPE_CHECKING:
     from weft.trace.run import Rank
@@ -62,7 +62,7 @@ class LogicalTask:
     parent: int | None
     kind: TaskKind
     name: str
-    site: Site
+    site: CallSite
 
     @property
     def label(self) -> str:

@@ -13,7 +13,7 @@ from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.describe import in_task
 from weft.terms.shown import call_text, value_json, value_text
-from weft.trace import Event, Flag, Site
+from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import members_text
 from weft.view.delivery import size
 
@@ -96,7 +96,7 @@ def _arguments(event: Event) -> list[dict[str, Any]]:
     return found
 
 
-def _site(site: Site) -> dict[str, Any]:
+def _site(site: CallSite) -> dict[str, Any]:
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,

@@ -61,7 +61,7 @@ def placed(marks: list[EndMark], scale: Scale, first_row: list[int], trace: Trac
     for mark in marks:
         count = len(trace.ranks[mark.rank].events)
         by_call = scale.name == "logical"
-        at = 0.0 if by_call else float(scale.place([mark.time])[0])
+        at = 0.0 if by_call else float(scale.positions([mark.time])[0])
         if by_call and count:
             at = scale.spots([(mark.rank, count - 1)])[0][2]
         found.append({"rank": mark.rank, "row": first_row[mark.rank], "time": mark.time, "at": at,

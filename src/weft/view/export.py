@@ -151,7 +151,7 @@ class _Data:
         }  # fmt: skip
         if steps:
             step = np.concatenate(logical)
-            arrays |= {"step_start": steps.place(step["start"]), "step_end": steps.place(step["end"])}
+            arrays |= {"step_start": steps.positions(step["start"]), "step_end": steps.positions(step["end"])}
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def _columns(self) -> dict[str, NDArray[Any]]:

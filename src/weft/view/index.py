@@ -174,7 +174,7 @@ def margin(last: float) -> int:
 def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
     """The timeline on the clock: out of the cache, or built and kept there."""
     timeline = Timeline(rows, last)
-    place = _place(rows.trace, last)
+    place = _cache_folder(rows.trace, last)
     if not _load(timeline, place):
         timeline.build(progress)
         _keep(timeline, place)
@@ -183,7 +183,7 @@ def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline
 
 def remembered(trace: Trace, last: int, name: str, make: Callable[[], Any]) -> Any:
     """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
-    file = _place(trace, last) / f"{name}.json"
+    file = _cache_folder(trace, last) / f"{name}.json"
     try:
         return json.loads(file.read_text())
     except (OSError, ValueError):
@@ -202,7 +202,7 @@ def _write(file: Path, text: str) -> None:
     Path(name).replace(file)
 
 
-def _place(trace: Trace, last: int) -> Path:
+def _cache_folder(trace: Trace, last: int) -> Path:
     """The folder of this state of the run in the cache."""
     known: list[object] = [VERSION, last, _block(trace.event_count), str(trace.path.resolve())]
     for rank in trace.ranks:

@@ -193,14 +193,14 @@ class Picture:
         if not starts:
             return None
         last = max(min(e[4], scale.measured) for e in events)
-        before = [self.place(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
+        before = [self.event_spot(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
         is_open = any(self.trace.event(e[0], e[1]).open for e in events)
         reach = (last - min(starts)) * (OPEN_CONTEXT if is_open else CONTEXT)
         first = min(*starts, max(float(np.median(before)), min(starts) - reach))
         wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
-    def place(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
+    def event_spot(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
         """Row, start and end of an event on an axis."""
         return scale.spots([event])[0]
 
@@ -210,7 +210,7 @@ class Picture:
         scale = self.scale(axis)
         findings = self.report.findings if self.report else ()
         facts = details(event, self._links.match if self._links else None, findings)
-        facts["place"] = self.place(scale, event.id)
+        facts["place"] = self.event_spot(scale, event.id)
         facts["links"] = self._links_of(scale, event.id) if self._links else None
         return facts
 
@@ -255,7 +255,7 @@ class Picture:
     def _frontier(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
         if point is None or not len(self.rows[row].events):
             return None
-        _, start, end = self.place(scale, (self.rows[row].rank.index, point[0]))
+        _, start, end = self.event_spot(scale, (self.rows[row].rank.index, point[0]))
         return end if point[1] else start
 
     def at(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def _next(
     """The hit of a row that begins next after a place of the axis (`back`: before), or at it where `too` is said."""
 
     def start(at: int) -> float:
-        return float(scale.place(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])
+        return float(scale.positions(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])
 
     # What begins at the place itself lies before the cut: going back it is next, going on it is not.
     at_cut = too if back else not too

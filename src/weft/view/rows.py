@@ -19,7 +19,7 @@ MAX_COMMUNICATORS: Final = 64
 
 
 @dataclass(frozen=True)
-class Row:
+class ThreadRow:
     """One thread of a rank: its events are drawn in one line."""
 
     index: int
@@ -64,21 +64,21 @@ class Rows:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.all: list[Row] = []
+        self.all: list[ThreadRow] = []
         self.first: list[int] = []
         """By rank the index of its first row."""
         for rank in trace.ranks:
             self.first.append(len(self.all))
             for thread in range(max(1, len(rank.threads))):
-                self.all.append(Row(len(self.all), rank, thread))
+                self.all.append(ThreadRow(len(self.all), rank, thread))
 
     def __len__(self) -> int:
         return len(self.all)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ThreadRow]:
         return iter(self.all)
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> ThreadRow:
         return self.all[index]
 
     def of_event(self, rank: int, event: int) -> tuple[int, int]:

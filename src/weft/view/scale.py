@@ -60,7 +60,7 @@ class Scale:
         self._times, self._places = np.array(times), np.array(places)
         self.end = places[-1]
 
-    def place(self, times: Any) -> Numbers:
+    def positions(self, times: Any) -> Numbers:
         """Where times are drawn."""
         wide = np.asarray(times, np.float64)
         if not self.folds:
@@ -72,7 +72,7 @@ class Scale:
         """Rows, starts and ends of events, named (rank, event), on the axis."""
         named = np.array(events, np.int64).reshape(-1, 2)
         rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
-        return list(zip(rows.tolist(), self.place(starts).tolist(), self.place(ends).tolist(), strict=True))
+        return list(zip(rows.tolist(), self.positions(starts).tolist(), self.positions(ends).tolist(), strict=True))
 
     def time(self, places: Any) -> Numbers:
         """Which times are drawn at places."""

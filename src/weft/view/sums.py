@@ -24,7 +24,7 @@ from weft.view.waiting import culprits
 from weft.waits import KEYS, Key, blocks
 from weft.waits.causes import LATE
 from weft.waits.clockwork import Clockwork
-from weft.waits.ledger import Base, Ledger, ledger
+from weft.waits.ledger import Base, Ledger, ledger_of
 from weft.waits.states import waiting
 
 Ints = NDArray[np.int64]
@@ -52,7 +52,7 @@ class Sums:
 
     @cached_property
     def _ledger(self) -> Ledger:
-        return ledger(self.trace, self.match)
+        return ledger_of(self.trace, self.match)
 
     @cached_property
     def _waits(self) -> Ints:

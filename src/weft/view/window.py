@@ -93,8 +93,8 @@ def _boxes(
     slots = rows[row].events[found["index"]]
     events = rows[row].events_of(found["index"].astype(np.int64))
     return {
-        "lane": np.full(len(found), lane, np.uint32), "start": scale.place(found["start"]),
-        "end": scale.place(found["end"]), "event": events.astype(np.uint32),
+        "lane": np.full(len(found), lane, np.uint32), "start": scale.positions(found["start"]),
+        "end": scale.positions(found["end"]), "event": events.astype(np.uint32),
         "function": found["function"], "class": found["class"], "flags": found["flags"], "fits": fits,
         "peer": slots["peer"], "tag": slots["tag"],
     }  # fmt: skip

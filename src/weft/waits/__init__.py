@@ -7,7 +7,7 @@ makes findings of those that cost much.
 from __future__ import annotations
 
 from weft.waits.costs import find
-from weft.waits.ledger import Ledger, ledger
-from weft.waits.tables import KEYS, Key, Row, blocks, matrix, profile, times
+from weft.waits.ledger import Ledger, ledger_of
+from weft.waits.tables import KEYS, CallTimes, Key, blocks, matrix, profile, times
 
-__all__ = ["KEYS", "Key", "Ledger", "Row", "blocks", "find", "ledger", "matrix", "profile", "times"]
+__all__ = ["KEYS", "CallTimes", "Key", "Ledger", "blocks", "find", "ledger_of", "matrix", "profile", "times"]

@@ -138,12 +138,12 @@ class Ledger:
             yield f"and {plural(len(self.by_rank) - most, 'more rank')}"
 
 
-def ledger(trace: Trace, match: Match) -> Ledger:
+def ledger_of(trace: Trace, match: Match) -> Ledger:
     """Where the time in MPI of a matched run went."""
-    return ledger_of(waiting(trace, match))
+    return ledger_of_waits(waiting(trace, match))
 
 
-def ledger_of(waits: Waiting) -> Ledger:
+def ledger_of_waits(waits: Waiting) -> Ledger:
     """The same of waits that are found."""
     left_open = sum(int(span.open) for span in waits.clock.spans)
     return Ledger(waits.by_rank, waits.clock.walls, base_of(waits), remark(waits.trace), left_open)

@@ -21,7 +21,7 @@ Key = Literal["function", "rank", "site"]
 KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
 
 
-class Row(NamedTuple):
+class CallTimes(NamedTuple):
     """Calls and their time; `name` is a function, a rank or a call site with its function.
 
     `waiting` is the part of the time in which the calls waited for somebody who was late (causes.LATE).
@@ -33,12 +33,12 @@ class Row(NamedTuple):
     waiting: int
 
 
-def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[Row]:
+def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[CallTimes]:
     """Time in MPI, the most first. Calls that never returned count without their time; without `match` nobody waits."""
     return times(trace, match)[by]
 
 
-def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[Row]]:
+def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
     """The table by each key."""
     found = waiting(trace, match) if match is not None else None
     clock = found.clock if found else Clockwork(trace)
@@ -47,7 +47,7 @@ def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[Row]]:
     return {by: _rows(clock, by, spent, waits) for by in KEYS}
 
 
-def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[Row]:
+def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
     rows: dict[str, list[int]] = {}
     for rank in clock.trace.ranks:
         part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
@@ -70,7 +70,7 @@ def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np
             row[0] += n
             row[1] += int(ns)
             row[2] += int(wait)
-    return sorted((Row(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)
+    return sorted((CallTimes(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)
 
 
 def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -329,7 +329,7 @@ class Constructs:
             self.unit.fail(directive.place, what)
         names = [c_uses.loop_variable(self.tree, loop) for loop in loops]
         for loop, name, wanted in zip(loops, names, directive.indices or [""] * len(loops), strict=True):
-            place = self.source.place(self.tree.begin(loop))
+            place = self.source.position(self.tree.begin(loop))
             if name is None:
                 self.unit.fail(place, f"the loop of `{shown}` does not begin by setting its variable: for (i = …")
             if wanted and self.tree.source(name) != wanted:

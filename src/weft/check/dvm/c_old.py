@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from weft.check.dvm.syntax import DirectiveError, Place
+from weft.check.dvm.syntax import DirectiveError, Position
 
 MACRO: Final = re.compile(r"\bDVM\s*\(")
 LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
@@ -77,7 +77,7 @@ def directives(text: str) -> Iterator[tuple[int, int, str]]:
             yield match.start(), end + 1, text[match.end() : end]
 
 
-def today(old: str, place: Place) -> str | None:
+def today(old: str, place: Position) -> str | None:
     """A directive in today's form; None where it has no meaning for the checks. DirectiveError where it is unknown."""
     words = " ".join(old.split())
     keyword = re.match(r"\*?\s*(\w+)", words)
@@ -131,7 +131,7 @@ def with_small(text: str) -> str:
     return re.sub(r"\bWITH\b", "with", text)
 
 
-def clause(old: str, place: Place) -> str:
+def clause(old: str, place: Position) -> str:
     """One clause of `PARALLEL` in today's form."""
     name, _, rest = old.partition(" ")
     rest = rest.strip()
@@ -178,7 +178,7 @@ def whole(old: str) -> str:
     return ",".join(found)
 
 
-def declared(name: str, rest: str, place: Place) -> str:
+def declared(name: str, rest: str, place: Position) -> str:
     """The declaration of an array or a template, with its edges."""
     first, *more = (part.strip() for part in rest.split(";"))
     what, edges = "array", ""

@@ -61,7 +61,7 @@ class Own:
             # What such an index is cannot be asked twice.
             self.marks.around(begin, end, call("io_begin"), call("io_end"))
             return
-        place = self.source.place(begin)
+        place = self.source.position(begin)
         text = " ".join(self.tree.source(statement).split())
         number = self.unit.shared.texts.construct("own computations", place.file, place.line, place.column, text)
         rank = self.unit.rank(variable)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.check.dvm import c_old, directives_c
-from weft.check.dvm.syntax import Directive, DirectiveError, Place
+from weft.check.dvm.syntax import Directive, DirectiveError, Position
 from weft.errors import UsageError
 
 PRAGMA: Final = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+dvm\b((?:\\\r?\n|[^\n])*)", re.MULTILINE)
@@ -39,14 +39,14 @@ class Source:
     def __post_init__(self) -> None:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
-    def place(self, offset: int) -> Place:
+    def position(self, offset: int) -> Position:
         """Where a character came from."""
         low, high = 0, len(self.starts)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.starts[middle] <= offset else (low, middle)
         file, line = self.origins[min(low, len(self.origins) - 1)]
-        return Place(file, line, len(self.text[self.starts[low] : offset].encode()) + 1)
+        return Position(file, line, len(self.text[self.starts[low] : offset].encode()) + 1)
 
 
 def read(path: Path, include: Sequence[Path] = ()) -> Source:
@@ -105,11 +105,11 @@ def take_directives(source: Source) -> None:
         begin, end = match.span(1)
         if any(low < match.start() < high for low, high in hidden):
             continue
-        pieces: list[tuple[Place, str]] = []
+        pieces: list[tuple[Position, str]] = []
         at = begin
         for line in match.group(1).splitlines(keepends=True):
             stripped = re.sub(r"\\?\r?\n?$", "", line)
-            pieces.append((source.place(at), stripped))
+            pieces.append((source.position(at), stripped))
             at += len(line)
         directive = directives_c.read(pieces)
         hash_at = source.text.index("#", match.start())
@@ -126,7 +126,7 @@ def take_macros(source: Source) -> None:
     for begin, end, held in c_old.directives(text):
         if any(low <= begin < high for low, high in hidden):
             continue
-        place = source.place(begin)
+        place = source.position(begin)
         form = c_old.today(held, place)
         if form is not None:
             try:
@@ -166,11 +166,11 @@ class Marks:
             for k in range(1, len(source.origins))
             if source.origins[k] != (source.origins[k - 1][0], source.origins[k - 1][1] + 1)
         ]
-        parts = [prologue, "\n", *where(source.place(0))]
+        parts = [prologue, "\n", *where(source.position(0))]
         done = 0
         for offset, kind, _, text in sorted(self.found + jumps):
             parts.append(source.text[done:offset])
-            place = source.place(offset)
+            place = source.position(offset)
             # Its own `#line` names the line that the mark belongs to, so that a complaint of the compiler does too.
             parts += [text, "\n"] if kind >= 0 else []
             parts += where(place)
@@ -178,7 +178,7 @@ class Marks:
         return "".join([*parts, source.text[done:]])
 
 
-def where(place: Place) -> list[str]:
+def where(place: Position) -> list[str]:
     """A `#line` directive, and spaces up to the column."""
     name = place.file.replace("\\", "\\\\").replace('"', '\\"')
     return [f'#line {place.line} "{name}"\n', " " * (place.column - 1)]

@@ -11,7 +11,7 @@ from tree_sitter import Node
 from weft.check.dvm import c_calls, c_tree, c_uses, syntax
 from weft.check.dvm.c_source import Marks, Source
 from weft.check.dvm.c_tree import Tree, Variable
-from weft.check.dvm.syntax import Directive, DirectiveError, Place, Reference
+from weft.check.dvm.syntax import Directive, DirectiveError, Position, Reference
 from weft.check.texts import Texts
 from weft.terms.words import plural
 
@@ -52,7 +52,7 @@ class Unit:
                 self.parallels.append((self.tree.begin(statement), self.tree.end(statement), directive, statement))
         self.setups = 0
 
-    def fail(self, place: Place, what: str) -> NoReturn:
+    def fail(self, place: Position, what: str) -> NoReturn:
         """Complain with a place."""
         raise DirectiveError(place, what)
 
@@ -71,7 +71,7 @@ class Unit:
             what = "template"
         elif variable.has("task"):
             what = "tasks"
-        place = self.source.place(variable.at)
+        place = self.source.position(variable.at)
         variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
         if shared:
             self.shared.names[variable.name] = variable.id

@@ -12,7 +12,7 @@ from weft.check.dvm.syntax import (
     Directive,
     DirectiveError,
     Expression,
-    Place,
+    Position,
     Reference,
     Section,
     Subscript,
@@ -25,7 +25,7 @@ REDUCTIONS: Final = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc
 INTENTS: Final = get_args(syntax.Intent)
 
 
-def read(pieces: Iterable[tuple[Place, str]], old: bool = False) -> Directive:
+def read(pieces: Iterable[tuple[Position, str]], old: bool = False) -> Directive:
     """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
 
     `old`: groups (of shadow edges, reductions, remote accesses) and tasks are known, too; only the old form of C-DVM

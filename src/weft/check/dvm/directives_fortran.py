@@ -10,7 +10,7 @@ from weft.check.dvm.syntax import (
     Directive,
     DirectiveError,
     Expression,
-    Place,
+    Position,
     Reference,
     Section,
     Subscript,
@@ -65,7 +65,7 @@ ENDS: Final[dict[str, syntax.EndKind]] = {
 }
 
 
-def read(pieces: Iterable[tuple[Place, str]]) -> Directive:
+def read(pieces: Iterable[tuple[Position, str]]) -> Directive:
     """Read one directive: what stands behind its sentinel and those of its continuation lines, each with its place.
 
     Raises DirectiveError for one that the language does not know or that is malformed.

@@ -33,7 +33,7 @@ from weft.check.dvm.fortran_calls import (
 from weft.check.dvm.fortran_lines import Sentinel, Statement
 from weft.check.dvm.fortran_marks import UnitMarks
 from weft.check.dvm.fortran_units import DO, Loop, inner
-from weft.check.dvm.syntax import DirectiveError, Place, Reference
+from weft.check.dvm.syntax import DirectiveError, Position, Reference
 
 ENDS: Final = {
     "region": "weft_check_region_end",
@@ -135,7 +135,7 @@ class Directives:
             raise DirectiveError(item.place, "a parallel loop shares its line with another statement; give it its own")
         return item
 
-    def before_statement(self, statement: Statement, place: Place, *texts: str) -> None:
+    def before_statement(self, statement: Statement, place: Position, *texts: str) -> None:
         """Put calls before a statement; its label goes to a CONTINUE before them, so that jumps meet them."""
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
@@ -302,7 +302,7 @@ class Directives:
         arrays = [name for name in sorted(names) if self.marks.distributed(name)]
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
-    def reductions(self, clause: syntax.Reductions, place: Place) -> Iterator[str]:
+    def reductions(self, clause: syntax.Reductions, place: Position) -> Iterator[str]:
         """`reduction(group: sum(s), maxloc(m, l))`."""
         for one in clause.items:
             name = one.variable.name
@@ -453,7 +453,7 @@ class Directives:
             "call weft_check_task_region_start()",
         )
 
-    def must_be_tasks(self, name: str, place: Place) -> None:
+    def must_be_tasks(self, name: str, place: Position) -> None:
         """Complain about a task array that is none."""
         if not self.marks.is_tasks(name):
             raise DirectiveError(place, f"`{name}` is no task array; declare it with TASK {name.upper()}(n)")
@@ -477,7 +477,7 @@ class Directives:
         )
         self.before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
-    def before_end(self, last: Statement, place: Place, text: str) -> None:
+    def before_end(self, last: Statement, place: Position, text: str) -> None:
         """Put a call at the end of a loop's body."""
         if last.label and last.code != "continue":
             raise DirectiveError(last.place, "a loop over tasks must end with END DO or CONTINUE")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.check.dvm import fortran_macros
-from weft.check.dvm.syntax import Directive, DirectiveError, Place
+from weft.check.dvm.syntax import Directive, DirectiveError, Position
 from weft.errors import UsageError
 
 FREE_SUFFIXES: Final = (".f90", ".f95", ".f03", ".f08", ".fdv90")
@@ -41,7 +41,7 @@ class Statement:
     label: str
     code: str
     text: str
-    place: Place
+    place: Position
     alone: bool = True
     """No other statement stands on its lines."""
 
@@ -52,11 +52,11 @@ class Sentinel:
 
     first: int
     last: int
-    pieces: list[tuple[Place, str]]
+    pieces: list[tuple[Position, str]]
     directive: Directive | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Position:
         """Where it begins."""
         return self.pieces[0][0]
 
@@ -218,7 +218,7 @@ class _Piece:
         for a, b in held:
             code, text, at = _squeezed(self.text, a, b)
             line, column = self.places[at]
-            place = Place(lines[line].file, lines[line].number, column + 1)
+            place = Position(lines[line].file, lines[line].number, column + 1)
             if not label and (found := re.match(r"(\d{1,5})(?=[a-z])", code)):
                 label = found[1]
                 code, text = code[found.end() :], text[found.end() :]
@@ -259,11 +259,11 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
         text = line.text
         if found := SENTINEL.match(text):
             rest = text[found.end() :]
-            start = Place(line.file, line.number, found.end() + 2)
+            start = Position(line.file, line.number, found.end() + 2)
             if rest[:1] not in ("", " ", "\t", "0"):
                 if directive is None:
                     raise DirectiveError(
-                        Place(line.file, line.number, 1), "a continuation of no directive; put a blank in column 6"
+                        Position(line.file, line.number, 1), "a continuation of no directive; put a blank in column 6"
                     )
                 directive.pieces.append((start, _code_of(rest[1:])))
                 directive.last = at
@@ -318,7 +318,7 @@ def _free(lines: Sequence[Line]) -> Iterator[Item]:
                 rest = rest.lstrip()[1:]
             goes_on = rest.rstrip().endswith("&") or _next_continues(lines, at)
             cut = rest.rstrip()[:-1] if rest.rstrip().endswith("&") else rest
-            directive.pieces.append((Place(line.file, line.number, start + 1), cut))
+            directive.pieces.append((Position(line.file, line.number, start + 1), cut))
             directive.last = at
             if not goes_on:
                 if directive.said:

@@ -26,7 +26,7 @@ from weft.check.dvm.fortran_calls import (
 )
 from weft.check.dvm.fortran_lines import Sentinel, Statement
 from weft.check.dvm.fortran_units import NAME, Loop, Program, Symbol, Unit, assignment, inner, split_top, top_level
-from weft.check.dvm.syntax import DirectiveError, Place
+from weft.check.dvm.syntax import DirectiveError, Position
 from weft.check.texts import Texts
 from weft.terms.words import plural
 
@@ -36,7 +36,7 @@ class Mark:
     """One statement to be put in, and the place that it belongs to."""
 
     text: str
-    place: Place
+    place: Position
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Mapping:
     """What the directives of a unit declare of a name."""
 
     name: str
-    place: Place
+    place: Position
     distribution: syntax.Distribution | None = None
     alignment: syntax.Alignment | None = None
     shadow: syntax.Shadow | None = None
@@ -68,14 +68,14 @@ class Numbers:
         self.texts = texts
         self.held: dict[tuple[int, str], int] = {}
 
-    def of(self, unit: Unit, name: str, place: Place, what: str = "variable") -> int:
+    def of(self, unit: Unit, name: str, place: Position, what: str = "variable") -> int:
         """The id of a name that this unit declares."""
         key = (id(unit), name)
         if key not in self.held:
             self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
-    def group(self, unit: Unit, name: str, place: Place) -> int:
+    def group(self, unit: Unit, name: str, place: Position) -> int:
         """The id of a group: its name may be a variable's too."""
         key = (id(unit), "group " + name)
         if key not in self.held:
@@ -101,24 +101,24 @@ class UnitMarks:
         self.loops = unit.loops()
         self.parallel: list[tuple[int, int]] = []
         """The items of parallel loops, first to last."""
-        self.late: list[tuple[int, Place, str]] = []
+        self.late: list[tuple[int, Position, str]] = []
         """Calls that stand behind all others of their line."""
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def before(self, line: int, place: Place, *texts: str) -> None:
+    def before(self, line: int, place: Position, *texts: str) -> None:
         """Put calls before a line."""
         self.used = True
         self.marks.before.setdefault(line, []).extend(Mark(text, place) for text in texts)
 
-    def after(self, line: int, place: Place, *texts: str) -> None:
+    def after(self, line: int, place: Position, *texts: str) -> None:
         """Put calls behind a line."""
         self.used = True
         self.marks.after.setdefault(line, []).extend(Mark(text, place) for text in texts)
 
     # --- names ----------------------------------------------------------------------------------------------------
 
-    def symbol(self, name: str, place: Place) -> tuple[Unit, Symbol]:
+    def symbol(self, name: str, place: Position) -> tuple[Unit, Symbol]:
         """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
         found = self.program.owner(self.unit, name)
         if found:
@@ -126,7 +126,7 @@ class UnitMarks:
         self.unit.symbols[name] = Symbol(name, place)
         return self.unit, self.unit.symbols[name]
 
-    def data(self, name: str, place: Place) -> int:
+    def data(self, name: str, place: Position) -> int:
         """The id of a variable, array or template."""
         owner, symbol = self.symbol(name, place)
         mapping = self.mappings.of(owner).get(symbol.name)
@@ -151,11 +151,11 @@ class UnitMarks:
         """The argument that passes a variable; nothing for a template."""
         return "" if self.is_template(name) else f", {word}={name}"
 
-    def group(self, name: str, place: Place) -> int:
+    def group(self, name: str, place: Position) -> int:
         """The id of a group."""
         return self.numbers.group(self.unit, name, place)
 
-    def tasks(self, name: str, place: Place) -> int:
+    def tasks(self, name: str, place: Position) -> int:
         """The id of a task array."""
         return self.numbers.of(self.unit, name, place, "tasks")
 
@@ -342,9 +342,9 @@ class UnitMarks:
             if owner is self.unit and self.fresh(symbol):
                 yield f"call weft_check_clear({name})"
 
-    def concerned(self) -> dict[str, Place]:
+    def concerned(self) -> dict[str, Position]:
         """Names that parallel constructs write, or that their clauses name, with a place."""
-        found: dict[str, Place] = {}
+        found: dict[str, Position] = {}
         for at, item in enumerate(self.unit.items):
             if not isinstance(item, Sentinel):
                 continue
@@ -434,7 +434,7 @@ class UnitMarks:
                 done.add(mapping.name)
             waiting = [m for m in waiting if m not in ready]
 
-    def template(self, name: str, sizes: Sequence[syntax.Section], place: Place) -> str:
+    def template(self, name: str, sizes: Sequence[syntax.Section], place: Position) -> str:
         """`template t(n,0:m)`."""
         low = [size.low.text if size.low else "1" for size in sizes]
         high = [size.high.text if size.high else "1" for size in sizes]
@@ -473,7 +473,7 @@ class UnitMarks:
         return low, high
 
     def distribute(
-        self, construct: int, name: str, distribution: syntax.Distribution, place: Place, once: int
+        self, construct: int, name: str, distribution: syntax.Distribution, place: Position, once: int
     ) -> Iterator[str]:
         """`distribute a(block,*) onto p`."""
         if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
@@ -499,7 +499,7 @@ class UnitMarks:
             f"int({task}, 8){self.base(name)})"
         )
 
-    def fits(self, name: str, rank: int, place: Place) -> None:
+    def fits(self, name: str, rank: int, place: Position) -> None:
         """Complain where a directive gives an array another number of dimensions than it has."""
         _, symbol = self.symbol(name, place)
         mapping = self.mapping(name)
@@ -508,7 +508,9 @@ class UnitMarks:
             what = f"`{name}` has {plural(has, 'dimension')}, the directive names {rank}; name each of them"
             raise DirectiveError(place, what)
 
-    def align(self, construct: int, name: str, alignment: syntax.Alignment, place: Place, once: int) -> Iterator[str]:
+    def align(
+        self, construct: int, name: str, alignment: syntax.Alignment, place: Position, once: int
+    ) -> Iterator[str]:
         """`align b(i,j) with a(i,j+1)`."""
         target = alignment.target
         if target is None:
@@ -592,7 +594,7 @@ class UnitMarks:
                 continue
             if not symbol.array and found[1] not in self.named and symbol not in self.loose:
                 continue
-            number = self.texts.place(
+            number = self.texts.add_place(
                 statement.place.file, statement.place.line, statement.place.column, self.unit.name
             )
             call = f"call weft_check_printed({number}, {part})"

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from weft.check.dvm import syntax
 from weft.check.dvm.directives_fortran import read
 from weft.check.dvm.fortran_lines import Item, Sentinel, Source, Statement
-from weft.check.dvm.syntax import Place
+from weft.check.dvm.syntax import Position
 
 UnitKind = Literal["program", "subroutine", "function", "module", "block data"]
 
@@ -51,7 +51,7 @@ class Symbol:
     """What a unit knows of a name."""
 
     name: str
-    place: Place
+    place: Position
     sizes: tuple[str, ...] | None = None
     dummy: bool = False
     common: bool = False
@@ -373,14 +373,14 @@ def _read_symbols(unit: Unit) -> None:
             symbol.module = True
 
 
-def _symbol(unit: Unit, name: str, place: Place) -> Symbol:
+def _symbol(unit: Unit, name: str, place: Position) -> Symbol:
     return unit.symbols.setdefault(name, Symbol(name, place))
 
 
 ENTITY: Final = re.compile(r"([a-z]\w*)")
 
 
-def _entity(unit: Unit, text: str, place: Place) -> tuple[Symbol, str] | None:
+def _entity(unit: Unit, text: str, place: Position) -> tuple[Symbol, str] | None:
     """The symbol of `name(sizes)*length=value`, and what stands behind its sizes."""
     matched = ENTITY.match(text)
     if not matched:
@@ -439,7 +439,7 @@ def _used(unit: Unit, module: str, rest: str) -> None:
             names.add(here)
 
 
-def _attributes(unit: Unit, keyword: str, rest: str, place: Place) -> None:
+def _attributes(unit: Unit, keyword: str, rest: str, place: Position) -> None:
     if keyword == "save" and not rest:
         unit.symbols.setdefault("*save", Symbol("*save", place))
     for part in split_top(rest):
@@ -459,7 +459,7 @@ def _attributes(unit: Unit, keyword: str, rest: str, place: Place) -> None:
             symbol.procedure = True
 
 
-def _typed(unit: Unit, code: str, place: Place) -> None:
+def _typed(unit: Unit, code: str, place: Position) -> None:
     """A type declaration, with or without `::`."""
     matched = TYPED.match(code)
     assert matched

@@ -13,7 +13,7 @@ from weft.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Position:
     """A place in a source file; line and column count from 1."""
 
     file: str
@@ -27,7 +27,7 @@ class Place:
 class DirectiveError(UsageError):
     """A directive that cannot be read or stands where it has no meaning: the place, what is wrong, what to do."""
 
-    def __init__(self, place: Place, what: str) -> None:
+    def __init__(self, place: Position, what: str) -> None:
         super().__init__(f"{place}: {what}")
         self.place = place
 
@@ -41,7 +41,7 @@ class Expression:
 
     text: str
     names: tuple[str, ...]
-    place: Place
+    place: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Reference:
 
     name: str
     subscripts: tuple[Subscript, ...] | None
-    place: Place
+    place: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Entity:
 
     name: str
     sizes: tuple[Section, ...]
-    place: Place
+    place: Position
 
 
 # --- clauses ----------------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ Clause = Private | Reductions | ShadowRenew | ShadowUse | Across | Remote | Tie 
 class Directive:
     """What every directive has: where it stands, and its last line."""
 
-    place: Place
+    place: Position
     last_line: int
 
 

@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
-from weft.check.dvm.syntax import Affine, Constant, DirectiveError, Expression, Place, Section, Subscript, Whole, Width
+from weft.check.dvm.syntax import (
+    Affine,
+    Constant,
+    DirectiveError,
+    Expression,
+    Position,
+    Section,
+    Subscript,
+    Whole,
+    Width,
+)
 
 T = TypeVar("T")
 
@@ -41,20 +51,20 @@ class Word:
 
     kind: str
     text: str
-    place: Place
+    place: Position
     spaced: bool
     """A space stood before it."""
 
 
-def words(pieces: Iterable[tuple[Place, str]], language: re.Pattern[str]) -> list[Word]:
+def words(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Word]:
     """Cut texts into words; each piece comes with the place of its first character."""
     found: list[Word] = []
     spaced = False
-    end = Place("", 0, 0)
+    end = Position("", 0, 0)
     for start, text in pieces:
         line, column = start.line, start.column
         for match in language.finditer(text):
-            place = Place(start.file, line, column)
+            place = Position(start.file, line, column)
             if match.lastgroup == "skip":
                 spaced = True
             else:
@@ -63,7 +73,7 @@ def words(pieces: Iterable[tuple[Place, str]], language: re.Pattern[str]) -> lis
             breaks = match.group().count("\n")
             line += breaks
             column = len(match.group()) - match.group().rfind("\n") if breaks else column + len(match.group())
-        end = Place(start.file, line, column)
+        end = Position(start.file, line, column)
         spaced = True
     found.append(Word("end", "", end, True))
     return found

@@ -27,7 +27,7 @@ from numba.parfors import parfor_lowering
 
 from weft.check.numba import loops
 from weft.check.numba.instrument import BOUNDS, Chain, Module, strip
-from weft.check.numba.left import Left
+from weft.check.numba.left_out import Left
 from weft.check.numba.native import MAX_ARGUMENTS, Runtime
 from weft.check.texts import Texts
 
@@ -70,18 +70,18 @@ class Compiler:
             self._lines.append(at)
         return self._numbers[at]
 
-    def place(self, chain: Chain) -> int | None:
+    def number_of(self, chain: Chain) -> int | None:
         """The runtime's number for an access, None where it is none of the program's."""
         if chain not in self._places:
-            self._places[chain] = self._place([self._lines[number] for number in chain])
+            self._places[chain] = self._new_number([self._lines[number] for number in chain])
         return self._places[chain]
 
-    def _place(self, lines: list[tuple[str, int, str]]) -> int | None:
+    def _new_number(self, lines: list[tuple[str, int, str]]) -> int | None:
         if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
             return None
         own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
         file, line, function = own[0] if own else ("", 0, "")
-        return self.texts.place(file, line, 0, function)
+        return self.texts.add_place(file, line, 0, function)
 
     # --- modules ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Compiler:
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS)
-            module = Module(text, self.place, kernel, ctypes.addressof(guards) if kernel else 0)
+            module = Module(text, self.number_of, kernel, ctypes.addressof(guards) if kernel else 0)
             text = module.instrumented()
             shared = _parsed(text, shared.name)
             self._made[id(library)] = (module, guards)

@@ -19,7 +19,7 @@ from weft.check.numba.program import COMPARED
 from weft.check.texts import Texts
 
 if TYPE_CHECKING:
-    from weft.check.numba.session import Session
+    from weft.check.numba.session import LoopChecks
 
 THREADS: Final = "4"
 """Workers that iterations are dealt out to, where the program's user does not say."""
@@ -29,7 +29,7 @@ THREADS: Final = "4"
 class Watch:
     """The checks of this process; what they found goes to `texts_path`, beside it, and to `findings`."""
 
-    session: Session
+    session: LoopChecks
     texts_path: Path
     findings: Path
 
@@ -54,11 +54,11 @@ def begin(texts_path: Path, library: Path) -> Watch:
     findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
     from weft.check.numba.compiler import install
     from weft.check.numba.native import Runtime
-    from weft.check.numba.session import Session
+    from weft.check.numba.session import LoopChecks
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_CHECK_FINDINGS", None)
-    session = Session(install(Texts("python"), runtime), runtime, findings)
+    session = LoopChecks(install(Texts("python"), runtime), runtime, findings)
     session.install()
     watch = Watch(session, texts_path, findings)
     process = os.getpid()

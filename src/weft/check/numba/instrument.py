@@ -102,10 +102,10 @@ def operand(argument: str) -> str:
 
 @dataclass
 class Module:
-    """One module. `place` gives the runtime's number for a chain of lines, or None of an access to leave alone."""
+    """One module. `number_of` gives the runtime's number for a chain of lines, or None of an access to leave alone."""
 
     text: str
-    place: Callable[[Chain], int | None]
+    number_of: Callable[[Chain], int | None]
     kernel: bool
     guards: int = 0
     """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is read there."""
@@ -189,7 +189,7 @@ class Module:
 
     def _site(self, line: str, pointer: str = "") -> int | None:
         """The place of an access; of one that optimisation moved, and left without a line, another one's there."""
-        return self.place(self._chain(line) or self._told.get(pointer, ()))
+        return self.number_of(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
         found = _DEBUG.search(line)

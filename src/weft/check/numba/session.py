@@ -55,7 +55,7 @@ def _to_nobody() -> None:
 
 
 @dataclass
-class Session:
+class LoopChecks:
     """The checks of one process."""
 
     compiler: Compiler

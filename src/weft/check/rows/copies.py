@@ -7,7 +7,7 @@ from typing import Final
 
 from weft.check.rows.code import BRANCH
 from weft.check.rows.forms import ONE, Atom, Form, frozen
-from weft.check.rows.loops import Row
+from weft.check.rows.loops import CopiedLoop
 
 SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
 _NUMBER_TERM, _REGISTER, _SLOT8, _SLOT4, _SIGNED, _ZEROED, _MEMORY8, _MEMORY4 = range(8)
@@ -121,7 +121,7 @@ SHARED: Final = _saving(".Lweftr_leave", "weft_check_row_exit", ()) + _saving(
 class _Forms:
     """The forms of a row as the runtime reads them (`struct row_term`)."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: CopiedLoop) -> None:
         self.row = row
         self.known: dict[object, int] = {}
         self.made: list[list[str]] = []
@@ -175,7 +175,7 @@ def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
             yield from _memories(atom.form)
 
 
-def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
+def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
     """What stands before and after lines of the text, the copy's code, and its data."""
     codes, n, ways = row.codes, row.number, row.ways
     turn = {node: k for k, node in enumerate(ways.order)}
@@ -223,7 +223,7 @@ def write(row: Row) -> tuple[dict[int, str], dict[int, str], str, str]:
     return before, behind, "".join(code), _data(row, places)
 
 
-def _data(row: Row, places: list[int]) -> str:
+def _data(row: CopiedLoop, places: list[int]) -> str:
     n, forms, blocks = row.number, _Forms(row), row.ways.blocks
     within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
     held = []

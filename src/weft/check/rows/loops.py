@@ -17,7 +17,7 @@ MOST_SITES: Final = 1024
 
 
 @dataclass(slots=True)
-class Place:
+class Hook:
     """A hook in the copy: which site, and the form of its address."""
 
     number: int
@@ -27,13 +27,13 @@ class Place:
 
 
 @dataclass(slots=True)
-class Row:
+class CopiedLoop:
     """A loop with a second copy."""
 
     number: int
     ways: Ways
     codes: list[Code]
-    places: dict[int, Place]
+    places: dict[int, Hook]
     proven: dict[int, tuple[Form, int]]
     """Comparisons whose branch is never taken while the form is at most the number, unsigned: with their branch."""
 
@@ -46,7 +46,7 @@ class Row:
     arguments: list[Form]
 
 
-def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[Row]:
+def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
     """The loops of an assembly text that get a second copy. sites: the number of the site of each line with a hook."""
     count = 0
     for first, last in functions(lines):
@@ -65,7 +65,7 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[Row]:
             count += 1
 
 
-def row(graph: Graph, mark: int, rank: int, number: int) -> Row:
+def row(graph: Graph, mark: int, rank: int, number: int) -> CopiedLoop:
     """A loop's copy."""
     return _Loop(Ways(graph, mark, rank)).row(number)
 
@@ -78,7 +78,7 @@ class _Loop:
         self.effects = Effects(ways.graph)
         self.written: set[tuple[int, int]] = set()
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> CopiedLoop:
         states = self._values()
         places = self._places(states)
         last = states[self.ways.last]
@@ -108,7 +108,7 @@ class _Loop:
                 for form in (made.left, made.right)
             ):
                 guards[block.nodes[-1]] = made
-        return Row(number, self.ways, self.codes, places, proven, guards, dead, steps, narrow, arguments)
+        return CopiedLoop(number, self.ways, self.codes, places, proven, guards, dead, steps, narrow, arguments)
 
     # --- values ---
 
@@ -227,8 +227,8 @@ class _Loop:
         else:
             steps[atom] = narrow[atom] = {}
 
-    def _places(self, states: dict[int, State]) -> dict[int, Place]:
-        made: dict[int, Place] = {}
+    def _places(self, states: dict[int, State]) -> dict[int, Hook]:
+        made: dict[int, Hook] = {}
         for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):
                 continue
@@ -238,7 +238,7 @@ class _Loop:
             write = found[1] == "write"
             if form is None:
                 raise Unfit
-            made[n] = Place(self.graph.sites[self.codes[n].line], write, int(found[2]), form)
+            made[n] = Hook(self.graph.sites[self.codes[n].line], write, int(found[2]), form)
         if len(made) > MOST_SITES:
             raise Unfit
         return made

@@ -41,7 +41,7 @@ class _Library(ctypes.Structure):
     )  # fmt: skip
 
 
-def _place(name: str) -> int:
+def _address(name: str) -> int:
     return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
 
 
@@ -91,10 +91,10 @@ class Archive:
         _otf2.Archive_OpenEvtFiles(self._archive)
         _otf2.Archive_OpenDefFiles(self._archive)
         self._markers: Any = None
-        self._functions = np.array([_place(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
+        self._functions = np.array([_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
         self._list = _otf2.AttributeList_New()
         self._library = _Library(
-            address(self._functions), _place("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            address(self._functions), _address("OTF2_AttributeList_AddSourceCodeLocationRef"),
             ctypes.cast(self._list, ctypes.c_void_p), SITE_ATTRIBUTE,
         )  # fmt: skip
 

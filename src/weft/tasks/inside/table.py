@@ -86,7 +86,7 @@ class _Shapes:
         self._locks: dict[int, Any] = {}
         self._alike: dict[tuple[int, bool, int], dict[str, Any] | None] = {}
 
-    def place(self, told: Place | None) -> int | None:
+    def site_number(self, told: Place | None) -> int | None:
         """The number of a place."""
         return None if told is None else self._sites.setdefault(tuple(told), len(self._sites))
 
@@ -95,12 +95,12 @@ class _Shapes:
         if shape not in self._at:
             spots = self._spots[shape]
             own = [spot for spot in spots if not is_library(spot[0].co_filename)]
-            self._at[shape] = self.place(site_of(*(own or spots)[-1])) if spots else None
+            self._at[shape] = self.site_number(site_of(*(own or spots)[-1])) if spots else None
         return self._at[shape]
 
     def begin(self, shape: int) -> int | None:
         """The outermost line."""
-        return self.place(site_of(*self._spots[shape][0])) if self._spots[shape] else None
+        return self.site_number(site_of(*self._spots[shape][0])) if self._spots[shape] else None
 
     def asks(self, shape: int) -> tuple[str, int] | None:
         """The frame whose variables have to be looked at, if any: its function, and which of the line it is."""
@@ -156,7 +156,7 @@ def columns(
     with unswept():
         rows, sites = walk(tasks), dict[tuple[Any, ...], int]()
         shapes = _Shapes(rows.spots, sites)
-        made = [shapes.place(site_of(*spots[0])) if spots else None for spots in rows.spots]
+        made = [shapes.site_number(site_of(*spots[0])) if spots else None for spots in rows.spots]
         states, places, waits, targets = [3] * len(rows.ids), list[int | None](), list[int | None](), dict[int, Any]()
         freed = _freed(rows, timers)
         at = [shapes.at(shape) for shape in range(len(rows.spots))]
@@ -181,7 +181,7 @@ def columns(
         for i, task in enumerate(rows.tasks) if running else ():
             if id(task) in running:
                 states[i], workers[i], waits[i] = 1, running[id(task)], None
-                places[i] = shapes.place(site(here(task)))
+                places[i] = shapes.site_number(site(here(task)))
     return {
         "ids": rows.ids, "parents": rows.parents, "states": states, "at": places, "wait": waits,
         "created": [made[m] if m >= 0 else None for m in rows.made],
@@ -194,7 +194,7 @@ def _asked(wait: dict[str, Any], i: int, shapes: _Shapes, targets: dict[int, Any
     """A wait that is in the variables of the task's frames."""
     if wait["tasks"]:
         targets[i] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]
-    place = shapes.place(wait["site"])
+    place = shapes.site_number(wait["site"])
     return shapes.wait(wait["kind"], place, one=wait["one"], free=wait["free"], what=wait["what"])
 
 

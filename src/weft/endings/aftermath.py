@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked import Standstill
-from weft.endings.ends import How, ends, own_finalize
 from weft.endings.findings import KINDS, moved
+from weft.endings.ranks import How, ends, own_finalize
 from weft.findings import Finding
 from weft.trace import Trace
 

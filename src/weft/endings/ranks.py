@@ -13,7 +13,7 @@ from weft.terms.calls import masks, words
 from weft.terms.libraries import of_library
 from weft.terms.progress import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 
 class How(StrEnum):
@@ -62,9 +62,9 @@ class End:
         return [event for event in found if not event.leaving]
 
     @property
-    def site(self) -> Site | None:
+    def site(self) -> CallSite | None:
         """The line of the program at which it ended, where it is known."""
-        return place(self.ending) if self.ending else None
+        return own_line(self.ending) if self.ending else None
 
     @property
     def time_ns(self) -> int:
@@ -115,7 +115,7 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     if early is not None and rank.state == "starting":
         return How.ERROR, early
     if left is not None:
-        if open_calls(rank) and place(left) is None and not finalized(rank):
+        if open_calls(rank) and own_line(left) is None and not finalized(rank):
             return How.ERROR, left  # MPI called exit() inside a call
         gentle = left.code == 0 and left.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
         return (How.FINISHED, left) if gentle and finalized(rank) else (How.EXIT, left)
@@ -141,7 +141,7 @@ def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
 # Places
 
 
-def place(ending: Ending) -> Site | None:
+def own_line(ending: Ending) -> CallSite | None:
     """The innermost line that is the user's: not Python's library, nor what pip installed.
 
     Where no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
@@ -150,15 +150,15 @@ def place(ending: Ending) -> Site | None:
     return next((site for site in users if site.known), None) or next(iter(users), None) or ending.site
 
 
-def callers(ending: Ending) -> tuple[Site, ...]:
+def callers(ending: Ending) -> tuple[CallSite, ...]:
     """The known lines that called `place`, innermost first."""
-    at = place(ending)
+    at = own_line(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
     return tuple(site for site in behind if not library_code(site) and not _starts_fortran(site))
 
 
-def _starts_fortran(site: Site) -> bool:
+def _starts_fortran(site: CallSite) -> bool:
     """Whether a frame is the `main` that gfortran puts before a program: it stands at the line `program`."""
     return site.function == "main" and (site.file or "").lower().rpartition(".")[2] in _FORTRAN
 
@@ -170,7 +170,7 @@ _RUNTIMES: Final = re.compile(
 _FORTRAN: Final = frozenset(("f", "for", "ftn", "f77", "f90", "f95", "f03", "f08", "f18"))
 
 
-def library_code(site: Site) -> bool:
+def library_code(site: CallSite) -> bool:
     """Whether a place is in Python itself or in what pip installed."""
     file = site.file or ""
     compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")

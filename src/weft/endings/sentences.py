@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.endings.ends import End, How, callers, library_code, own_finalize, place
+from weft.endings.ranks import End, How, callers, library_code, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
 from weft.terms.words import listed, printable
 from weft.trace import Ending, EndingKind, ExitKind
-from weft.trace.sites import Site
+from weft.trace.sites import CallSite
 
 MAX_TEXT: Final = 160
 _STACK: Final = re.compile(r"\w+\(\d+\)\.*: (.+)")
@@ -136,7 +136,7 @@ def _stood(end: End) -> str:
     if end.open_calls:
         inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
         return " in " + listed(inside)
-    if end.ending is not None and (site := place(end.ending)) is not None:
+    if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside MPI{_at(site)}{_called(end.ending)}"
     return " outside MPI" + _last(end)
 
@@ -175,7 +175,7 @@ def first_line(text: str) -> str:
 
 def at(ending: Ending) -> str:
     """` at exc.py:4 in work (called at exc.py:6)`, nothing where no line is known."""
-    site = place(ending)
+    site = own_line(ending)
     if site is None:
         return ""
     deeper = ending.site
@@ -185,12 +185,12 @@ def at(ending: Ending) -> str:
     return f"{_at(site)}{inside}{_called(ending)}"
 
 
-def _deeper(ending: Ending, place_: Site) -> bool:
+def _deeper(ending: Ending, place_: CallSite) -> bool:
     """Whether the line lies in a library that has a name to tell."""
     return library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
 
 
-def _at(site: Site) -> str:
+def _at(site: CallSite) -> str:
     function = site.function or ""
     return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
 
@@ -200,7 +200,7 @@ def _called(ending: Ending) -> str:
     return f" (called at {_short(behind[0])})" if behind else ""
 
 
-def _short(site: Site) -> str:
+def _short(site: CallSite) -> str:
     if site.file is None and site.module:
         return f"{Path(site.module).name}+{site.offset:#x}"
     return f"{Path(site.file or '?').name}:{site.line}"

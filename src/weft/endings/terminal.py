@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from weft.endings.ends import OWN, End, How, ends
-from weft.endings.words import words
+from weft.endings.ranks import OWN, End, How, ends
+from weft.endings.sentences import words
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Level, Trace
 
