@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,10 +139,11 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         matched = match(trace)
         steps = plans_of(trace, matched)
         cuts = Cuts(trace, order(trace, matched), steps)
-        goals = cuts.past([(point[0], recorded.calls[point])])
-        assert goals[other, 0] > steps[other].threads[0].position(recorded.calls[last])
-        short = goals | {(other, 0): steps[other].threads[0].position(recorded.calls[last])}
-        monkeypatch.setattr("weft.cli.replay.lay_plan", lambda *_, found=(steps, short, cuts.firm): found)
+        cut = cuts.past([(point[0], recorded.calls[point])])
+        assert cut.goals[other, 0] > steps[other].threads[0].position(recorded.calls[last])
+        short = cut.goals | {(other, 0): steps[other].threads[0].position(recorded.calls[last])}
+        found = steps, replace(cut, goals=short)
+        monkeypatch.setattr("weft.cli.replay.lay_plan", lambda *_, found=found: found)
         status = main(["replay", str(recorded.run), "--out", str(folder / "short"), "--until", recorded.until(point)])
         again = set(calls(weft.open(folder / "short")))
         assert last not in again

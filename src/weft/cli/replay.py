@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,8 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.launch.job import Job
-    from weft.replay import Goals, RankPlan, Replay
+    from weft.replay import Cut, RankPlan, Replay
+    from weft.replay.points import EventId
     from weft.trace import Trace
 
 LEFT_STATUS = 5
@@ -54,6 +55,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
     parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
     parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
+    parser.add_argument("--timeout", type=seconds, metavar="S", help="end the replay after so many seconds")
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 
@@ -63,13 +66,30 @@ def run(args: argparse.Namespace) -> int:
     command = args.rest
     if args.force and (args.until or args.breaks):
         raise UsageError("--force runs on freely: it does not go with --until or --break")
-    if args.until and args.breaks:
-        raise UsageError("give --until or --break, not both")
+    if args.stdin is not None and not args.debug:
+        feed(args.stdin)
     if args.debug:
         from weft.cli.debug import of_replay
 
         return of_replay(args)
     return replay(args, command)
+
+
+def seconds(text: str) -> float:
+    """A time limit. ArgumentTypeError where it is none."""
+    with suppress(ValueError):
+        if (value := float(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+
+
+def feed(file: Path) -> None:
+    """Let the program read a file as its standard input. UsageError where it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            os.dup2(opened.fileno(), 0)
+    except OSError as error:
+        raise UsageError(f"--stdin {file}: {error.strerror}") from error
 
 
 def replay(args: argparse.Namespace, other: list[str]) -> int:
@@ -78,7 +98,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
-    from weft.replay import Replay
+    from weft.replay import Cut, Replay
     from weft.trace.functions import FunctionTable
 
     trace = weft.open(args.run or rundir.newest())
@@ -87,9 +107,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         say(f"damaged: {problem}")
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
-    steps, goals, firm = lay_plan(trace, args)
+    steps, cut = lay_plan(trace, args)
     if args.driven:
-        goals = {(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())}
+        cut = Cut({(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())})
     before = Path.cwd()
     folder = Path(str(trace.run.get("cwd") or before))
     if not folder.is_dir():
@@ -105,7 +125,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     finally:
         os.chdir(before)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
-    session = Replay(steps, goals, firm, hold=args.hold, driven=args.driven)
+    session = Replay(steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven)
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
         recorder.describe(start, shim, directory)
@@ -155,38 +175,42 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     return command, n
 
 
-def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Goals, Collection[tuple[int, int]]]:
-    """The plans of the ranks, the goals that they stop at, and who stands firm there (`Replay`)."""
+def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
+    """The plans of the ranks, and the cut that they stop at."""
     from weft.match import match
     from weft.order import order
-    from weft.replay import Cuts, plans_of, resolve
+    from weft.replay import Cut, Cuts, plans_of, resolve
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
 
-    wanted = args.until or args.breaks
+    wanted = args.until + args.breaks
     if trace.level is Level.ORDER:
         if wanted or args.force:
             raise UsageError("this run was recorded at level `order`, which has no events to stop at; replay it once "
                              "whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return plans_of(trace, None), {}, ()
+        return plans_of(trace, None), Cut()
     matched = match(trace)
     steps = plans_of(trace, matched)
     if not wanted and not args.force:
-        return steps, {}, ()
+        return steps, Cut()
     ordered = order(trace, matched)
     if args.force:
         event, source = parse_force(args.force, trace)
-        return Forcing(trace, matched, ordered, event, source).apply(steps), {}, ()
+        return Forcing(trace, matched, ordered, event, source).apply(steps), Cut()
 
     def findings() -> Any:
         from weft.report import examine
 
         return examine(trace).findings
 
-    events = [event for text in wanted for event in resolve(trace, text, findings)]
+    def events(texts: list[str]) -> list[EventId]:
+        return [event for text in texts for event in resolve(trace, text, findings)]
+
     cuts = Cuts(trace, ordered, steps)
-    goals = cuts.past(events) if args.until and not args.latest else cuts.before_future(events)
-    return steps, goals, cuts.firm
+    if args.until and not args.latest:
+        cut = cuts.past(events(args.until))
+        return steps, cut.meet(cuts.before_future(events(args.breaks))) if args.breaks else cut
+    return steps, cuts.before_future(events(wanted))
 
 
 def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
@@ -195,7 +219,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     from weft.launch.verdict import certain_deadlocks
     from weft.replay import Result
     from weft.replay.force import parse_force
-    from weft.replay.sentences import deadlocked, diverged, refused, stalled, standing, stopped
+    from weft.replay.sentences import deadlocked, diverged, refused, stalled, standing, stopped, timed_out
 
     ending = finish.finish(job)
     if args.driven:
@@ -223,8 +247,10 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
             say(line)
         say(f"the other outcome up to there is recorded in {place}")
         return LEFT_STATUS
-    if session.result in (Result.DIVERGED, Result.STALLED, Result.REFUSED):
-        tell = {Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused}[session.result]
+    tells = {
+        Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
+    }  # fmt: skip
+    if tell := tells.get(session.result):
         for line in tell(trace, session, job.run.path):
             say(line)
         say(f"the replay up to there is recorded in {place}")

@@ -118,9 +118,9 @@ class Debugger:
     def _lines(self) -> set[int]:
         return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
 
-    def _run(self, goals: Goals) -> None:
+    def _run(self, goals: Goals, polls: Goals | None = None) -> None:
         """Let the ranks go on: those that stand at lines too."""
-        self.replica.set_goals(goals)
+        self.replica.set_goals(goals, polls)
         for rank, hand in self.hands.items():
             if hand.stopped is not None and self.replica.exists(rank):
                 hand.resume()
@@ -192,6 +192,7 @@ class Debugger:
                 state["task"] = task
             return row | state | ({"signal": why} if why.startswith("SIG") else {})
         if replica.parked(rank, slot):
+            coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
         if last is None or not replica.in_call(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
@@ -364,16 +365,23 @@ class Debugger:
     def go_on(self) -> Answer:
         """To the next breakpoint on any rank, or to the end."""
         self.not_over()
+        end = self.record.end
+        return self._run_to(lambda held: self.record.full(self.record.cuts.before_future(held).goals, end))
+
+    def _run_to(self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None) -> Answer:
+        """Let the ranks run up to goals, or to a breakpoint on the way.
+
+        `limit`: the goals, given the calls that are not to be made, as ranks stop before them or at lines before them.
+        """
         candidates = self.breakpoints.ahead(self._reached)
         if self.breakpoints.of_source:
             self._arm()
+        else:
+            self._arm_nothing()
 
         def goals() -> Goals:
-            events = [*candidates, *self._next_of_lines()]
-            cut = (
-                self.record.full(self.record.cuts.before_future(events), self.record.end) if events else self.record.end
-            )
-            return {thread: max(goal, self.replica.at(*thread)) for thread, goal in cut.items()}
+            held = limit([*candidates, *self._next_of_lines()])
+            return {thread: max(goal, self.replica.at(*thread)) for thread, goal in held.items()}
 
         resting = self._lines()
         for rank in resting:
@@ -381,7 +389,7 @@ class Debugger:
         first = goals()
         for rank in resting:
             self.hands[rank].stopped = self._frame(rank)
-        self._run(first)
+        self._run(first, polls)
         self.settle(goals)
         self.look_at(self._stopped_at(candidates))
         return self.stopped()
@@ -417,15 +425,19 @@ class Debugger:
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
         events = resolve(self.record.trace, text, self.findings)
-        goals = self.record.full(self.record.cuts.past(events), self.record.start)
         self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
-            return self.begin(goals)
-        self._arm_nothing()
-        self._run({thread: max(goal, self._goal(thread)) for thread, goal in goals.items()})
-        self.settle()
-        return self.stopped()
+            self._leave()
+            self.replica = self._new(self.record.start)
+            self.settle()
+        past = self.record.cuts.past(events)
+
+        def limit(held: list[EventId]) -> Goals:
+            cut = past.meet(self.record.cuts.before_future(held)) if held else past
+            return self.record.full(cut.goals, self.record.start)
+
+        return self._run_to(limit, past.polls)
 
     def _goal(self, thread: tuple[int, int]) -> int:
         """The goal of a thread that is to stay where it is."""
@@ -459,7 +471,7 @@ class Debugger:
 
     def allow(self, event: Event) -> None:
         """Let a rank make a call, and the others what it needs, without waiting for it."""
-        goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open), self.record.start)
+        goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open).goals, self.record.start)
         thread, position, _ = self.record.position(event.id)
         goals[thread] = max(goals[thread], position + 1)
         self._run({t: max(goal, self._goal(t)) for t, goal in goals.items()})
@@ -475,7 +487,7 @@ class Debugger:
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
         now = {thread: self.replica.at(*thread) for thread in self.record.threads}
-        cut = self.record.full(self.record.cuts.before_future([event.id]), now)
+        cut = self.record.full(self.record.cuts.before_future([event.id]).goals, now)
         self.look_at([rank])
         return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
 

@@ -76,6 +76,13 @@ class Record:
         index = int(thread.entries["event"][position])
         return record.event(index if mine is None else int(mine[index]))
 
+    def coming(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
+        """The recorded call that a thread stands before: the next of its plan, or a poll that failed before it."""
+        thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
+        index = thread.coming(position, polls)
+        mine = np.flatnonzero(record.event_threads == thread.slot)
+        return record.event(int(mine[index])) if index is not None and index < len(mine) else None
+
     def entries(self, rank: int, slot: int = 0) -> int:
         """How many calls the plan of a thread holds."""
         return len(self.plans[rank].threads[slot].entries)

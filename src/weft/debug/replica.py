@@ -134,11 +134,11 @@ class Replica:
 
     # What it does
 
-    def set_goals(self, goals: Goals) -> None:
-        """Let the ranks run as far as this."""
+    def set_goals(self, goals: Goals, polls: Goals | None = None) -> None:
+        """Let the ranks run as far as this, and at their goals make so many failed polls before they stand."""
         self.goals = dict(goals)
         for (rank, slot), goal in goals.items():
-            self.controls[rank].set_goal(goal, slot)
+            self.controls[rank].set_goal(goal, slot, (polls or {}).get((rank, slot), 0))
 
     def freeze(self) -> None:
         """Stop every rank at its next call."""
@@ -158,7 +158,7 @@ class Replica:
             now = time.monotonic()
             if progress != before:
                 before, since = progress, now
-            self.watch.look()
+            self.watch.look_at_all()
             rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 with suppress(subprocess.TimeoutExpired):

@@ -59,6 +59,12 @@ class Watch:
         self._favourite = movers[0] if movers else None
         return not movers and self.all_inside()
 
+    def look_at_all(self) -> None:
+        """Look at every rank's newest calls, also while one of them moves (`look` then leaves the others unseen)."""
+        self._find()
+        for file in self.files.values():
+            file.moved()
+
     def _find(self) -> None:
         """Take up new rank files, drop those that were renamed."""
         try:

@@ -49,10 +49,19 @@ class Control:
         """The rank's process, 0 before it began."""
         return int(self.page["pid"][0])
 
-    def set_goal(self, position: int | None, thread: int | None = None) -> None:
-        """Let a thread (all of them) pass this many entries of its plan and then park; None: no goal."""
+    def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
+        """Let a thread (all of them) pass this many entries of its plan and then park; None: no goal.
+
+        `polls`: how many more failed polls it makes there before it parks.
+        """
         goal = GOAL_NONE if position is None else position
-        self.page["thread"]["goal"][0, slice(None) if thread is None else thread] = goal
+        which = slice(None) if thread is None else thread
+        self.page["thread"]["goal_polls"][0, which] = polls  # first: a goal never counts with the polls of another
+        self.page["thread"]["goal"][0, which] = goal
+
+    def goal_polls(self, thread: int = 0) -> int:
+        """Failed polls that a thread makes at its goal before it parks."""
+        return int(self.page["thread"]["goal_polls"][0, thread])
 
     def at(self, thread: int = 0) -> int:
         """Entries that a thread has passed."""
@@ -66,9 +75,14 @@ class Control:
         """Whether a thread stands at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])
 
-    def polling(self) -> bool:
-        """Whether a thread polls on though its record goes on with something else."""
-        return bool(self.page["thread"]["polling"][0].any())
+    def polling(self, thread: int | None = None) -> bool:
+        """Whether a thread (any) polls on though its record goes on with something else, or is at its end."""
+        threads = self.page["thread"][0, slice(None) if thread is None else thread]
+        return bool((threads["polling"] | threads["free_polls"]).any())
+
+    def unanswered(self, thread: int = 0) -> bool:
+        """Whether a thread polls where its record has no more."""
+        return bool(self.page["thread"]["free_polls"][0, thread])
 
     def behind(self) -> bool:
         """Whether a thread is behind the end of its record."""
@@ -76,7 +90,8 @@ class Control:
 
     def progress(self) -> tuple[int, ...]:
         """What changes whenever the rank gets on."""
-        return (int(self.state), *self.page["thread"]["at"][0, :CONTROL_THREADS].tolist())
+        threads = self.page["thread"][0, :CONTROL_THREADS]
+        return (int(self.state), *threads["at"].tolist(), *threads["behind"].tolist())
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:

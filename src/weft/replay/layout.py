@@ -46,6 +46,7 @@ CHANNEL: Final = np.dtype([("all", "<u4"), ("changes", "<u4")])
 CONTROL_THREAD: Final = np.dtype(
     [
         ("goal", "<u8"), ("at", "<u8"), ("parked", "<u4"), ("behind", "<u4"), ("polling", "<u4"), ("tid", "<u4"),
+        ("goal_polls", "<u4"), ("free_polls", "<u4"),
     ]
 )  # fmt: skip
 CONTROL: Final = np.dtype(

@@ -110,10 +110,38 @@ class ThreadPlan:
     """The event (index among the thread's events) behind each of `posts`; empty for a record of level order."""
     turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
     """The locks and atomic accesses of windows that are ordered or have a known result (dtype TURN)."""
+    failed: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """Failed polls, a row a record: the event (index among the thread's events), and how many it stands for."""
+    begun: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """When each of `entries` began, in ns; empty for a record of level order."""
 
     def position(self, event: int) -> int:
         """How many entries lie before the event with this index among the thread's events."""
         return int(np.searchsorted(self.entries["event"], event))
+
+    def gap(self, position: int) -> float:
+        """Seconds between the entry before a position and the one there, when it was recorded."""
+        if not 0 < position < len(self.begun):
+            return 0.0
+        return float(self.begun[position] - self.begun[position - 1]) * 1e-9
+
+    def polls(self, event: int) -> int:
+        """How many polls failed before the event with this index, since the last entry before it."""
+        return int(self._failed_at(self.position(event), event)[:, 1].sum())
+
+    def coming(self, position: int, polls: int = 0) -> int | None:
+        """The event (index among the thread's events) that comes after so many entries, and then failed polls."""
+        end = int(self.entries["event"][position]) if position < len(self.entries) else None
+        rows = self._failed_at(position, end)
+        later = np.cumsum(rows[:, 1]) > polls
+        return int(rows[later][0, 0]) if later.any() else end
+
+    def _failed_at(self, position: int, end: int | None) -> NDArray[np.int64]:
+        """The failed polls between an entry and the event `end` (None: the record's end)."""
+        begin = int(self.entries["event"][position - 1]) if position else -1
+        events = self.failed[:, 0]
+        last = len(events) if end is None else int(np.searchsorted(events, end))
+        return self.failed[int(np.searchsorted(events, begin, side="right")) : last]
 
     @property
     def size(self) -> int:
@@ -382,6 +410,8 @@ class _Tracing:
         return ThreadPlan(
             made, slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
             np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
+            failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
+            begun=self.rank.enter_ns()[mine[rows]],
         )  # fmt: skip
 
     # Outcomes: [Outcome, value...] by event

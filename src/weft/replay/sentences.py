@@ -11,6 +11,7 @@ import numpy as np
 from weft.errors import WeftError
 from weft.replay.control import Control
 from weft.replay.layout import Check, ControlState, Divergence
+from weft.replay.plan import ThreadPlan
 from weft.replay.session import Replay
 from weft.terms.cited import said
 from weft.terms.words import rank_words
@@ -29,12 +30,21 @@ _FIELDS = {
 def event_of(trace: Trace, session: Replay, rank: int, slot: int, position: int) -> Event | None:
     """The recorded call behind an entry of a thread's plan."""
     thread = session.plans[rank].threads[slot]
-    entries, record = thread.entries, trace.ranks[rank]
-    if not 0 <= position < len(entries) or not len(record):
-        return None
+    known = 0 <= position < len(thread.entries)
+    return _recorded(trace, rank, thread, int(thread.entries["event"][position]) if known else None)
+
+
+def coming(trace: Trace, session: Replay, control: Control, slot: int) -> Event | None:
+    """The recorded call that a parked thread stands before: the next of its plan, or a poll that failed before it."""
+    thread = session.plans[control.rank].threads[slot]
+    return _recorded(trace, control.rank, thread, thread.coming(control.at(slot), control.goal_polls(slot)))
+
+
+def _recorded(trace: Trace, rank: int, thread: ThreadPlan, index: int | None) -> Event | None:
+    """The event with this index among those of a thread."""
+    record = trace.ranks[rank]
     merged = np.flatnonzero(record.event_threads == thread.slot)
-    index = int(entries["event"][position])
-    return record.event(int(merged[index])) if index < len(merged) else None
+    return record.event(int(merged[index])) if index is not None and index < len(merged) else None
 
 
 def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
@@ -42,12 +52,10 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
     at = control.at(slot)
     if control.state is ControlState.ENDED:
         return "at the end, past MPI_Finalize"
-    coming, last = (
-        event_of(trace, session, control.rank, slot, at),
-        event_of(trace, session, control.rank, slot, at - 1),
-    )
+    last = event_of(trace, session, control.rank, slot, at - 1)
     if control.parked(slot) or last is None:
-        return f"before event {coming.index}: {said(coming)}" if coming is not None else "at the end of its record"
+        event = coming(trace, session, control, slot)
+        return f"before event {event.index}: {said(event)}" if event is not None else "at the end of its record"
     return f"in event {last.index}: {said(last)}"
 
 
@@ -62,7 +70,24 @@ def stopped(trace: Trace, session: Replay) -> list[str]:
             name = f"thread {slot} " if len(session.plans[control.rank].threads) > 1 else ""
             where.setdefault(name + stands(trace, session, control, slot), []).append(control.rank)
     lines = [f"stopped as asked: {passed} of {total} calls were run again"]
-    return lines + [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
+    lines += [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
+    return lines + [f"  {text}" for event in session.cut.asked if (text := _elsewhere(trace, session, *event))]
+
+
+def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
+    """Why no stop is before an event that was asked for, None where one is."""
+    event = trace.event(rank, index)
+    threads, slot = session.plans[rank].threads, event.thread.slot
+    mine = next((i for i, thread in enumerate(threads) if thread.slot == slot), None)
+    if mine is None:
+        return None
+    control, position = session.controls[rank], threads[mine].position(event.position)
+    if control.at(mine) < position:
+        return f"event {index} of rank {rank}, {said(event)}, lies behind another stop"
+    here = coming(trace, session, control, mine)
+    if control.at(mine) == position and control.parked(mine) and here is not None and here.index > index:
+        return f"event {index} of rank {rank}, {said(event)}, is no communication: the stop is at the next call that is"
+    return None
 
 
 def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
@@ -128,6 +153,12 @@ def stalled(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     return [*lines, likely(trace)]
 
 
+def timed_out(trace: Trace, session: Replay, replayed: Path) -> list[str]:
+    """Where the ranks were when the time was up."""
+    del replayed
+    return [f"the replay was ended after {session.timeout:g} seconds, as --timeout says", *_waits(trace, session)]
+
+
 def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
     """Weft ended the replay, as none of its ranks could ever go on."""
     if forced:
@@ -149,9 +180,11 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
     for control in session.controls:
         for slot in range(len(session.plans[control.rank].threads)):
             text = stands(trace, session, control, slot)
-            if control.polling():
-                coming = event_of(trace, session, control.rank, slot, control.at(slot))
-                expected = said(coming) if coming is not None else "the end"
+            if control.unanswered(slot):
+                text = f"polls on where its record has no more, and nothing answers ({text})"
+            elif control.polling(slot):
+                event = event_of(trace, session, control.rank, slot, control.at(slot))
+                expected = said(event) if event is not None else "the end"
                 text = f"polls in vain, as its record goes on with {expected}: it awaits something that is not MPI"
             lines.append(f"  rank {control.rank} {text}")
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,13 +13,15 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
+from weft.replay.cuts import Cut
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.plan import RankPlan
-from weft.replay.points import Goals
 from weft.trace.functions import FunctionTable
 
-STALL = 10.0
-"""Seconds without any progress, every rank inside MPI or asking for what its record does not give, that are a stall."""
+STALL = 6.0
+"""Seconds without any progress, every rank inside MPI or in waits of ours, that are a stall."""
+IDLE = 2.0
+"""The same where every rank is in waits of ours: parked, at its end, or asking for what its record does not give."""
 JOINED = 1.0
 """Seconds without any progress after which a thread that sleeps counts as waiting for one that stands at its goal."""
 SETTLE = 0.3
@@ -33,6 +35,7 @@ class Result(Enum):
     STOPPED = "stopped"
     DIVERGED = "diverged"
     STALLED = "stalled"
+    TIMED_OUT = "timed out"
     REFUSED = "refused"
 
 
@@ -41,11 +44,12 @@ class Replay:
     """A running replay, seen from outside."""
 
     plans: Sequence[RankPlan]
-    goals: Goals = field(default_factory=dict)
-    firm: Collection[tuple[int, int]] = ()
-    """Threads, as in `goals`, that come to stand before a call; the others may stand inside the last one they make."""
+    cut: Cut = field(default_factory=Cut)
+    """Where the ranks stop; without goals they run to their end."""
     hold: bool = False
     """Whether ranks that stand at their goals are left there."""
+    timeout: float | None = None
+    """Seconds after which it is ended wherever it is."""
     driven: Path | None = None
     """The folder of a debugger that sets the goals while the ranks run, and says when it is over."""
     result: Result = Result.FINISHED
@@ -53,6 +57,7 @@ class Replay:
     controls: list[Control] = field(default_factory=list)
     _progress: object = None
     _since: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
     _parent: int = field(default_factory=os.getppid)
 
     def lay_out(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
@@ -60,7 +65,7 @@ class Replay:
         try:
             folder.mkdir(exist_ok=True)
             for plan in self.plans:
-                plan_file(folder, plan.rank).write_bytes(plan.encode(functions, bounded or bool(self.goals)))
+                plan_file(folder, plan.rank).write_bytes(plan.encode(functions, bounded or bool(self.cut.goals)))
                 self.controls.append(Control(folder, plan.rank))
             channels = [thread.turns["channel"] for plan in self.plans for thread in plan.threads]
             count = 1 + max((int(c.max()) for c in channels if len(c)), default=-1)
@@ -68,8 +73,8 @@ class Replay:
                 (folder / "turns-000000.bin").write_bytes(bytes(count * CHANNEL.itemsize))
         except OSError as error:
             raise WeftError(f"cannot write the plan of the replay to {folder}: {error.strerror or error}") from error
-        for (rank, thread), goal in self.goals.items():
-            self.controls[rank].set_goal(goal, thread)
+        for (rank, thread), goal in self.cut.goals.items():
+            self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
 
     def observe(self, watch: Watch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
@@ -84,27 +89,41 @@ class Replay:
         progress = [control.progress() for control in self.controls]
         if progress != self._progress:
             self._progress, self._since = progress, now
-        if self.goals and self.at_goals(watch, now):
+        if now - self._since > SETTLE:
+            watch.look_at_all()
+        if self.cut.goals and self.at_goals(watch, now):
             self.settled, self.result = True, Result.STOPPED
             return not self.hold
-        if now - self._since > STALL and self.stalled(watch):
+        quiet = now - self._since
+        if quiet > IDLE and (self.idle(quiet) or (quiet > STALL and self.stalled(watch))):
             self.result = Result.STALLED
             return True
+        if self.timeout is not None and now - self._began > self.timeout:
+            self.result = Result.TIMED_OUT
+            return True
         return False
+
+    def idle(self, quiet: float) -> bool:
+        """Whether every rank is in waits of ours, and none polls for less time than it did when it was recorded."""
+        threads = [(c, t) for c, p in zip(self.controls, self.plans, strict=True) for t in range(len(p.threads))]
+        if any(not (c.state is ControlState.ENDED or c.polling(t) or c.parked(t)) for c, t in threads):
+            return False
+        awaited = [self.plans[c.rank].threads[t].gap(c.at(t)) for c, t in threads if c.polling(t)]
+        return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
     def at_goals(self, watch: Watch, now: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
         settled = True
         for rank, control in enumerate(self.controls):
             for thread, recorded in enumerate(self.plans[rank].threads):
-                goal = self.goals.get((rank, thread))
+                goal = self.cut.goals.get((rank, thread))
                 if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
                     continue
                 if goal is None or control.at(thread) < goal:
                     return False
                 settled = False
                 more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
-                if not more_to_come or ((rank, thread) not in self.firm and self._still(watch, rank, thread)):
+                if not more_to_come or ((rank, thread) not in self.cut.firm and self._still(watch, rank, thread)):
                     continue
                 if now - self._since < JOINED or not self._joins(rank, thread):
                     return False

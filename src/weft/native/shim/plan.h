@@ -125,9 +125,11 @@ struct weft_control_thread {
     volatile uint64_t goal;  /* entries to pass; then park */
     volatile uint64_t at;    /* entries passed */
     volatile uint32_t parked;
-    volatile uint32_t behind; /* past the end of an open record */
+    volatile uint32_t behind; /* past the end of an open record: calls made there, 1 at least */
     volatile uint32_t polling; /* polls beyond the recorded number: waits for something that is not MPI */
     volatile uint32_t tid;
+    volatile uint32_t goal_polls; /* at the goal: failed polls that still go before it parks */
+    volatile uint32_t free_polls; /* behind the record, since the last call that is no poll */
 };
 
 struct weft_control {
@@ -149,7 +151,7 @@ _Static_assert(sizeof(struct weft_plan_thread) == 88, "plan thread layout");
 _Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
 _Static_assert(sizeof(struct weft_plan_turn) == 24, "plan turn layout");
 _Static_assert(sizeof(struct weft_plan_channel) == 8, "plan channel layout");
-_Static_assert(sizeof(struct weft_control_thread) == 32, "control thread layout");
+_Static_assert(sizeof(struct weft_control_thread) == 40, "control thread layout");
 _Static_assert(sizeof(struct weft_control) <= 4096, "control fits one page");
 
 #endif

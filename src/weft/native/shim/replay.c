@@ -251,10 +251,13 @@ static inline void passed(struct weft_replay *r) {
 }
 
 /* The entry that comes next, NULL behind the end of an open record. */
-static const struct weft_plan_entry *upcoming(struct weft_replay *r, struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(r->at >= r->control->goal)) park(r);
+static const struct weft_plan_entry *upcoming(struct weft_replay *r, struct weft_thread *thread, struct weft_event *event,
+                                              bool poll) {
+    if (UNLIKELY(r->at >= r->control->goal) && !(poll && r->at == r->control->goal && r->polls < r->control->goal_polls))
+        park(r);
     if (LIKELY(r->at < r->entry_count)) return &r->entries[r->at];
-    r->control->behind = 1;
+    if (!poll || !r->control->behind) r->control->behind++;
+    r->control->free_polls = poll ? r->control->free_polls + 1 : 0;
     if (!(header->flags & WEFT_PLAN_OPEN) && event) diverge(r, thread, event, WEFT_DIVERGED_END, 0, 0, event->function);
     return NULL;
 }
@@ -265,7 +268,7 @@ void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
     if (!(kind & WEFT_CHECK_CALL) || kind & WEFT_CHECK_POLL) return;
     struct weft_replay *r = mine();
     if (!r || !(header->flags & WEFT_PLAN_CHECKED)) return;
-    const struct weft_plan_entry *e = upcoming(r, thread, event);
+    const struct weft_plan_entry *e = upcoming(r, thread, event, false);
     r->current = e;
     if (!e) return;
     if (UNLIKELY(e->function != canonical[function])) diverge(r, thread, event, WEFT_DIVERGED_CALL, 0, e->function, function);
@@ -285,7 +288,7 @@ void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
 static const struct weft_plan_entry *outcome(struct weft_replay *r, uint8_t wanted) {
     const struct weft_plan_entry *e = r->current;
     if (!(header->flags & WEFT_PLAN_CHECKED)) {
-        e = upcoming(r, NULL, NULL);
+        e = upcoming(r, NULL, NULL, false);
         if (!e) return NULL;
         if (e->outcome != wanted) diverge(r, weft_self, NULL, WEFT_DIVERGED_OUTCOME, 0, e->outcome, wanted);
         passed(r);
@@ -305,7 +308,7 @@ struct asked { uint32_t comm, object; int32_t peer, tag; uint16_t function; uint
 /* What a poll is told. More polls than recorded are answered with failure as long as something else is due: that is
  * for what a program awaits beside MPI (another thread, the clock, a file). */
 static enum answer answer(struct weft_replay *r, const struct asked *a, const struct weft_plan_entry **found) {
-    const struct weft_plan_entry *e = upcoming(r, NULL, NULL);
+    const struct weft_plan_entry *e = upcoming(r, NULL, NULL, true);
     if (!e) return header->flags & WEFT_PLAN_OPEN || !(header->flags & WEFT_PLAN_CHECKED) ? ANSWER_FREE : ANSWER_FAIL;
     bool fits = e->outcome == a->outcome;
     if (fits && header->flags & WEFT_PLAN_CHECKED) {
