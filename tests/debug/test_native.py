@@ -105,6 +105,16 @@ def test_until_runs_no_more_than_what_has_to_happen(cells: Recorded) -> None:
     assert "rank 0  before event 11" in third and "rank 1  before event 11" in third
 
 
+def test_until_stops_at_a_breakpoint_on_the_way(cells: Recorded) -> None:
+    number = line("if (rank == 0) MPI_Send")
+    out = cells.debug(f"break 0:cells.c:{number}", "until 1:11", "next @1", "delete", "until 1:11")
+    held, after, last = out.split("(weft) until 1:11\n")[1], *out.split("(weft) ")[3:6:2]
+    assert f"rank 0  before event 9: send(dest=1, tag=6) at cells.c:{number}" in held
+    assert "rank 1 gets no further: it waits in recv(source=0, tag=6) at cells.c" in after
+    assert "while ranks 0 and 2 stand where the last command stopped" in after or "while rank 0 stands where" in after
+    assert "rank 1  before event 11" in last
+
+
 def test_a_deadlocked_rank_goes_no_further_and_that_is_said(cells: Recorded) -> None:
     out = cells.debug("continue", "next", "print tag")
     assert "rank 0 gets no further: as in the record, recv(source=1, tag=7)" in out

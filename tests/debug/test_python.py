@@ -16,7 +16,7 @@ import jsonschema
 
 import weft
 from debug.conftest import PROGRAMS, Recorded
-from tests_support import ROOT, WEFT, Installed
+from tests_support import ROOT, WEFT, Installed, execute
 
 SOURCE = (PROGRAMS / "collect.py").read_text().splitlines()
 SCHEMA = json.loads((ROOT / "docs" / "commands" / "debug.schema.json").read_text())
@@ -160,3 +160,19 @@ def test_a_person_types_with_completion_and_history(collect: Recorded, tmp_path:
     _, status = os.waitpid(pid, 0)
     assert status == 0
     assert (tmp_path / "weft" / "debug_history").read_text().splitlines()[0] == "print rank"
+
+
+def test_a_program_that_reads_its_input_is_given_it_again(record: Callable[..., Recorded], tmp_path: Path) -> None:
+    program = tmp_path / "reads.py"
+    program.write_text(
+        "import sys\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "words = sys.stdin.read().split() if world.rank == 0 else None\n"
+        "words = world.bcast(words)\nworld.barrier()\n"
+    )
+    run = record("reads", "-n", "2", "--", sys.executable, program, stdin="warp and weft\n")
+    text = tmp_path / "input.txt"
+    text.write_text("warp and weft\n")
+    done = execute([*run.weft, "debug", run.run, "--stdin", text, "-c", "until 1:MPI_Barrier", "-c", "print words"])
+    assert "['warp', 'and', 'weft']" in done.stdout, done.stdout
+    done = execute([*run.weft, "replay", run.run, "--stdin", text, "--out", tmp_path / "again"])
+    assert "as recorded" in done.stderr, done.stderr

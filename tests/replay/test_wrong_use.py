@@ -79,7 +79,6 @@ def complaint(
         (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
         (["--until", "what is this"], "give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N"),
         (["--until", "0:3", "--stdin", "nothing.txt"], "--stdin nothing.txt: No such file or directory"),
-        (["--timeout", "-1"], "'-1' is not a number of seconds"),
         (["--force", "0:3"], "give RANK:EVENT=SOURCE"),
         (["--force", "0:3=9"], "has ranks 0 to 2 only"),
         (["--force", "0:4=1"], "takes no message from any source"),

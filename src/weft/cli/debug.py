@@ -35,7 +35,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [-n N] [-- PROGRAM ARGS]",
+        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [--stdin FILE] [-n N] [-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
@@ -43,13 +43,14 @@ def register(subparsers: Any) -> None:
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
     )
     parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-debug/1)")
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Open the prompt."""
     lines = script(args)
-    return debug(args.run, options(args.n), args.rest, lines, as_json=args.json)
+    return debug(args.run, options(args.n, args.stdin), args.rest, lines, as_json=args.json)
 
 
 def of_replay(args: argparse.Namespace) -> int:
@@ -57,12 +58,14 @@ def of_replay(args: argparse.Namespace) -> int:
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
-    return debug(args.run, options(args.n), args.rest, None, first=[f"{name} {text}" for name, text in places])
+    return debug(
+        args.run, options(args.n, args.stdin), args.rest, None, first=[f"{name} {text}" for name, text in places]
+    )
 
 
-def options(n: int | None) -> list[str]:
+def options(n: int | None, stdin: Path | None) -> list[str]:
     """Options for the replay."""
-    return [] if n is None else ["-n", str(n)]
+    return ([] if n is None else ["-n", str(n)]) + ([] if stdin is None else ["--stdin", str(stdin.absolute())])
 
 
 def script(args: argparse.Namespace) -> list[str] | None:

@@ -224,6 +224,10 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     ending = finish.finish(job)
     if args.driven:
         return job.process.shell_status
+    if not ending.ranks and session.result is Result.TIMED_OUT:
+        say(f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had initialised MPI")
+        job.run.discard()
+        return LEFT_STATUS
     if not ending.ranks:
         say(f"nothing was replayed: the program ended with status {job.process.shell_status} before it initialised MPI")
         job.run.discard()

@@ -81,8 +81,19 @@ def _stopped(answer: Answer) -> list[str]:
         return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _ranks(answer)
     for row in answer.get("waiting", []):
-        lines.append(f"rank {row['rank']} gets no further: as in the record, {row['call']['call']} is its last call")
+        lines.append(f"rank {row['rank']} gets no further: {_why(row)}")
     return lines
+
+
+def _why(row: Answer) -> str:
+    """Why a rank that waits in a call does not come out of it."""
+    call = row["call"]["call"]
+    if not row["more"]:
+        return f"as in the record, {call} is its last call"
+    if row["stopped"]:
+        others = f"{rank_words(row['stopped'])} stand{'s' if len(row['stopped']) == 1 else ''}"
+        return f"it waits in {call}, while {others} where the last command stopped"
+    return f"it waits in {call}, from which it came back when it was recorded"
 
 
 def _rank(answer: Answer) -> list[str]:

@@ -515,7 +515,7 @@ class Debugger:
             for rank in moving:
                 event = self.record.entry(rank, self.replica.at(rank))
                 if event is None or not self.replica.parked(rank):
-                    last = event or self.record.entry(rank, self.replica.at(rank) - 1)
+                    last = self.record.entry(rank, self.replica.at(rank) - 1) or event
                     waiting |= {rank: last} if last is not None else {}
                     continue
                 self._pass(event)
@@ -524,8 +524,14 @@ class Debugger:
         self.look_at(list(ranks))
         answer = self.stopped()
         if waiting:
-            answer["waiting"] = [{"rank": rank, "call": call_facts(event)} for rank, event in waiting.items()]
+            answer["waiting"] = [self._waits(rank, event) for rank, event in waiting.items()]
         return answer
+
+    def _waits(self, rank: int, event: Event) -> Answer:
+        """A rank that gets no further in a call: how many more its record has, and which ranks were stopped."""
+        more = self.record.entries(rank) - self.replica.at(rank)
+        stopped = [r for r in range(self.record.size) if r != rank and (r in self._lines() or self.replica.parked(r))]
+        return {"rank": rank, "call": call_facts(event), "more": more, "stopped": stopped}
 
     # Messages
 

@@ -91,14 +91,15 @@ class Replay:
             self._progress, self._since = progress, now
         if now - self._since > SETTLE:
             watch.look_at_all()
+        late = self.timeout is not None and now - self._began > self.timeout
         if self.cut.goals and self.at_goals(watch, now):
             self.settled, self.result = True, Result.STOPPED
-            return not self.hold
+            return not self.hold or late
         quiet = now - self._since
         if quiet > IDLE and (self.idle(quiet) or (quiet > STALL and self.stalled(watch))):
             self.result = Result.STALLED
             return True
-        if self.timeout is not None and now - self._began > self.timeout:
+        if late:
             self.result = Result.TIMED_OUT
             return True
         return False

