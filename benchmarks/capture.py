@@ -27,8 +27,8 @@ from weft.trace.layout import StreamKind
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-LEVELS = ("order", "trace")
-LIMITS = {"order": 30.0, "trace": 200.0}
+LEVELS = ("outcomes", "trace")
+LIMITS = {"outcomes": 30.0, "trace": 200.0}
 PYTHON_LIMIT = 1000.0
 """ns that the Python line of a call may cost more."""
 CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -166,7 +166,7 @@ def verdict(level: str, spread: Spread, python: bool = False) -> str:
 
 def loops(mpis: Sequence[MPI], run: Path, repeat: int) -> Iterator[Row]:
     """ns an event, in loops of a process that sends messages to itself."""
-    yield ["MPI", "loop", "without", "`order` adds", "`trace` adds"]
+    yield ["MPI", "loop", "without", "`outcomes` adds", "`trace` adds"]
     for mpi in mpis:
         for kind, (iterations, events) in LOOPS.items():
             costs = loop_cost(mpi, run, [mpi.programs / "loop", kind, str(iterations)], iterations * events, repeat)
@@ -200,7 +200,7 @@ def more_instructions(mpi: MPI, run: Path, short: Command, long: Command) -> dic
 
 def instructions(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
     """Instructions an event: the difference of a long and a short loop, so that start and end drop out."""
-    yield ["MPI", "loop", "without", "`order` adds", "`trace` adds"]
+    yield ["MPI", "loop", "without", "`outcomes` adds", "`trace` adds"]
     if shutil.which("valgrind") is None:
         return
     for mpi in mpis[:1]:
@@ -217,7 +217,16 @@ def kernels(mpis: Sequence[MPI], run: Path, repeat: int) -> Iterator[Row]:
     On one rank no time goes into waiting, which an MPI spends polling; on two the figure holds that too. Beside it
     the share of instructions, by callgrind, of a longer run over a shorter one.
     """
-    yield ["MPI", "program", "ranks", "calls", "`order` adds %", "`trace` adds %", "instructions: `order`", "`trace`"]
+    yield [
+        "MPI",
+        "program",
+        "ranks",
+        "calls",
+        "`outcomes` adds %",
+        "`trace` adds %",
+        "instructions: `outcomes`",
+        "`trace`",
+    ]
     mpi = mpis[0]
     for name, arguments in KERNELS.items():
         for ranks in (0, 2):
@@ -247,7 +256,7 @@ def sizes(run: Path) -> dict[str, int]:
         if rank.file is None:
             continue
         for thread in rank.file.threads():
-            for kind in (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.ORDER):
+            for kind in (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.OUTCOMES):
                 total[kind.name.lower()] += rank.file.bytes_of(kind, thread)
         total["definitions"] += rank.file.bytes_of(StreamKind.DEFINITIONS)
     total["files"] = sum(path.stat().st_size for path in (run / "ranks").iterdir())
@@ -261,9 +270,9 @@ def bytes_(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
         "program",
         "ranks",
         "calls",
-        "`order` bytes a call",
+        "`outcomes` bytes a call",
         "`trace` bytes a call",
-        "once a rank: `order`",
+        "once a rank: `outcomes`",
         "`trace`",
     ]
     mpi = mpis[0]
@@ -280,12 +289,19 @@ def bytes_(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
         traced = found["trace"]["events"] + found["trace"]["tails"]
         once = [str(4096 + found[level]["definitions"] // n) for level in LEVELS]
         title = TITLES[arguments[0]] if name == "loop" else name
-        yield [title, str(n), str(calls), f"{found['order']['order'] / calls:.3f}", f"{traced / calls:.1f}", *once]
+        yield [
+            title,
+            str(n),
+            str(calls),
+            f"{found['outcomes']['outcomes'] / calls:.3f}",
+            f"{traced / calls:.1f}",
+            *once,
+        ]
 
 
 def messages(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
     """What MPI itself is asked to send, seen by a library between the recorder and MPI."""
-    yield ["program", "sends", "bytes", "with `order`", "with `trace`"]
+    yield ["program", "sends", "bytes", "with `outcomes`", "with `trace`"]
     mpi = mpis[0]
     for name, arguments in (("stencil", ["64", "300"]), ("sort", ["2000", "50"]), ("pool", ["500", "1000"])):
         ranks = 1 if name == "pool" else 3  # with more than one worker the order of the answers is the run's own

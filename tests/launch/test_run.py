@@ -223,7 +223,8 @@ def test_a_program_that_is_no_mpi_program_is_named_so(weft_command: Weft, progra
         (["-n", "2", "--", "mpiexec", "-n", "2", "true"], "-n starts mpiexec itself"),
         (["-n", "2", "--", "step.py"], "run it as `python step.py`"),
         (["--out", "full", "--", "true"], "is not empty"),
-        (["--level", "order", "--hang-after", "3", "--", "true"], "--hang-after needs --level trace"),
+        (["--level", "outcomes", "--hang-after", "3", "--", "true"], "--hang-after needs --level trace"),
+        (["--level", "order", "--hang-after", "3", "--", "true"], "level `outcomes` does not record"),
         (["--report", "nowhere/x.json", "--", "true"], "cannot be written"),
     ],
 )
@@ -319,10 +320,10 @@ def test_a_record_says_whose_it_is(weft_command: Weft, program: Program, tmp_pat
 
 
 def test_a_report_that_was_asked_for_is_always_written(mpich: Installed, tmp_path: Path) -> None:
-    """Where nothing was recorded, and of level `order`, too: it says why it is empty."""
+    """Where nothing was recorded, and of level `outcomes`, too: it says why it is empty."""
     for name, command in (
         ("nothing", ["-n", "2", "--", "true"]),
-        ("order", ["--level", "order", "--", sys.executable, "-c", "from mpi4py import MPI"]),
+        ("order", ["--level", "outcomes", "--", sys.executable, "-c", "from mpi4py import MPI"]),
     ):
         report = tmp_path / f"{name}.json"
         execute([*WEFT, "run", "--report", report, *command], cwd=tmp_path)

@@ -3,7 +3,7 @@
     python tests/replay/campaign.py                          # every program, 20 replays each
     python tests/replay/campaign.py --replays 200            # the figure of docs/performance.md
     python tests/replay/campaign.py --venv .venv-openmpi --replays 50 --programs pool sums
-    python tests/replay/campaign.py --level order --programs counter spin lock
+    python tests/replay/campaign.py --level outcomes --programs counter spin lock
 
 A replay is the same when the program's output is and when each thread's events are: function, communicator, peer,
 tag, count, datatype, request, flags and error, failed polls aside where --polls is not given. Also prints how many
@@ -137,7 +137,7 @@ def campaign(
         with Burners(random.choice(loads)):
             again = run(weft_command, "replay", run_folder, "--out", str(out))
         found = streams(out) if out.exists() else []
-        expected = expected or found  # a record of level order has no events
+        expected = expected or found  # a record of level outcomes has no events
         alike = bool(found) and found == expected
         if again.stdout == recorded.stdout and alike and again.returncode == 0:
             same += 1
@@ -153,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=Path(sys.executable).parents[1])
     parser.add_argument("--replays", type=int, default=20)
-    parser.add_argument("--level", choices=["trace", "order"], default="trace", help="of the record")
+    parser.add_argument("--level", choices=["trace", "outcomes"], default="trace", help="of the record")
     parser.add_argument("--programs", nargs="+", choices=sorted(PROGRAMS), default=list(PROGRAMS))
     arguments = parser.parse_args()
     worse = 0

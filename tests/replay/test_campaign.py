@@ -51,5 +51,5 @@ def test_another_mpi_replays_the_run(
     again = weft(replayed_by, "replay", "run", "--out", "again", "--", *command(replayed_by, name, tmp_path))
     assert again.stdout == recorded.stdout
     assert "as recorded; recorded in" in again.stderr
-    if level == "order":
+    if level == "outcomes":
         assert len(streams(tmp_path / "again")) == PROGRAMS[name][1]

@@ -1,4 +1,4 @@
-"""Plans: the outcomes of level order taken apart, held against a simulation of what the recorder writes."""
+"""Plans: the outcomes of level outcomes taken apart, held against a simulation of what the recorder writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from weft.replay import plans_of
 from weft.replay.layout import POSTED_FREE, POSTED_NEVER, Outcome, PlanFlag
 from weft.replay.plan import _of_outcomes
 from weft.trace.builder import Builder
-from weft.trace.layout import OrderKind as Kind
+from weft.trace.layout import LogKind as Kind
 
 
 class Simulated:
-    """A thread of a program, and what the recorder writes of it at level order (native/format.h, weft_order_kind)."""
+    """A thread of a program, and what the recorder writes of it at level outcomes (native/format.h, weft_log_kind)."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

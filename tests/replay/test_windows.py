@@ -13,10 +13,10 @@ from weft.replay.turns import Location, turns
 from weft.trace.layout import AccessKind
 
 CASES = [
-    ("counter", "mpich", "trace"), ("spin", "mpich", "trace"), ("lock", "mpich", "order"),
-    ("requested", "mpich", "order"),
-    ("fence", "mpich", "trace"), ("spin-py", "mpich", "order"), ("lock-py", "mpich", "trace"),
-    ("counter", "openmpi", "order"), ("spin", "openmpi", "trace"), ("lock-py", "openmpi", "order"),
+    ("counter", "mpich", "trace"), ("spin", "mpich", "trace"), ("lock", "mpich", "outcomes"),
+    ("requested", "mpich", "outcomes"),
+    ("fence", "mpich", "trace"), ("spin-py", "mpich", "outcomes"), ("lock-py", "mpich", "trace"),
+    ("counter", "openmpi", "outcomes"), ("spin", "openmpi", "trace"), ("lock-py", "openmpi", "outcomes"),
 ]  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class Bench:
 def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     made = Bench(tmp_path_factory.mktemp("faults"), mpich.mpicc)
     made.record("good")
-    made.record("order", level="order")
+    made.record("outcomes", level="outcomes")
     return made
 
 
@@ -93,7 +93,7 @@ def test_what_the_record_does_not_have_is_refused(
 
 
 def test_a_record_of_level_order_has_no_events_to_stop_at(complaint: Callable[..., tuple[int, str]]) -> None:
-    status, line = complaint("order", "--until", "0:3")
+    status, line = complaint("outcomes", "--until", "0:3")
     assert (status, "the replay is recorded at level `trace` and can be stopped" in line) == (2, True), line
 
 
@@ -167,12 +167,12 @@ def test_an_input_that_was_changed_is_named(bench: Bench) -> None:
     assert "input.txt" in done.stderr.splitlines()[-2]
 
 
-@pytest.mark.parametrize("level", ["trace", "order"])
+@pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_a_program_that_draws_lots_leaves_its_record_or_comes_to_its_end(bench: Bench, level: str) -> None:
-    """At level order only outcomes are held, and these are the same whatever is drawn."""
+    """At level outcomes only outcomes are held, and these are the same whatever is drawn."""
     bench.record(f"chance-{level}", "chance", level=level)
     done = bench.weft("replay", f"chance-{level}")
-    if level == "order":
+    if level == "outcomes":
         assert (done.returncode, "12 outcomes: as recorded" in done.stderr) == (0, True), done.stderr
         return
     assert done.returncode == 5, done.stderr

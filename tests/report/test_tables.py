@@ -135,5 +135,5 @@ def test_the_command_shows_what_is_asked_for(tmp_path: Path, capsys: object) -> 
 
 
 def test_a_run_of_level_order_has_empty_tables() -> None:
-    trace = Builder(ranks=2, level=Level.ORDER).open()
+    trace = Builder(ranks=2, level=Level.OUTCOMES).open()
     jsonschema.validate(to_json(trace, [], (), tables(trace, None)), JSON_SCHEMA)

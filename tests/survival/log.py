@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.trace import Rank, Trace
-from weft.trace.layout import Flag, Level, OrderKind
+from weft.trace.layout import Flag, Level, LogKind
 
 # The order of log.h's enum log_call
 CALLS = (
@@ -88,7 +88,7 @@ def disagreement(rank: Rank, log: Log) -> str | None:
     """What in the record is not what the log allows; None where they agree. Of a rank whose recording stopped, only
     what there is can be held against the log.
     """
-    if rank.trace.level == Level.ORDER:
+    if rank.trace.level == Level.OUTCOMES:
         return _order_disagreement(rank, log)
     if not 0 <= log.begun - log.ended <= 1:
         return f"the log itself is wrong: {log.begun} begun, {log.ended} ended"
@@ -110,9 +110,9 @@ def disagreement(rank: Rank, log: Log) -> str | None:
 
 
 def _order_disagreement(rank: Rank, log: Log) -> str | None:
-    """Level order: the wildcard receives' sources, each written between the call's begin and its end."""
-    outcomes = rank.threads[0].order if rank.threads else []
-    sources = [value for kind, value in outcomes if kind == OrderKind.SOURCE]
+    """Level outcomes: the wildcard receives' sources, each written between the call's begin and its end."""
+    outcomes = rank.threads[0].outcomes if rank.threads else []
+    sources = [value for kind, value in outcomes if kind == LogKind.SOURCE]
     ended = [int(s) for s in log.entries["source"][: log.ended] if s >= 0]
     at_hand = log.begun - log.ended
     if sources[: len(ended)] != ended:

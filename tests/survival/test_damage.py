@@ -56,7 +56,7 @@ def test_a_chunk_that_was_just_added_when_the_process_was_killed_is_no_damage(tm
         raw = bytearray(file.read_bytes())
         header = np.frombuffer(raw, HEADER, 1)[0]
         count, at = int(header["chunk_count"]), HEADER.fields["chunks"][1]  # type: ignore[index]
-        chunk = np.array([(StreamKind.ORDER, 0, 1, len(raw), used)], CHUNK)
+        chunk = np.array([(StreamKind.OUTCOMES, 0, 1, len(raw), used)], CHUNK)
         raw[at + count * CHUNK.itemsize : at + (count + 1) * CHUNK.itemsize] = chunk.tobytes()
         start = HEADER.fields["chunk_count"][1]  # type: ignore[index]
         raw[start : start + 4] = np.uint32(count + 1).tobytes()

@@ -95,7 +95,7 @@ def test_a_python_program_killed_at_any_moment_leaves_all_its_calls(
 def test_level_order_keeps_every_wildcard_source_up_to_the_kill(alone: Start, mix: list[str]) -> None:
     chance = random.Random(SEED + 2)
     for k in range(KILLS // 10):
-        scene = alone(mix, level="order")
+        scene = alone(mix, level="outcomes")
         kill_at_random(scene, chance)
         assert scene.disagreements() == [], f"kill {k} of seed {SEED}"
         forget(scene)
@@ -126,7 +126,7 @@ def kill_launcher(scene: Scene, chance: random.Random) -> None:
 
 @slow_when_many
 @pytest.mark.parametrize("kill", [kill_one_rank, kill_all_ranks, kill_launcher])
-@pytest.mark.parametrize("level", ["trace", "order"])
+@pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_a_job_killed_at_any_moment_leaves_all_calls_of_every_rank(
     job: Start, mix: list[str], kill: Callable[[Scene, random.Random], None], level: str, moments: Counter[str]
 ) -> None:

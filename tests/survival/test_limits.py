@@ -61,7 +61,7 @@ def test_a_full_disk_stops_the_recording_not_the_program(
     assert stopped_because(scene, StopReason.DISK_FULL)
 
 
-@pytest.mark.parametrize("level", ["trace", "order"])
+@pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_a_disk_without_any_room_leaves_the_program_alone(
     alone: Start, mix: list[str], small_disk: Path, level: str
 ) -> None:

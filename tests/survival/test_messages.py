@@ -38,7 +38,7 @@ def test_recording_adds_no_byte_to_any_message(
     spy = str(compiled / "spy")
     without = sent(mpich, command, {"LD_PRELOAD": spy}, tmp_path)
     assert all(int(rank.split()[0]) > 20 for rank in without)
-    for level in ("order", "trace"):
+    for level in ("outcomes", "trace"):
         ranks = tmp_path / level / "ranks"
         ranks.mkdir(parents=True)
         recording = {"LD_PRELOAD": f"{recorder.path}:{spy}", "WEFT_RUN": str(ranks.parent), "WEFT_LEVEL": level}

@@ -29,7 +29,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize("level", ["trace", "order"])
+@pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_after_every_single_instruction_the_record_holds_all_calls(
     step: Path, mix: list[str], recorder: shim.Shim, tmp_path: Path, level: str
 ) -> None:

@@ -319,7 +319,7 @@ def test_a_signal_that_ends_the_run_tells_the_task_of_each_open_call(
 def test_wrong_use_is_said_before_the_program_is_started(
     tmp_path: Path, mpich: Installed, weft_command: Callable[..., Any], tagged: Callable[..., Path]
 ) -> None:
-    refused = weft_command("run", "--tasks", "--level", "order", "--", sys.executable, "-c", "print(1)")
+    refused = weft_command("run", "--tasks", "--level", "outcomes", "--", sys.executable, "-c", "print(1)")
     assert refused.returncode == 2 and "--tasks needs --level trace" in refused.stderr and not refused.stdout
 
 

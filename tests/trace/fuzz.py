@@ -365,7 +365,7 @@ def read_all(path: Path, view: int = 0) -> str:
                 if event.datatype:
                     event.datatype.signature()
             for thread in rank.threads:
-                len(thread.order)
+                len(thread.outcomes)
         list(trace.select("tag:0 wait>1us comm:world site:step.py:9 is:error"))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             dump.run(arguments([str(path), "--limit", "100", *VIEWS[view % len(VIEWS)]]))

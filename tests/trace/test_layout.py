@@ -33,7 +33,7 @@ ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_ending": ("WEFT_ENDING_", layout.EndingKind),
     "weft_exit": ("WEFT_EXIT_", layout.ExitKind),
     "weft_class": ("WEFT_CLASS_", layout.ObjectClass),
-    "weft_order_kind": ("WEFT_ORDER_", layout.OrderKind),
+    "weft_log_kind": ("WEFT_LOG_", layout.LogKind),
     "weft_access_kind": ("WEFT_ACCESS_", layout.AccessKind),
     "weft_change": ("WEFT_CHANGE_", layout.Change),
     "weft_task_kind": ("WEFT_TASK_", TaskKind),

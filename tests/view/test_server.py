@@ -204,9 +204,9 @@ def test_a_run_of_level_order_is_refused_with_a_reason(tmp_path: Path) -> None:
     from weft.trace.layout import Level
     from weft.view.picture import Picture
 
-    b = Builder(ranks=1, path=tmp_path / "run", level=Level.ORDER)
+    b = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES)
     b.ranks[0].outcomes([1, 2])
-    with pytest.raises(UsageError, match="level order"):
+    with pytest.raises(UsageError, match="level outcomes"):
         Picture(weft.open(b.write()))
 
 

@@ -9,7 +9,7 @@ weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (`
 weft dump RUN --tail 20                  the last calls;  --count: only how many there are
 
 RUN is the newest run where it is left out. A call that never returned is shown as "still in this call". Runs of level
-`order` hold outcomes in place of calls; these are printed as they are.
+`outcomes` hold outcomes in place of calls; these are printed as they are.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
             print_json(({"definition": kind, **facts} for kind, facts in rows), to)
         elif not args.count:
             print_definitions(rows, to)
-    elif trace.level == Level.ORDER and not trace.event_count:
+    elif trace.level == Level.OUTCOMES and not trace.event_count:
         print_outcomes(trace, wanted, args, to)
     elif args.count:
         print(wanted.count(trace), file=to)
@@ -232,22 +232,22 @@ def events(trace: Trace, rows: Rows) -> Iterator[Event]:
     return (trace.event(rank, index) for rank, index in ids(rows))
 
 
-# Runs of level `order`
+# Runs of level `outcomes`
 
 
 def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print the outcomes that a replay would force."""
-    from weft.trace.layout import OrderKind
+    from weft.trace.layout import LogKind
 
     def outcomes() -> Iterator[tuple[int, int, int, str, int]]:
         for rank in wanted.ranks(trace):
             for thread in rank.threads:
-                for position, (kind, value) in enumerate(thread.order):
-                    name = OrderKind(kind).name.lower() if kind in list(OrderKind) else f"kind {kind}"
+                for position, (kind, value) in enumerate(thread.outcomes):
+                    name = LogKind(kind).name.lower() if kind in list(LogKind) else f"kind {kind}"
                     yield rank.index, thread.slot, position, name, value
 
     if args.format in ("csv", "parquet"):
-        raise UsageError(f"{trace.path} is a run of level order, which holds no calls: record it with --level trace")
+        raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
     rows = chosen(outcomes(), args, to)
     heads = ("rank", "thread", "outcome", "kind", "value")
     if args.format == "json":

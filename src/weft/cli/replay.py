@@ -184,10 +184,10 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
     from weft.trace import Level
 
     wanted = args.until + args.breaks
-    if trace.level is Level.ORDER:
+    if trace.level is Level.OUTCOMES:
         if wanted or args.force:
-            raise UsageError("this run was recorded at level `order`, which has no events to stop at; replay it once "
-                             "whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
+            raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
+                             "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
         return plans_of(trace, None), Cut()
     matched = match(trace)
     steps = plans_of(trace, matched)

@@ -98,7 +98,7 @@ def _tables(ground: Ground, report: Report) -> Tables | None:
     from weft.trace import Level
 
     try:
-        return tables(ground.trace, ground.match if ground.trace.level != Level.ORDER else None)
+        return tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
     except Exception:
         if not report.failures:
             raise

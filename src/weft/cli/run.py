@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from weft.errors import UsageError, WeftError
+from weft.levels import LEVELS, level_named
 
 if TYPE_CHECKING:
     from weft.launch.finish import Ending
@@ -40,13 +41,14 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--level order|trace] [--tasks] [--report FILE] [--hang-after S] -- PROGRAM",
+        usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--report FILE] [--hang-after S] "
+              "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
     parser.add_argument(
-        "--level", choices=("order", "trace"), default="trace",
-        help="trace: every call, with time and source line (default); order: only what a replay needs",
+        "--level", choices=LEVELS, type=level_named, default="trace",
+        help="trace: every call, with time and source line (default); outcomes: only what a replay needs",
     )  # fmt: skip
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the findings to FILE, JSON")
     parser.add_argument(
@@ -98,10 +100,10 @@ def run(args: argparse.Namespace) -> int:
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
     if not command:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
-    if args.level == "order" and args.hang_after is not None:
-        raise UsageError("--hang-after needs --level trace: level `order` does not record where a rank is")
-    if args.level == "order" and args.tasks:
-        raise UsageError("--tasks needs --level trace: level `order` holds no calls that a task could have made")
+    if args.level == "outcomes" and args.hang_after is not None:
+        raise UsageError("--hang-after needs --level trace: level `outcomes` does not record where a rank is")
+    if args.level == "outcomes" and args.tasks:
+        raise UsageError("--tasks needs --level trace: level `outcomes` holds no calls that a task could have made")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     return record(command, args)
@@ -318,8 +320,8 @@ def write_report(file: Path | None, subject: Subject, report: Report | None = No
 
 def tell_findings(job: Job, report_file: Path | None) -> bool:
     """Print a line a finding, worst first, and write the report; return whether Weft itself did all of it."""
-    if job.run.facts["level"] == "order":
-        why = "a run of level `order` holds no calls: nothing was analysed. It is for `weft replay`"
+    if job.run.facts["level"] == "outcomes":
+        why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
         return write_report(report_file, Untold(job.run.facts, (why,)))
     import weft
     from weft.cli._progress import progress

@@ -95,7 +95,7 @@ class Standstill:
         for r in self.trace.ranks:
             if (
                 r.index in self.gone
-                or self.trace.level == Level.ORDER
+                or self.trace.level == Level.OUTCOMES
                 or r.state in ("missing", "stopped", "aborted", "damaged")
             ):
                 continue

@@ -27,9 +27,9 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.trace = weft.open(path)
-        if self.trace.level is Level.ORDER:
+        if self.trace.level is Level.OUTCOMES:
             raise UsageError(
-                "this run was recorded at level `order`, which has no events to stop at; replay it once whole: "
+                "this run was recorded at level `outcomes`, which has no events to stop at; replay it once whole: "
                 "the replay is recorded at level `trace` and can be debugged"
             )
         missing = [rank.rank for rank in self.trace.ranks if rank.missing]

@@ -25,7 +25,7 @@ MAX_WAITS: Final = 4
 
 def find(trace: Trace) -> list[Finding]:
     """One finding for all ranks that ended alike by their own doing, and who waits for them for ever."""
-    if trace.level == Level.ORDER:
+    if trace.level == Level.OUTCOMES:
         return []
     everyone = ends(trace)
     scene = Scene(trace, everyone)

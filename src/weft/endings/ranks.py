@@ -73,7 +73,7 @@ class End:
 
 
 def ends(trace: Trace) -> list[End]:
-    """The end of every rank, in order of rank. A run of level `order` tells only of those in which a process told."""
+    """The end of every rank, in order of rank. A run of level `outcomes` tells only of those whose process told."""
     return [_end(rank) for rank in trace.ranks]
 
 

@@ -20,7 +20,7 @@ def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
 
     `told` names ranks whose end a finding tells: they are left out where they would be in the first lines.
     """
-    if trace.level == Level.ORDER:
+    if trace.level == Level.OUTCOMES:
         return []
     found = ends(trace)
     bad = trace.run.get("ended") in ("crashed", "killed", "interrupted") or any(
@@ -69,7 +69,7 @@ def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
 
 def to_json(trace: Trace) -> list[dict[str, Any]]:
     """How the ranks ended, for the report's JSON: `ranks`, `how` (a word of `How`), `message`, and place and status."""
-    if trace.level == Level.ORDER:
+    if trace.level == Level.OUTCOMES:
         return []
     return [_json(said, group) for said, group in _groups(trace, ends(trace))]
 

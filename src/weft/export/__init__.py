@@ -45,8 +45,8 @@ def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | 
     `progress` is told which share of the calls is written.
     UsageError for a path that exists, a run without calls, or where a package is missing.
     """
-    if trace.level == Level.ORDER:
-        raise UsageError(f"{trace.path} is a run of level order, which holds no calls: record it with --level trace")
+    if trace.level == Level.OUTCOMES:
+        raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
     for package in FORMATS[to].needs:
         _require(package, to)
     writer = importlib.import_module(FORMATS[to].module)

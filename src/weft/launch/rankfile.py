@@ -35,7 +35,7 @@ assert CHUNK_FORMAT.size == CHUNK.itemsize
 
 @dataclass(frozen=True)
 class Chunk:
-    """One entry of the chunk table; `used` as it stands there (nibbles for ORDER)."""
+    """One entry of the chunk table; `used` as it stands there (nibbles for OUTCOMES)."""
 
     kind: int
     thread: int
@@ -46,7 +46,7 @@ class Chunk:
     @property
     def used_bytes(self) -> int:
         """Bytes in use."""
-        return (self.used + 1) // 2 if self.kind == StreamKind.ORDER else self.used
+        return (self.used + 1) // 2 if self.kind == StreamKind.OUTCOMES else self.used
 
     @property
     def end(self) -> int:
@@ -194,7 +194,7 @@ class Watched:
 
     @property
     def recorded_events(self) -> bool:
-        """Whether this record holds events to judge by (level `order` holds none)."""
+        """Whether this record holds events to judge by (level `outcomes` holds none)."""
         return self.header is not None and self.header.level == Level.TRACE
 
     def closed_threads(self) -> list[int]:

@@ -25,9 +25,9 @@ from weft.errors import WeftError
 from weft.mpi import generate, ready, seldom, table
 from weft.mpi.ready import Shim, cache_folder
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "order.c", "replay.c", "threads.c", "windows.c", "turns.c",
+_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
             "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c")  # fmt: skip
-_BY_HAND = (("o", ("order.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
+_BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h")
 _INSIDE = "leaving.py"  # runs in Python programs
 _HOT = {"objects.c", "sites.c", "buffers.c", "python.c", "shared.c"}  # what every call that is recorded goes through
@@ -274,7 +274,9 @@ def _effort(unit: str) -> list[str]:
 def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
     """The functions for which these sources have a body of their own."""
     text = "".join(files("weft").joinpath("native/shim", source).read_text() for source in sources)
-    return set(re.findall(rf"(?:WEFT_(?:ORDER_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text))
+    return set(
+        re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)
+    )
 
 
 def _generated(library: Library) -> dict[str, bytes]:

@@ -14,7 +14,7 @@
  *
  * A STREAM is an append-only sequence of bytes; its content is its chunks put one behind the other in the order
  * of the chunk table. Every thread that calls MPI has one stream of EVENTS (56-byte slots) and one of TAILS
- * (what does not fit a slot); a process has one of DEFINITIONS; level `order` has one of ORDER a thread.
+ * (what does not fit a slot); a process has one of DEFINITIONS; level `outcomes` has one of OUTCOMES a thread.
  *
  * A chunk's `used` is written after the bytes it counts, so whatever moment the process dies at, the first
  * `used` bytes of each chunk are whole. Nothing but an event slot (patched at the call's exit) is ever changed.
@@ -38,7 +38,7 @@ enum weft_stream_kind {
     WEFT_STREAM_EVENTS = 1,
     WEFT_STREAM_TAILS = 2,
     WEFT_STREAM_DEFINITIONS = 3,
-    WEFT_STREAM_ORDER = 4,
+    WEFT_STREAM_OUTCOMES = 4,
     WEFT_STREAM_TABLE = 5, /* more chunk-table entries: the table continues at this chunk's offset */
     WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread (since 1.1) */
 };
@@ -48,7 +48,7 @@ enum weft_stream_kind {
  *   0      2        4        8          16         24
  *   | kind | thread | pages  | offset   | used     |
  *
- * `used` counts bytes, for ORDER nibbles. A TABLE entry is always the last of its table. */
+ * `used` counts bytes, for OUTCOMES nibbles. A TABLE entry is always the last of its table. */
 struct weft_chunk {
     uint16_t kind;
     uint16_t thread;
@@ -76,7 +76,7 @@ enum weft_stop_reason {
 
 enum weft_clock { WEFT_CLOCK_MONOTONIC_NS = 0, WEFT_CLOCK_TSC = 1, WEFT_CLOCK_CNTVCT = 2 };
 
-enum weft_level { WEFT_LEVEL_ORDER = 1, WEFT_LEVEL_TRACE = 2 };
+enum weft_level { WEFT_LEVEL_OUTCOMES = 1, WEFT_LEVEL_TRACE = 2 };
 
 /* Clocks read together: ticks of the event clock, CLOCK_MONOTONIC and CLOCK_REALTIME in ns. Two anchors give the
  * tick's length and map every rank of every host to one time axis. */
@@ -295,23 +295,23 @@ enum weft_class {
     WEFT_CLASS_FILE, WEFT_CLASS_INFO, WEFT_CLASS_ERRHANDLER, WEFT_CLASS_MESSAGE, WEFT_CLASS_SESSION, WEFT_CLASS_END,
 };
 
-/* ORDER (level `order`): a stream of nibbles. 0..13: the next outcome of the current kind, at most 13; 14: escape,
+/* OUTCOMES (level `outcomes`): a stream of nibbles. 0..13: the next outcome of the current kind, at most 13; 14: escape,
  * then a number in nibbles of 3 bits, least first, bit 3 set while more follow; 15: the kind changes, one nibble
  * names the new kind. The kind at the start is SOURCE. */
-enum weft_order_kind {
-    WEFT_ORDER_SOURCE = 0,    /* source that a wildcard receive got, in order of completion */
-    WEFT_ORDER_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
-    WEFT_ORDER_POLLS = 2,     /* polls (Test*, *probe, Request_get_status) that failed since the last outcome, where
+enum weft_log_kind {
+    WEFT_LOG_SOURCE = 0,    /* source that a wildcard receive got, in order of completion */
+    WEFT_LOG_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
+    WEFT_LOG_POLLS = 2,     /* polls (Test*, *probe, Request_get_status) that failed since the last outcome, where
                                  there were any. Precedes INDEX, COUNT and PROBED; the last of all at the end */
-    WEFT_ORDER_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
-    WEFT_ORDER_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
-    WEFT_ORDER_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
-    WEFT_ORDER_VALUE = 6,     /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
-    WEFT_ORDER_THREAD = 7,    /* with several threads: outcomes of other threads since this one's last; none: 0 */
-    WEFT_ORDER_PROBED = 8,    /* source that a probe of any source saw */
-    WEFT_ORDER_DONE = 9,      /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
+    WEFT_LOG_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
+    WEFT_LOG_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
+    WEFT_LOG_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
+    WEFT_LOG_VALUE = 6,     /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
+    WEFT_LOG_THREAD = 7,    /* with several threads: outcomes of other threads since this one's last; none: 0 */
+    WEFT_LOG_PROBED = 8,    /* source that a probe of any source saw */
+    WEFT_LOG_DONE = 9,      /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
                                  failed since the last outcome */
-    WEFT_ORDER_TIME = 10,     /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
+    WEFT_LOG_TIME = 10,     /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
 };
 
 /* WINDOWS, at both levels: what is decided at the target of a window, where no call of the record stands. One row for

@@ -167,7 +167,7 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
         if (!entry) break;
         /* The stream is contiguous, so an item may straddle two chunks: the older one counts as full from now on.
          * A process killed before its next item leaves zeros or part of an item there, which a reader drops. */
-        if (stream->used) *stream->used = (uint64_t)(stream->end - stream->chunk_start) * (stream->kind == WEFT_STREAM_ORDER ? 2 : 1);
+        if (stream->used) *stream->used = (uint64_t)(stream->end - stream->chunk_start) * (stream->kind == WEFT_STREAM_OUTCOMES ? 2 : 1);
         stream->used = &entry->used;
         stream->chunk_start = stream->end;
         stream->end += pages * WEFT_PAGE;
@@ -249,7 +249,7 @@ fail:
 static void file_trim(struct weft_record *record) {
     if (!record->table_used) return;
     const struct weft_chunk *last = &record->table[record->table_used - 1];
-    uint64_t bytes = last->kind == WEFT_STREAM_ORDER ? (last->used + 1) / 2 : last->used;
+    uint64_t bytes = last->kind == WEFT_STREAM_OUTCOMES ? (last->used + 1) / 2 : last->used;
     uint64_t end = last->offset + (bytes + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
     if (!bytes) end += WEFT_PAGE; /* a chunk of the table always lies in the file */
     if (last->offset + (uint64_t)last->pages * WEFT_PAGE != record->file_size || end >= record->file_size) return;

@@ -84,7 +84,7 @@ def draw(
 
     UsageError for a window or ranks that are none.
     """
-    if trace.level == Level.ORDER or not trace.event_count:
+    if trace.level == Level.OUTCOMES or not trace.event_count:
         return _empty(trace, width)
     chosen = ranks_of(trace, ranks)
     run = extent(trace)

@@ -69,7 +69,7 @@ class _Drawing:
 
     def lines(self) -> list[Line]:
         """The picture."""
-        if self.trace.level == Level.ORDER or not self.trace.event_count:
+        if self.trace.level == Level.OUTCOMES or not self.trace.event_count:
             return [[Part(printable(f"{self.trace.path.name}: no calls were recorded"))]]
         self.run, self.match = extent(self.trace), match_of(self.trace)
         self.standstill = Standstill(self.trace)

@@ -1,8 +1,8 @@
 """The plan of a replay: all that another run could decide differently, known before the run starts.
 
 From a record of level `trace` it holds every call that communicates, so that the replay is held against it call by
-call; from one of level `order` only the outcomes. Given the source of each wildcard receive in order of posting, MPI's
-rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the matching.
+call; from one of level `outcomes` only the outcomes. Given the source of each wildcard receive in order of posting,
+MPI's rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the matching.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from weft.terms.calls import COMPLETIONS
 from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.functions import Function, FunctionTable
-from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, OrderKind
+from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 
 _MORE = re.compile(
     r"MPI_(Cancel|R?Put|R?Get|R?Accumulate|R?Get_accumulate|Fetch_and_op|Compare_and_swap|Pready\w*|Parrived"
@@ -107,7 +107,7 @@ class ThreadPlan:
     values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """The event (index among the thread's events) behind each of `posts`; empty for a record of level order."""
+    """The event (index among the thread's events) behind each of `posts`; empty for a record of level outcomes."""
     turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
     """The locks and atomic accesses of windows that are ordered or have a known result (dtype TURN)."""
     failed: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
@@ -145,7 +145,7 @@ class ThreadPlan:
 
     @property
     def size(self) -> int:
-        """How many calls it holds or, from a record of level order, outcomes."""
+        """How many calls it holds or, from a record of level outcomes, outcomes."""
         return len(self.entries) + (0 if len(self.posted) else len(self.posts))
 
 
@@ -212,7 +212,7 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
     ranks = [rank for rank in trace.ranks if rank.world == 0]
-    if trace.level is Level.ORDER:
+    if trace.level is Level.OUTCOMES:
         plans = [_outcomes_of(rank) for rank in ranks]
     else:
         assert match is not None
@@ -236,7 +236,7 @@ def whole(rank: Rank) -> bool:
     return rank.state in _OVER
 
 
-# From level order
+# From level outcomes
 
 
 def _outcomes_of(rank: Rank) -> RankPlan:
@@ -244,10 +244,10 @@ def _outcomes_of(rank: Rank) -> RankPlan:
     made = {d.slot: d.made for d in rank.definitions.threads}
     if len(rank.threads) > 1:
         raise WeftError(
-            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `order` does not keep in which "
-            "order they do: record the run at level `trace` to replay it"
+            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
+            "which order they do: record the run at level `trace` to replay it"
         )
-    threads = [_of_outcomes(t.order, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    threads = [_of_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
     return RankPlan(rank.rank, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
 
 
@@ -259,22 +259,22 @@ def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
     known = late = polls = 0
     times: list[float] = []
     for kind, value in order:
-        if kind == OrderKind.LATE:
+        if kind == LogKind.LATE:
             late = value
-        elif kind in (OrderKind.SOURCE, OrderKind.CANCELLED):
+        elif kind in (LogKind.SOURCE, LogKind.CANCELLED):
             while len(pending) <= late:
                 pending.append(known)
                 known += 1
-            posts[pending.pop(late)] = value if kind == OrderKind.SOURCE else POSTED_NEVER
+            posts[pending.pop(late)] = value if kind == LogKind.SOURCE else POSTED_NEVER
             late = 0
-        elif kind == OrderKind.POLLS:
+        elif kind == LogKind.POLLS:
             polls += value
-        elif kind == OrderKind.TIME:
+        elif kind == LogKind.TIME:
             times.append((times[-1] if times else 0.0) + value * 1e-9)
-        elif kind == OrderKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
+        elif kind == LogKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
             rows[-1][2].append(value - 1)
         elif kind in _KINDS:
-            outcome = _KINDS[OrderKind(kind)]
+            outcome = _KINDS[LogKind(kind)]
             values = [] if outcome is Outcome.DONE else [value - (outcome is not Outcome.SOURCE)]
             rows.append((outcome, polls + (value if outcome is Outcome.DONE else 0), values))
             polls = 0
@@ -290,10 +290,10 @@ def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
 
 
 _KINDS: Final = {
-    OrderKind.INDEX: Outcome.INDEX,
-    OrderKind.COUNT: Outcome.COUNT,
-    OrderKind.PROBED: Outcome.SOURCE,
-    OrderKind.DONE: Outcome.DONE,
+    LogKind.INDEX: Outcome.INDEX,
+    LogKind.COUNT: Outcome.COUNT,
+    LogKind.PROBED: Outcome.SOURCE,
+    LogKind.DONE: Outcome.DONE,
 }
 
 

@@ -125,8 +125,8 @@ Progress = Callable[[float, str], None]
 def examine(
     trace: Trace, analyses: Mapping[str, str] = ANALYSES, ground: Ground | None = None, progress: Progress | None = None
 ) -> Report:
-    """Run the analyses, on the `ground` where one is there. A run of level `order` holds no calls and no findings."""
-    if trace.level == Level.ORDER:
+    """Run the analyses, on the `ground` if one is there. A run of level `outcomes` has no calls and no findings."""
+    if trace.level == Level.OUTCOMES:
         return Report(())
     ground = ground or Ground(trace)
     findings: list[Finding] = []

@@ -38,8 +38,8 @@ class Tables:
 
 
 def tables(trace: Trace, match: Any) -> Tables:
-    """The tables of a matched run; empty ones of a run of level `order`, which holds no calls."""
-    if trace.level == Level.ORDER:
+    """The tables of a matched run; empty ones of a run of level `outcomes`, which holds no calls."""
+    if trace.level == Level.OUTCOMES:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
     return Tables(times(trace, match), *matrix(trace, match), ledger_of(trace, match))

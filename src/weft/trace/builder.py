@@ -225,7 +225,7 @@ class RankBuilder:
         return at
 
     def outcomes(self, nibbles: Iterable[int], thread: int = 0) -> None:
-        """Append nibbles to the ORDER stream of a run of level `order`."""
+        """Append nibbles to the OUTCOMES stream of a run of level `outcomes`."""
         self._order.setdefault(thread, []).extend(nibbles)
 
     def accesses(self, rows: NDArray[Any], thread: int = 0) -> None:
@@ -289,7 +289,7 @@ class RankBuilder:
         for thread, nibbles in self._order.items():
             even = nibbles + [0] * (len(nibbles) % 2)
             packed = bytes(low | high << 4 for low, high in zip(even[::2], even[1::2], strict=True))
-            self._file().append(StreamKind.ORDER, thread, packed)
+            self._file().append(StreamKind.OUTCOMES, thread, packed)
         for thread in sorted({*self._streams, *self._order} or {0}):
             tid = put_u(self._tid(thread))
             self.define(Def.THREAD, put_u(thread) + put_u(0) + tid + put_u(thread == 0) + put_s("prog"))
@@ -301,7 +301,7 @@ class RankBuilder:
         self._write_tasks()
 
     def _patch_header(self, path: Path, magic: bytes, slot: int) -> None:
-        """A synthetic run has its own clock, host and job, and its ORDER streams count in nibbles."""
+        """A synthetic run has its own clock, host and job, and its OUTCOMES streams count in nibbles."""
         with path.open("r+b") as file:
             header = np.frombuffer(file.read(layout.PAGE), layout.HEADER, count=1).copy()
             header["magic"], header["slot_size"] = magic, slot
@@ -318,7 +318,7 @@ class RankBuilder:
             for thread, nibbles in self._order.items():
                 left = len(nibbles)
                 for chunk in chunks[: int(header["chunk_count"][0])]:
-                    if chunk["kind"] == StreamKind.ORDER and chunk["thread"] == thread:
+                    if chunk["kind"] == StreamKind.OUTCOMES and chunk["thread"] == thread:
                         chunk["used"] = min(left, int(chunk["pages"]) * layout.PAGE * 2)
                         left -= int(chunk["used"])
             file.seek(0)

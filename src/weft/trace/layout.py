@@ -45,7 +45,7 @@ class StreamKind(IntEnum):
     EVENTS = 1
     TAILS = 2
     DEFINITIONS = 3
-    ORDER = 4
+    OUTCOMES = 4
     TABLE = 5
     WINDOWS = 6
 
@@ -82,7 +82,7 @@ class Clock(IntEnum):
 class Level(IntEnum):
     """How much was recorded."""
 
-    ORDER = 1
+    OUTCOMES = 1
     TRACE = 2
 
 
@@ -168,8 +168,8 @@ class ObjectClass(IntEnum):
     SESSION = 11
 
 
-class OrderKind(IntEnum):
-    """Kinds of outcomes in an ORDER stream."""
+class LogKind(IntEnum):
+    """Kinds of outcomes in an OUTCOMES stream."""
 
     SOURCE = 0
     LATE = 1

@@ -196,7 +196,7 @@ class RankFile:
                     self._say(f"{name}: chunk {row} follows one that is not full; it was left out")
                 continue
             used = min(counted, room)
-            if key[0] == StreamKind.ORDER:
+            if key[0] == StreamKind.OUTCOMES:
                 self._nibbles[key[1]] += min(counted, 2 * room)
                 used = min((counted + 1) // 2, room)
             if offset + used > self.size:
@@ -221,7 +221,7 @@ class RankFile:
         return sum(e.used for e in self.extents(kind, thread))
 
     def nibbles(self, thread: int) -> int:
-        """Length of an ORDER stream, which counts in nibbles."""
+        """Length of an OUTCOMES stream, which counts in nibbles."""
         return self._nibbles[thread]
 
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:

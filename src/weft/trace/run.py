@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
+from weft.levels import level_named
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.datatypes import Datatype, Datatypes
@@ -102,15 +103,15 @@ class Thread:
         return data[: len(data) // ACCESS.itemsize * ACCESS.itemsize].view(ACCESS)
 
     @cached_property
-    def order(self) -> list[tuple[int, int]]:
-        """The outcomes of a run of level `order` as (kind, value), see layout.OrderKind."""
-        from weft.trace.order_log import decode_order
+    def outcomes(self) -> list[tuple[int, int]]:
+        """The outcomes of a run of level `outcomes` as (kind, value), see layout.LogKind."""
+        from weft.trace.outcome_log import decode_outcomes
 
         file = self.rank.file
         if file is None:
             return []
-        data = file.stream(StreamKind.ORDER, self.slot)
-        return decode_order(data, file.nibbles(self.slot))
+        data = file.stream(StreamKind.OUTCOMES, self.slot)
+        return decode_outcomes(data, file.nibbles(self.slot))
 
 
 class Rank:
@@ -351,6 +352,8 @@ class Trace:
             raise RunError(f"{root} is no run: {'not a directory' if root.exists() else 'there is no such directory'}")
         problems: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems)
+        if "level" in run:
+            run["level"] = level_named(str(run["level"]))
         table = _table(root, problems)
         files = _rank_files(root, problems)
         if not files and not run:
@@ -518,7 +521,7 @@ class Trace:
 
     @property
     def level(self) -> Level:
-        """What was recorded: Level.TRACE or Level.ORDER."""
+        """What was recorded: Level.TRACE or Level.OUTCOMES."""
         levels = [r.file.header.level for r in self.ranks if r.file]
         return max(levels, default=Level.TRACE)
 

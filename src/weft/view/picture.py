@@ -47,9 +47,9 @@ class Picture:
     """A run, its rows, its axes, and what the analyses say of it. Questions may come from several threads."""
 
     def __init__(self, trace: Trace, progress: Progress | None = None) -> None:
-        if trace.level == Level.ORDER and not trace.event_count:
+        if trace.level == Level.OUTCOMES and not trace.event_count:
             raise UsageError(
-                f"{trace.path} was recorded with --level order: it holds outcomes for a replay, and no calls to draw"
+                f"{trace.path} was recorded with --level outcomes: it holds outcomes for a replay, and no calls to draw"
             )
         self.trace = trace
         self.rows = Rows(trace)

@@ -117,7 +117,7 @@ enum weft_divergence {
     WEFT_DIVERGED_CALL = 1,     /* another function */
     WEFT_DIVERGED_ARGUMENT = 2, /* the same with another argument: `field` */
     WEFT_DIVERGED_END = 3,      /* a call behind the end of a whole record */
-    WEFT_DIVERGED_OUTCOME = 4,  /* level order: the next outcome is of another kind */
+    WEFT_DIVERGED_OUTCOME = 4,  /* level outcomes: the next outcome is of another kind */
     WEFT_DIVERGED_THREAD = 5,   /* a thread that the record does not have */
 };
 

@@ -284,7 +284,7 @@ void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
     passed(r);
 }
 
-/* The outcome for a call that is never a poll: what the guard has just passed or, at level order, the next one. */
+/* The outcome for a call that is never a poll: what the guard has just passed or, at level outcomes, the next one. */
 static const struct weft_plan_entry *outcome(struct weft_replay *r, uint8_t wanted) {
     const struct weft_plan_entry *e = r->current;
     if (!(header->flags & WEFT_PLAN_CHECKED)) {

@@ -180,7 +180,7 @@ void weft_bind(void) {
         void *chained = dlsym(RTLD_NEXT, weft_names[k]);
         bool tool = chained && chained != weft_next[k] && module_base(chained) != home;
         if (tool) weft_next[k] = weft_slots[k] = chained;
-        void *wrapper = level == WEFT_LEVEL_ORDER ? weft_order[k] : weft_trace[k];
+        void *wrapper = level == WEFT_LEVEL_OUTCOMES ? weft_outcomes[k] : weft_trace[k];
         weft_under[k] = replay_path[0] && weft_replayed[k] ? weft_replayed[k] : weft_next[k];
         if (!wrapper || !level) continue;
         weft_slots[k] = wrapper;
@@ -281,8 +281,8 @@ struct weft_thread *weft_thread_new(void) {
     else if ((thread = calloc(1, sizeof *thread))) {
         thread->slot = thread_count++;
         struct weft_record *record = weft_the_record;
-        bool opened = level == WEFT_LEVEL_ORDER
-                          ? weft_stream_open(record, &thread->order, WEFT_STREAM_ORDER, (int)thread->slot)
+        bool opened = level == WEFT_LEVEL_OUTCOMES
+                          ? weft_stream_open(record, &thread->outcomes, WEFT_STREAM_OUTCOMES, (int)thread->slot)
                           : weft_stream_open(record, &thread->events, WEFT_STREAM_EVENTS, (int)thread->slot) &&
                                 weft_stream_open(record, &thread->tails, WEFT_STREAM_TAILS, (int)thread->slot);
         if (!opened) {
@@ -579,7 +579,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         while (given && given[count]) count++;
         char **vector = calloc(count + 5, sizeof *vector);
         if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 || asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
-            asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_ORDER ? "order" : "trace") < 0) break;
+            asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace") < 0) break;
         vector[3] = commands[i];
         for (size_t k = 0; k < count; k++) vector[4 + k] = given[k];
         spawn.commands[i] = (char *)"/usr/bin/env";
@@ -631,7 +631,7 @@ __attribute__((constructor)) static void loaded(void) {
     const char *run = getenv("WEFT_RUN"), *wanted = getenv("WEFT_LEVEL"), *watch = getenv("WEFT_WATCH");
     if (!run || !*run || strlen(run) >= sizeof run_path - 64) return; /* then every call only goes through */
     strcpy(run_path, run);
-    level = wanted && !strcmp(wanted, "order") ? WEFT_LEVEL_ORDER : WEFT_LEVEL_TRACE;
+    level = wanted && !strcmp(wanted, "outcomes") ? WEFT_LEVEL_OUTCOMES : WEFT_LEVEL_TRACE;
     weft_watching = !watch || strcmp(watch, "0");
     const char *replay = getenv("WEFT_REPLAY");
     if (replay && strlen(replay) < sizeof replay_path - 64 && level == WEFT_LEVEL_TRACE) strcpy(replay_path, replay);

@@ -43,7 +43,7 @@
 extern WEFT_HIDDEN void *weft_slots[];           /* where each stub jumps: MPI_ names, then PMPI_ names */
 extern WEFT_HIDDEN void *weft_next[];            /* the MPI's own functions */
 extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
-extern WEFT_HIDDEN void *const weft_order[];     /* wrappers of level order, NULL: straight on */
+extern WEFT_HIDDEN void *const weft_outcomes[];     /* wrappers of level outcomes, NULL: straight on */
 extern WEFT_HIDDEN void *weft_under[];           /* what the wrappers of level trace call: weft_next, or a replay's */
 extern WEFT_HIDDEN void *const weft_split[];     /* likewise with several threads, see threads.c */
 extern WEFT_HIDDEN void *const weft_replayed[];  /* functions that a replay decides, NULL: MPI does */
@@ -74,7 +74,7 @@ struct weft_site_cached {
 };
 
 struct weft_thread {
-    struct weft_stream events, tails, order, windows;
+    struct weft_stream events, tails, outcomes, windows;
     uint32_t slot;
     uint64_t stamps;               /* given out by weft_stamp */
     uint32_t made;                 /* weft_made, or WEFT_MADE_UNKNOWN */
@@ -87,7 +87,7 @@ struct weft_thread {
     uintptr_t stack_start, stack_end; /* 0: not asked for yet */
     void *scratch;                 /* statuses and handles of array calls; grows seldom */
     size_t scratch_size;
-    struct weft_order_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } order_state;
+    struct weft_outcome_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } outcome_state;
     struct weft_replay *replay;    /* where it is in the plan that it follows, NULL: nowhere yet */
 };
 

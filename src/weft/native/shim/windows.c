@@ -252,38 +252,38 @@ void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- level order (at level trace the generated wrappers say the same) ---- */
+/* ---- level outcomes (at level trace the generated wrappers say the same) ---- */
 #define MADE(call)                                                                                                 \
     ENTER;                                                                                                                \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS) weft_window_made(*win);                                                            \
     return code;
 
-WEFT_ORDER_WRAPPER(MPI_Win_create)(void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_create)(void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create)(base, size, unit, info, comm, win))
 }
-WEFT_ORDER_WRAPPER(MPI_Win_allocate)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_allocate)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate)(size, unit, info, comm, base, win))
 }
-WEFT_ORDER_WRAPPER(MPI_Win_allocate_shared)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate_shared)(size, unit, info, comm, base, win))
 }
-WEFT_ORDER_WRAPPER(MPI_Win_create_dynamic)(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_create_dynamic)(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create_dynamic)(info, comm, win))
 }
 #ifdef HAVE_MPI_Win_create_c
-WEFT_ORDER_WRAPPER(MPI_Win_create_c)(void *base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_create_c)(void *base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create_c)(base, size, unit, info, comm, win))
 }
-WEFT_ORDER_WRAPPER(MPI_Win_allocate_c)(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_c)(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate_c)(size, unit, info, comm, base, win))
 }
-WEFT_ORDER_WRAPPER(MPI_Win_allocate_shared_c)(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared_c)(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate_shared_c)(size, unit, info, comm, base, win))
 }
 #endif
 
-WEFT_ORDER_WRAPPER(MPI_Win_free)(MPI_Win *win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     ENTER;
     MPI_Win before = *win;
     int code = REAL(MPI_Win_free)(win);
@@ -291,7 +291,7 @@ WEFT_ORDER_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     return code;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
     int code = REAL(MPI_Win_lock)(type, rank, assertion, win);
@@ -300,7 +300,7 @@ WEFT_ORDER_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win)
     return code;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
+WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
     int code = REAL(MPI_Win_lock_all)(assertion, win);
@@ -318,11 +318,11 @@ WEFT_ORDER_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
                                                         .operand = origin, __VA_ARGS__});                                 \
     return code;
 
-WEFT_ORDER_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
+WEFT_OUTCOME_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
     ACCESSED(REAL(MPI_Fetch_and_op)(origin, result, type, rank, at, op, win), .type = type, .count = 1, .op = op, .result = result)
 }
 
-WEFT_ORDER_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
+WEFT_OUTCOME_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
     ACCESSED(REAL(MPI_Compare_and_swap)(origin, compare, result, type, rank, at, win), .type = type, .count = 1,
              .compare = compare, .result = result)
 }
@@ -351,15 +351,15 @@ WEFT_ORDER_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare
         ACCESSED(REAL(name)(origin, n, type, result, m, got, rank, at, k, target, op, win, request), .type = got,         \
                  .count = (int64_t)m, .op = op, .result = result, .request = *request, .requested = true, ORIGIN_AS_RESULT)  \
     }
-WEFT_ORDER_WRAPPER(MPI_Accumulate) UPDATE(MPI_Accumulate, int)
-WEFT_ORDER_WRAPPER(MPI_Raccumulate) UPDATE_REQUESTED(MPI_Raccumulate, int)
-WEFT_ORDER_WRAPPER(MPI_Get_accumulate) FETCH(MPI_Get_accumulate, int)
-WEFT_ORDER_WRAPPER(MPI_Rget_accumulate) FETCH_REQUESTED(MPI_Rget_accumulate, int)
+WEFT_OUTCOME_WRAPPER(MPI_Accumulate) UPDATE(MPI_Accumulate, int)
+WEFT_OUTCOME_WRAPPER(MPI_Raccumulate) UPDATE_REQUESTED(MPI_Raccumulate, int)
+WEFT_OUTCOME_WRAPPER(MPI_Get_accumulate) FETCH(MPI_Get_accumulate, int)
+WEFT_OUTCOME_WRAPPER(MPI_Rget_accumulate) FETCH_REQUESTED(MPI_Rget_accumulate, int)
 #ifdef HAVE_MPI_Accumulate_c
-WEFT_ORDER_WRAPPER(MPI_Accumulate_c) UPDATE(MPI_Accumulate_c, MPI_Count)
-WEFT_ORDER_WRAPPER(MPI_Raccumulate_c) UPDATE_REQUESTED(MPI_Raccumulate_c, MPI_Count)
-WEFT_ORDER_WRAPPER(MPI_Get_accumulate_c) FETCH(MPI_Get_accumulate_c, MPI_Count)
-WEFT_ORDER_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Accumulate_c) UPDATE(MPI_Accumulate_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Raccumulate_c) UPDATE_REQUESTED(MPI_Raccumulate_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Get_accumulate_c) FETCH(MPI_Get_accumulate_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_c, MPI_Count)
 #endif
 
 #define SYNCED(parameters, call, keeps)                                                                                    \
@@ -369,11 +369,11 @@ WEFT_ORDER_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_c,
         if (thread && code == MPI_SUCCESS) keeps;                                                                         \
         return code;                                                                                                      \
     }
-WEFT_ORDER_WRAPPER(MPI_Win_flush) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush)(rank, win), weft_window_synced(thread, win, rank, false))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_all)(win), weft_window_synced(thread, win, -1, false))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_local) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush_local)(rank, win), weft_window_synced(thread, win, rank, true))
-WEFT_ORDER_WRAPPER(MPI_Win_flush_local_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_local_all)(win), weft_window_synced(thread, win, -1, true))
-WEFT_ORDER_WRAPPER(MPI_Win_unlock) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_unlock)(rank, win), weft_window_unlocked(thread, win, rank))
-WEFT_ORDER_WRAPPER(MPI_Win_unlock_all) SYNCED((MPI_Win win), REAL(MPI_Win_unlock_all)(win), weft_window_unlocked(thread, win, -1))
-WEFT_ORDER_WRAPPER(MPI_Win_complete) SYNCED((MPI_Win win), REAL(MPI_Win_complete)(win), weft_window_synced(thread, win, -1, false))
-WEFT_ORDER_WRAPPER(MPI_Win_fence) SYNCED((int assertion, MPI_Win win), REAL(MPI_Win_fence)(assertion, win), weft_window_synced(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush)(rank, win), weft_window_synced(thread, win, rank, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_all)(win), weft_window_synced(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush_local)(rank, win), weft_window_synced(thread, win, rank, true))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_local_all)(win), weft_window_synced(thread, win, -1, true))
+WEFT_OUTCOME_WRAPPER(MPI_Win_unlock) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_unlock)(rank, win), weft_window_unlocked(thread, win, rank))
+WEFT_OUTCOME_WRAPPER(MPI_Win_unlock_all) SYNCED((MPI_Win win), REAL(MPI_Win_unlock_all)(win), weft_window_unlocked(thread, win, -1))
+WEFT_OUTCOME_WRAPPER(MPI_Win_complete) SYNCED((MPI_Win win), REAL(MPI_Win_complete)(win), weft_window_synced(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_fence) SYNCED((int assertion, MPI_Win win), REAL(MPI_Win_fence)(assertion, win), weft_window_synced(thread, win, -1, false))

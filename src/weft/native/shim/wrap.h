@@ -98,9 +98,9 @@ WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint
     return event;
 }
 
-/* ---- wrappers of level order, written by hand ---- */
+/* ---- wrappers of level outcomes, written by hand ---- */
 #define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
-#define WEFT_ORDER_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
+#define WEFT_OUTCOME_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
 
 /* ---- completions ---- */
 struct weft_completion {

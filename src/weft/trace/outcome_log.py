@@ -1,4 +1,4 @@
-"""The ORDER stream of level `order`: nibbles that name each nondeterministic outcome (see native/format.h)."""
+"""The OUTCOMES stream of level `outcomes`: nibbles that name each nondeterministic outcome (see native/format.h)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace.layout import OrderKind
+from weft.trace.layout import LogKind
 
 ESCAPE: Final = 14
 TURN: Final = 15
 
 
-def decode_order(data: NDArray[np.uint8], nibbles: int | None = None) -> list[tuple[int, int]]:
+def decode_outcomes(data: NDArray[np.uint8], nibbles: int | None = None) -> list[tuple[int, int]]:
     """The outcomes as (kind, value), first nibble of a byte in its low half.
 
     `nibbles` is the stream's length, all of `data` where it is not given. A last outcome that is cut off is left out.
@@ -23,7 +23,7 @@ def decode_order(data: NDArray[np.uint8], nibbles: int | None = None) -> list[tu
     stream[1::2] = data >> 4
     values = stream[:nibbles].tolist()
     found: list[tuple[int, int]] = []
-    kind: int = OrderKind.SOURCE
+    kind: int = LogKind.SOURCE
     i, n = 0, len(values)
     while i < n:
         nibble = values[i]

@@ -1,4 +1,4 @@
-/* Level order: only what another run could decide differently, a nibble or two an outcome (format.h, ORDER).
+/* Level outcomes: only what another run could decide differently, a nibble or two an outcome (format.h, OUTCOMES).
  *
  * A function that is not here costs one jump: its stub leads straight into MPI. Named receives, sends, collectives,
  * Wait and Waitall on named operations write nothing.
@@ -7,7 +7,7 @@
 
 /* ---- the nibble stream ---- */
 static inline void put_nibble(struct weft_thread *thread, unsigned value) {
-    struct weft_stream *s = &thread->order;
+    struct weft_stream *s = &thread->outcomes;
     uint64_t nibbles = *s->used;
     if (!(nibbles & 1)) {
         if (!weft_stream_fits(s, 1)) {
@@ -21,10 +21,10 @@ static inline void put_nibble(struct weft_thread *thread, unsigned value) {
 }
 
 static inline void put_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
-    if (UNLIKELY(thread->order_state.kind != kind)) {
+    if (UNLIKELY(thread->outcome_state.kind != kind)) {
         put_nibble(thread, 15);
         put_nibble(thread, kind);
-        thread->order_state.kind = kind;
+        thread->outcome_state.kind = kind;
     }
     if (LIKELY(value <= 13)) {
         put_nibble(thread, (unsigned)value);
@@ -41,27 +41,27 @@ static inline void put_value(struct weft_thread *thread, unsigned kind, uint64_t
 static inline void put(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(weft_threaded)) {
         uint64_t ticket = __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL);
-        if (ticket != thread->order_state.seen_ticket) put_value(thread, WEFT_ORDER_THREAD, ticket - thread->order_state.seen_ticket);
-        thread->order_state.seen_ticket = ticket + 1;
+        if (ticket != thread->outcome_state.seen_ticket) put_value(thread, WEFT_LOG_THREAD, ticket - thread->outcome_state.seen_ticket);
+        thread->outcome_state.seen_ticket = ticket + 1;
     }
     put_value(thread, kind, value);
 }
 
 /* Polls that failed, before an outcome that says nothing of them itself. */
 static inline void put_polls(struct weft_thread *thread) {
-    if (LIKELY(!thread->order_state.polls)) return;
-    put(thread, WEFT_ORDER_POLLS, thread->order_state.polls);
-    thread->order_state.polls = 0;
+    if (LIKELY(!thread->outcome_state.polls)) return;
+    put(thread, WEFT_LOG_POLLS, thread->outcome_state.polls);
+    thread->outcome_state.polls = 0;
 }
 
 static inline void put_done(struct weft_thread *thread) {
-    put(thread, WEFT_ORDER_DONE, thread->order_state.polls);
-    thread->order_state.polls = 0;
+    put(thread, WEFT_LOG_DONE, thread->outcome_state.polls);
+    thread->outcome_state.polls = 0;
 }
 
 static inline void put_probed(struct weft_thread *thread, const MPI_Status *status) {
     put_polls(thread);
-    put(thread, WEFT_ORDER_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
+    put(thread, WEFT_LOG_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
 }
 
 /* ---- wildcard receives under way, oldest first ---- */
@@ -132,9 +132,9 @@ static int wildcards_active(void) {
 }
 
 static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
-    if (UNLIKELY(older > 0)) put(thread, WEFT_ORDER_LATE, (uint64_t)older);
-    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_ORDER_CANCELLED, 1);
-    else if (status->MPI_SOURCE >= 0) put(thread, WEFT_ORDER_SOURCE, (uint64_t)status->MPI_SOURCE);
+    if (UNLIKELY(older > 0)) put(thread, WEFT_LOG_LATE, (uint64_t)older);
+    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_LOG_CANCELLED, 1);
+    else if (status->MPI_SOURCE >= 0) put(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
 }
 
 static void completed(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
@@ -157,9 +157,9 @@ static void completed(struct weft_thread *thread, MPI_Request before, const MPI_
         if (result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                                      \
         return result;                                                                                                    \
     }
-WEFT_ORDER_WRAPPER(MPI_Recv) RECEIVE(MPI_Recv, int)
+WEFT_OUTCOME_WRAPPER(MPI_Recv) RECEIVE(MPI_Recv, int)
 #ifdef HAVE_MPI_Recv_c
-WEFT_ORDER_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
 #endif
 
 #define SENDRECV(name, type)                                                                                               \
@@ -173,9 +173,9 @@ WEFT_ORDER_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
         if (thread && result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                            \
         return result;                                                                                                    \
     }
-WEFT_ORDER_WRAPPER(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int)
+WEFT_OUTCOME_WRAPPER(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int)
 #ifdef HAVE_MPI_Sendrecv_c
-WEFT_ORDER_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
 #endif
 
 #define REPLACE(name, type)                                                                                                \
@@ -188,12 +188,12 @@ WEFT_ORDER_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
         if (thread && result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                            \
         return result;                                                                                                    \
     }
-WEFT_ORDER_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
+WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
 #ifdef HAVE_MPI_Sendrecv_replace_c
-WEFT_ORDER_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_Count)
 #endif
 
-WEFT_ORDER_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Probe)(source, tag, comm, status);
     ENTER;
     if (!thread) return REAL(MPI_Probe)(source, tag, comm, status);
@@ -203,7 +203,7 @@ WEFT_ORDER_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *st
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     ENTER;
     if (!thread) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
@@ -214,25 +214,25 @@ WEFT_ORDER_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *
 }
 
 /* A poll: failures are counted, the first that does not fail writes their number and what it got. */
-WEFT_ORDER_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
     STATUS;
     int result = REAL(MPI_Iprobe)(source, tag, comm, flag, w_status);
     if (result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
     else put_done(thread);
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
     STATUS;
     int result = REAL(MPI_Improbe)(source, tag, comm, flag, message, w_status);
     if (result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
     else put_done(thread);
     return result;
@@ -247,11 +247,11 @@ WEFT_ORDER_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, M
         if (thread && result == MPI_SUCCESS) wildcard_add(*request, persistent);                                          \
         return result;                                                                                                    \
     }
-WEFT_ORDER_WRAPPER(MPI_Irecv) IRECEIVE(MPI_Irecv, int, false)
-WEFT_ORDER_WRAPPER(MPI_Recv_init) IRECEIVE(MPI_Recv_init, int, true)
+WEFT_OUTCOME_WRAPPER(MPI_Irecv) IRECEIVE(MPI_Irecv, int, false)
+WEFT_OUTCOME_WRAPPER(MPI_Recv_init) IRECEIVE(MPI_Recv_init, int, true)
 #ifdef HAVE_MPI_Irecv_c
-WEFT_ORDER_WRAPPER(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count, false)
-WEFT_ORDER_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
+WEFT_OUTCOME_WRAPPER(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count, false)
+WEFT_OUTCOME_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
 #endif
 
 #define ISENDRECV(name, type)                                                                                              \
@@ -265,10 +265,10 @@ WEFT_ORDER_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
         return result;                                                                                                    \
     }
 #ifdef HAVE_MPI_Isendrecv
-WEFT_ORDER_WRAPPER(MPI_Isendrecv) ISENDRECV(MPI_Isendrecv, int)
+WEFT_OUTCOME_WRAPPER(MPI_Isendrecv) ISENDRECV(MPI_Isendrecv, int)
 #endif
 #ifdef HAVE_MPI_Isendrecv_c
-WEFT_ORDER_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
 #endif
 
 #define IREPLACE(name, type)                                                                                               \
@@ -281,29 +281,29 @@ WEFT_ORDER_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
         return result;                                                                                                    \
     }
 #ifdef HAVE_MPI_Isendrecv_replace
-WEFT_ORDER_WRAPPER(MPI_Isendrecv_replace) IREPLACE(MPI_Isendrecv_replace, int)
+WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace) IREPLACE(MPI_Isendrecv_replace, int)
 #endif
 #ifdef HAVE_MPI_Isendrecv_replace_c
-WEFT_ORDER_WRAPPER(MPI_Isendrecv_replace_c) IREPLACE(MPI_Isendrecv_replace_c, MPI_Count)
+WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace_c) IREPLACE(MPI_Isendrecv_replace_c, MPI_Count)
 #endif
 
-WEFT_ORDER_WRAPPER(MPI_Start)(MPI_Request *request) {
+WEFT_OUTCOME_WRAPPER(MPI_Start)(MPI_Request *request) {
     if (wildcard_any) wildcard_start(*request);
     return REAL(MPI_Start)(request);
 }
 
-WEFT_ORDER_WRAPPER(MPI_Startall)(int count, MPI_Request requests[]) {
+WEFT_OUTCOME_WRAPPER(MPI_Startall)(int count, MPI_Request requests[]) {
     for (int i = 0; wildcard_any && i < count; i++) wildcard_start(requests[i]);
     return REAL(MPI_Startall)(count, requests);
 }
 
-WEFT_ORDER_WRAPPER(MPI_Request_free)(MPI_Request *request) {
+WEFT_OUTCOME_WRAPPER(MPI_Request_free)(MPI_Request *request) {
     if (wildcard_any) wildcard_take(*request, true);
     return REAL(MPI_Request_free)(request);
 }
 
 /* ---- completions ---- */
-WEFT_ORDER_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Wait)(request, status);
     ENTER;
     if (!thread) return REAL(MPI_Wait)(request, status);
@@ -325,7 +325,7 @@ static bool many(struct weft_thread *thread, int n, const MPI_Request *requests,
     return true;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
+WEFT_OUTCOME_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Waitall)(count, requests, given);
     ENTER;
     MPI_Request *before;
@@ -336,7 +336,7 @@ WEFT_ORDER_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status gi
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
     MPI_Status *unused = MPI_STATUSES_IGNORE;
@@ -345,20 +345,20 @@ WEFT_ORDER_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, M
     int result = REAL(MPI_Waitany)(count, requests, index, w_status);
     if (result != MPI_SUCCESS) return result;
     put_polls(thread);
-    put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+    put(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
     if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     return result;
 }
 
 static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
     put_polls(thread);
-    put(thread, WEFT_ORDER_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
-    for (int i = 0; i < count; i++) put(thread, WEFT_ORDER_INDEX, (uint64_t)indices[i] + 1);
+    put(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
+    for (int i = 0; i < count; i++) put(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
     for (int i = 0; i < count; i++)
         if (indices[i] >= 0 && indices[i] < n) completed(thread, before[indices[i]], &statuses[i]);
 }
 
-WEFT_ORDER_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
+WEFT_OUTCOME_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
     MPI_Status *statuses = given;
@@ -369,14 +369,14 @@ WEFT_ORDER_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outco
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Test)(request, flag, status);
     STATUS;
     MPI_Request before = *request;
     int result = REAL(MPI_Test)(request, flag, w_status);
     if (result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else {
         put_done(thread);
         completed(thread, before, w_status);
@@ -384,14 +384,14 @@ WEFT_ORDER_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status given[]) {
+WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
     MPI_Status *statuses = given;
     if (!thread || !many(thread, count, requests, &before, &statuses)) return REAL(MPI_Testall)(count, requests, flag, given);
     int result = REAL(MPI_Testall)(count, requests, flag, statuses);
     if (result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else {
         put_done(thread);
         for (int i = 0; i < count; i++) completed(thread, before[i], &statuses[i]);
@@ -399,7 +399,7 @@ WEFT_ORDER_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MP
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
     MPI_Status *unused = MPI_STATUSES_IGNORE;
@@ -407,16 +407,16 @@ WEFT_ORDER_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, i
     STATUS;
     int result = REAL(MPI_Testany)(count, requests, index, flag, w_status);
     if (result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else {
         put_polls(thread);
-        put(thread, WEFT_ORDER_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+        put(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
         if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     }
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
+WEFT_OUTCOME_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
     MPI_Status *statuses = given;
@@ -424,18 +424,18 @@ WEFT_ORDER_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outco
         return REAL(MPI_Testsome)(incount, requests, outcount, indices, given);
     int result = REAL(MPI_Testsome)(incount, requests, outcount, indices, statuses);
     if (result != MPI_SUCCESS) return result;
-    if (*outcount == 0) thread->order_state.polls++;
+    if (*outcount == 0) thread->outcome_state.polls++;
     else {
         put_some(thread, incount, *outcount, indices, before, statuses);
     }
     return result;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
+WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
     ENTER;
     int result = REAL(MPI_Request_get_status)(request, flag, status);
     if (!thread || result != MPI_SUCCESS) return result;
-    if (!*flag) thread->order_state.polls++;
+    if (!*flag) thread->outcome_state.polls++;
     else put_done(thread);
     return result;
 }
@@ -446,15 +446,15 @@ double weft_o_MPI_Wtime(void) {
     ENTER;
     double now = REAL(MPI_Wtime)();
     if (thread) {
-        double passed = now - thread->order_state.wtime;
-        put(thread, WEFT_ORDER_TIME, thread->order_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
-        thread->order_state.wtime = now;
+        double passed = now - thread->outcome_state.wtime;
+        put(thread, WEFT_LOG_TIME, thread->outcome_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
+        thread->outcome_state.wtime = now;
     }
     return now;
 }
 
 /* ---- birth and end of the record: as at level trace, but no events ---- */
-WEFT_ORDER_WRAPPER(MPI_Init)(int *argc, char ***argv) {
+WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     weft_start();
     ENTER;
     int code = REAL(MPI_Init)(argc, argv);
@@ -462,7 +462,7 @@ WEFT_ORDER_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     return code;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
+WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
     weft_start();
     ENTER;
     int code = REAL(MPI_Init_thread)(argc, argv, required, provided);
@@ -471,7 +471,7 @@ WEFT_ORDER_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *
 }
 
 #ifdef HAVE_MPI_Session_init
-WEFT_ORDER_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
+WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
     weft_start();
     ENTER;
     int code = REAL(MPI_Session_init)(info, handler, session);
@@ -481,7 +481,7 @@ WEFT_ORDER_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_
     }
     return code;
 }
-WEFT_ORDER_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
+WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
     ENTER;
     int code = REAL(MPI_Session_finalize)(session);
     if (thread && code == MPI_SUCCESS) weft_session_finalized();
@@ -489,7 +489,7 @@ WEFT_ORDER_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 }
 #endif
 
-WEFT_ORDER_WRAPPER(MPI_Finalize)(void) {
+WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     ENTER;
     if (thread) put_polls(thread);
     int code = REAL(MPI_Finalize)();
@@ -497,7 +497,7 @@ WEFT_ORDER_WRAPPER(MPI_Finalize)(void) {
     return code;
 }
 
-WEFT_ORDER_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
+WEFT_OUTCOME_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
     weft_aborting(code);
     return REAL(MPI_Abort)(comm, code);
 }
