@@ -1,0 +1,176 @@
+"""Any call of the standard as a slot of a built record, with its tail and its site."""
+
+# ruff: noqa: A002 - the domain's words id, type and open
+from __future__ import annotations
+
+from typing import Any
+
+from weft.trace import layout
+from weft.trace.builder.handles import EPOCH_NS, SIZES, Comm, Handle, Request, Type
+from weft.trace.builder.record import RankRecord, Stream
+from weft.trace.functions import Function
+from weft.trace.layout import (
+    ANY_SOURCE,
+    ANY_TAG,
+    COUNT_IN_TAIL,
+    Def,
+    Flag,
+)
+from weft.trace.tails import Status, encode_tail
+from weft.trace.varint import put_s, put_u
+
+
+class RankCalls(RankRecord):
+    """A rank's calls by their names and arguments."""
+
+    @property
+    def open(self) -> Any:
+        """`r.open.recv(0)`: the call never returned."""
+        return NeverReturned(self)
+
+    def site(self, site: tuple[str, int, str] | int | None) -> int:
+        """The id of a call site."""
+        if site is None or isinstance(site, int):
+            return site or 0
+        if site not in self._sites:
+            id = len(self._sites) + 1
+            file, line, function = site
+            table = bytes([0x80 | 13 << 3 | 7]) + put_u(0)
+            self.define(Def.PYCODE, put_u(id) + put_s(file) + put_s(function) + put_u(line) + put_s(table))
+            self.define(Def.SITE, put_u(id) + put_u(0) + put_u(0) + put_u(id) + put_u(0))
+            self._sites[site] = id
+        return self._sites[site]
+
+    def call(
+        self, name: str, *, site: tuple[str, int, str] | int | None = None, open: bool = False, error: int = 0,
+        enter: int | None = None, exit: int | None = None, thread: int = 0, ticket: int | None = None,
+        flags: int = 0, status: Status | None = None, polls: int = 0, result: int | None = None, **arguments: Any,
+    ) -> int:  # fmt: skip
+        """Record any call. Returns its index among the events of its thread.
+
+        `status` is what the call's status says, `polls` how many equal failed polls the event stands for.
+        """
+        function = self.builder.functions[name]
+        unknown = set(arguments) - set(function.by_name)
+        if unknown:
+            raise TypeError(
+                f"{name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(function.by_name)}"
+            )
+        values = {key: self._plain(function, key, value) for key, value in arguments.items()}
+        place = function.by_name["status"].place if "status" in function.by_name else None
+        if place == "tail":
+            values["status"] = status
+        start, end = self.builder.times(enter, exit)
+        self.last_ns = max(self.last_ns, end)
+        flags |= 0 if open else Flag.CLOSED
+        slot = self._slot(function, values, flags, status, polls)
+        self._tail(function, slot, values, status=status, ticket=ticket, thread=thread)
+        if result is not None:
+            slot["result"] = result
+        duration = 0 if open else layout.encode_duration(end - start)
+        stream = self._streams.setdefault(thread, Stream())
+        stream.rows.append(
+            (
+                EPOCH_NS + start,
+                duration,
+                function.id,
+                slot["flags"],
+                error,
+                self.site(site),
+                slot["comm"],
+                slot["peer"],
+                slot["tag"],
+                slot["datatype"],
+                slot["count"],
+                slot["result"],
+                slot["object"],
+                slot["buffer"],
+            )
+        )
+        self._any_open |= open
+        return stream.written + len(stream.rows) - 1
+
+    def _plain(self, function: Function, name: str, value: Any) -> Any:
+        """Handles as ids."""
+        parameter = function.by_name[name]
+        if parameter.handle and parameter.array and value is not None:
+            return [self._id(parameter.handle, item) for item in value]
+        return self._id(parameter.handle, value) if parameter.handle else value
+
+    def _id(self, cls: str, value: Any) -> int:
+        if value is None:
+            return 1
+        if isinstance(value, Comm):
+            return value.ids[self.index]
+        if isinstance(value, (Type, Request)):
+            return value.id
+        if isinstance(value, str):
+            return self.builder.functions.object_id(cls, value)
+        return int(value)
+
+    def bytes_of(self, datatype: Handle, count: int) -> int:
+        """Bytes of `count` elements."""
+        if isinstance(datatype, Type):
+            return datatype.size * count
+        name = (
+            datatype
+            if isinstance(datatype, str)
+            else self.builder.functions.object_name("DATATYPE", self._id("DATATYPE", datatype))
+        )
+        return SIZES.get(name or "", 0) * count
+
+    def _slot(
+        self, function: Function, values: dict[str, Any], flags: int, status: Status | None, polls: int
+    ) -> dict[str, int]:
+        slot = dict.fromkeys(("comm", "peer", "tag", "datatype", "count", "result", "object", "buffer"), 0)
+        for place, p in function.slot.items():
+            value = values.get(p.name)
+            if place == "flag":
+                flags |= Flag.TRUE if value else 0
+            elif place != "status" and value is not None:
+                slot[place] = int(value)
+        peer = function.slot.get("peer")
+        if peer and peer.name == "source" and slot["peer"] == ANY_SOURCE:
+            flags |= Flag.ANY_SOURCE
+        tag = function.slot.get("tag")
+        if tag and tag.handle is None and peer and peer.name == "source" and slot["tag"] == ANY_TAG:
+            flags |= Flag.ANY_TAG
+        if slot["peer"] < -3:
+            slot["peer"] += layout.RANK_INVALID_BASE
+        if status is not None and "status" in function.slot and flags & Flag.CLOSED:
+            slot["peer"], slot["tag"], slot["result"] = status.source, status.tag, min(status.count, 2**32 - 1)
+            flags |= Flag.CANCELLED if status.cancelled else 0
+        elif status is None and "status" in function.slot and peer is None:
+            slot["peer"] = slot["tag"] = -1  # the completion of a send, or of nothing
+        if polls:
+            slot["count"] = polls
+        slot["flags"] = flags
+        return slot
+
+    def _tail(
+        self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
+        ticket: int | None, thread: int,
+    ) -> None:  # fmt: skip
+        count = None
+        if not -(2**31) <= slot["count"] < COUNT_IN_TAIL:
+            count, slot["count"] = slot["count"], COUNT_IN_TAIL
+        received = status.count if status and "status" in function.slot else 0
+        if not (function.tail_in or function.tail_out or count is not None or ticket is not None or received >> 32):
+            return
+        slot["flags"] |= Flag.HAS_TAIL | (Flag.TICKET if ticket is not None else 0)
+        tail = encode_tail(
+            function, slot["flags"], values, buffer=slot["buffer"], count=count, slot_count=slot["count"],
+            ticket=ticket or 0, received=received,
+        )  # fmt: skip
+        slot["result"] = self.append_tails(tail, thread)
+
+
+class NeverReturned:
+    """The calls of a rank, none of which returns."""
+
+    def __init__(self, rank: RankCalls) -> None:
+        self._rank = rank
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._rank, name)
+        return lambda *args, **kw: method(*args, open=True, **kw)

@@ -1,0 +1,115 @@
+"""Communicators and datatypes that a built run makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.trace.builder.calls import RankCalls
+from weft.trace.builder.handles import (
+    Handle,
+    Type,
+)
+from weft.trace.layout import (
+    Def,
+)
+from weft.trace.varint import put_s, put_u, put_z
+
+
+class Objects(RankCalls):
+    """A rank's makers of communicators and datatypes."""
+
+    def make_comm(
+        self, function: str, parent: Handle, members: Sequence[int], *, remote: Sequence[int] = (), key: str = "",
+        name: str | None = None, inter: bool | None = None, **kw: Any,
+    ) -> int:  # fmt: skip
+        """This rank's part of making a communicator: the call and the definition. Returns the rank's id for it."""
+        id = self.new_id("COMM")
+        parent_id = self._id("COMM", parent)
+        entry = self.builder.functions[function]
+        names = {p.place: p.name for p in entry.parameters if p.handle == "COMM"}
+        if "object" in names:
+            self.call(function, **{names["comm"]: parent_id, names["object"]: id, **kw})
+        self._children[parent_id] = self._children.get(parent_id, 0) + 1
+        group = members if self.index in members else remote
+        inter = bool(remote) if inter is None else inter
+        payload = [put_u(v) for v in (id, parent_id, entry.id, self._children[parent_id] - 1, inter)]
+        payload += [put_z(list(group).index(self.index)), put_s(key)]
+        sides = (members, remote) if self.index in members else (remote, members)
+        payload += [self.builder.members(self, side) for side in sides]
+        self.define(Def.COMM, b"".join(payload))
+        if name:
+            self.define(Def.NAME, put_u(1) + put_u(id) + put_s(name))
+        return id
+
+    def comm_free(self, comm: Handle, **kw: Any) -> int:
+        """MPI_Comm_free."""
+        return self.call("MPI_Comm_free", comm=comm, **kw)
+
+    def datatype(
+        self, combiner: str, *, types: Sequence[Handle], integers: Sequence[int] = (), addresses: Sequence[int] = (),
+        size: int, extent: int, lb: int = 0,
+    ) -> Type:  # fmt: skip
+        """Define a derived datatype, without a call."""
+        id = self.new_id("DATATYPE")
+        ids = [self._id("DATATYPE", t) for t in types]
+        payload = [put_u(id), put_u(size), put_z(lb), put_z(extent)]
+        payload += [put_u(self.builder.functions.combiners.index(combiner)), put_u(len(integers))]
+        payload += [
+            *map(put_z, integers),
+            put_u(len(addresses)),
+            *map(put_z, addresses),
+            put_u(len(ids)),
+            *map(put_u, ids),
+        ]
+        self.define(Def.DATATYPE, b"".join(payload))
+        return Type(id, size, extent)
+
+    def extent_of(self, datatype: Handle) -> int:
+        """Extent in bytes."""
+        return datatype.extent if isinstance(datatype, Type) else self.bytes_of(datatype, 1)
+
+    def type_contiguous(self, count: int, oldtype: Handle, **kw: Any) -> Type:
+        """MPI_Type_contiguous."""
+        made = self.datatype(
+            "CONTIGUOUS", types=[oldtype], integers=[count], size=self.bytes_of(oldtype, count),
+            extent=count * self.extent_of(oldtype),
+        )  # fmt: skip
+        self.call("MPI_Type_contiguous", count=count, oldtype=oldtype, newtype=made, **kw)
+        return made
+
+    def type_vector(self, count: int, blocklength: int, stride: int, oldtype: Handle, **kw: Any) -> Type:
+        """MPI_Type_vector."""
+        made = self.datatype(
+            "VECTOR", types=[oldtype], integers=[count, blocklength, stride],
+            size=self.bytes_of(oldtype, count * blocklength),
+            extent=((count - 1) * stride + blocklength) * self.extent_of(oldtype),
+        )  # fmt: skip
+        self.call(
+            "MPI_Type_vector", count=count, blocklength=blocklength, stride=stride, oldtype=oldtype, newtype=made, **kw
+        )
+        return made
+
+    def type_struct(
+        self, blocklengths: Sequence[int], displacements: Sequence[int], types: Sequence[Handle], **kw: Any
+    ) -> Type:
+        """MPI_Type_create_struct."""
+        blocks = list(zip(blocklengths, displacements, types, strict=True))
+        made = self.datatype(
+            "STRUCT", types=types, integers=[len(types), *blocklengths], addresses=displacements,
+            size=sum(self.bytes_of(t, n) for n, _, t in blocks),
+            extent=max((d + n * self.extent_of(t) for n, d, t in blocks), default=0),
+        )  # fmt: skip
+        self.call(
+            "MPI_Type_create_struct", count=len(types), array_of_blocklengths=blocklengths,
+            array_of_displacements=displacements, array_of_types=types, newtype=made, **kw,
+        )  # fmt: skip
+        return made
+
+    def type_commit(self, datatype: Handle, **kw: Any) -> int:
+        """MPI_Type_commit."""
+        return self.call("MPI_Type_commit", datatype=datatype, **kw)
+
+    def type_free(self, datatype: Handle, **kw: Any) -> int:
+        """MPI_Type_free."""
+        return self.call("MPI_Type_free", datatype=datatype, **kw)

@@ -1,0 +1,178 @@
+"""A run in the making: its ranks, and what several of them do together."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.mpi import table
+from weft.trace.builder.collectives import Collective
+from weft.trace.builder.completions import Completions
+from weft.trace.builder.handles import (
+    SIZES,
+    WORLD,
+    Comm,
+)
+from weft.trace.builder.objects import Objects
+from weft.trace.builder.point_to_point import PointToPoint
+from weft.trace.builder.record import RunInMaking
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import (
+    ID_DYNAMIC,
+    Def,
+    Level,
+)
+from weft.trace.run import Trace
+from weft.trace.varint import put_s, put_u, put_z
+
+
+class RankBuilder(PointToPoint, Completions, Collective, Objects):
+    """One rank of a Builder. Methods are calls of the program, in its order."""
+
+
+class Builder(RunInMaking):
+    """A run being built. `path` is the run directory, a temporary one (that dies with the trace) where it is None."""
+
+    def __init__(
+        self, ranks: int, path: str | os.PathLike[str] | None = None, *, level: Level = Level.TRACE,
+        ended: str = "finished", functions: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._temporary = tempfile.TemporaryDirectory(prefix="weft-builder-") if path is None else None
+        self.function_data = dict(functions or standard_functions())
+        folder = Path(self._temporary.name if self._temporary else str(path))
+        super().__init__(folder, level, _table(self.function_data))
+        (self.path / "ranks").mkdir(parents=True, exist_ok=True)
+        self.ended = ended
+        self.ranks: list[RankBuilder] = [RankBuilder(self, i, 0, i, ranks) for i in range(ranks)]
+        self.world = Comm(dict.fromkeys(range(ranks), WORLD), tuple(range(ranks)))
+
+    def comm(
+        self, function: str, members: Sequence[int], parent: Comm | None = None, *, remote: Sequence[int] = (),
+        key: str = "", name: str | None = None, **kw: Any,
+    ) -> Comm:  # fmt: skip
+        """Make a communicator on all its members. `parent` is the world by default."""
+        parent = parent or self.world
+        everyone = [*members, *(r for r in remote if r not in members)]
+        ids = {
+            i: self.ranks[i].make_comm(function, parent, members, remote=remote, key=key, name=name, **kw)
+            for i in everyone
+        }
+        return Comm(ids, tuple(members), tuple(remote))
+
+    def dup(self, parent: Comm | None = None, **kw: Any) -> Comm:
+        """MPI_Comm_dup on all members."""
+        parent = parent or self.world
+        return self.comm("MPI_Comm_dup", parent.members, parent, **kw)
+
+    def split(
+        self, colors: Mapping[int, int] | Sequence[int], parent: Comm | None = None, **kw: Any
+    ) -> dict[int, Comm]:
+        """MPI_Comm_split on all members of `parent`. Returns the communicators by color."""
+        parent = parent or self.world
+        table = dict(colors if isinstance(colors, Mapping) else enumerate(colors))
+        made: dict[int, Comm] = {}
+        for color in sorted(set(table.values())):
+            members = [i for i in parent.members if table[i] == color]
+            made[color] = self.comm("MPI_Comm_split", members, parent, color=color, **kw)
+        return made
+
+    def window(
+        self, comm: Comm | None = None, *, size: int = 4096, unit: int = 1, flavor: int = 0, **kw: Any
+    ) -> dict[int, int]:
+        """MPI_Win_create on all members: window ids by rank index."""
+        comm = comm or self.world
+        made = {}
+        for i in comm.members:
+            rank = self.ranks[i]
+            made[i] = id = rank.new_id("WINDOW")
+            base = 0x100000 * (i + 1)
+            fields = (id, comm.ids[i], flavor, base, size, unit, rank._children.get(-comm.ids[i], 0))
+            rank._children[-comm.ids[i]] = fields[-1] + 1
+            rank.define(Def.WINDOW, b"".join(map(put_u, fields)))
+            rank.call("MPI_Win_create", base=base, size=size, disp_unit=unit, info=1, comm=comm, win=id, **kw)
+        return made
+
+    def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, **kw: Any) -> Comm:
+        """MPI_Comm_spawn by the ranks `parents` (all members of `comm`): a new world of `size` ranks behind all others.
+
+        Returns the intercommunicator; its `remote` are the new ranks.
+        """
+        world = 1 + max(rank.world for rank in self.ranks)
+        first = len(self.ranks)
+        children = tuple(range(first, first + size))
+        self.ranks += [RankBuilder(self, first + i, world, i, size) for i in range(size)]
+        self.world_start[world] = self.clock
+        ids: dict[int, int] = {}
+        for i in (*parents, *children):
+            rank = self.ranks[i]
+            others = children if i in parents else parents
+            number = rank.new_id("WORLD") - ID_DYNAMIC + 1
+            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + put_s("spawn" if i in parents else "parent"))
+            rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
+            if i in parents:
+                made = self.comm_of(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
+            else:
+                made = self.comm_of(rank, None, children, parents, parent=None, key="parent")
+            ids[i] = made
+        return Comm(ids, tuple(parents), children)
+
+    def comm_of(
+        self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
+        parent: Comm | None, key: str = "", **kw: Any,
+    ) -> int:  # fmt: skip
+        """One rank's part of an intercommunicator between worlds."""
+        id = rank.new_id("COMM")
+        parent_id = parent.ids[rank.index] if parent else 0
+        number = self.functions[function].id if function else 0
+        if function:
+            rank.call(function, comm=parent_id, intercomm=id, **kw)
+        payload = [put_u(v) for v in (id, parent_id, number, 0, 1)] + [put_z(list(local).index(rank.index)), put_s(key)]
+        rank.define(Def.COMM, b"".join([*payload, self.members(rank, local), self.members(rank, remote)]))
+        return id
+
+    def write(self) -> Path:
+        """Write the run; returns its directory."""
+        for rank in self.ranks:
+            rank.write()
+        run = {
+            "schema": "weft-run/1", "weft": "0", "command": ["prog"], "cwd": "/", "host": "node0",
+            "started": "2001-09-09T01:46:40Z", "finished": None, "level": self.level.name.lower(),
+            "mpi": {"library": "synthetic"}, "ranks": sum(r.world == 0 for r in self.ranks), "ended": self.ended,
+            "exit_code": 0, "signal": None,
+        }  # fmt: skip
+        (self.path / "run.json").write_text(json.dumps(run))
+        (self.path / "functions.json").write_text(json.dumps(self.function_data))
+        return self.path
+
+    def open(self) -> Trace:
+        """Write the run and open it."""
+        trace = Trace.open(self.write())
+        trace.keep_alive = self._temporary
+        return trace
+
+
+_tables: dict[int, FunctionTable] = {}
+
+
+def _table(data: dict[str, Any]) -> FunctionTable:
+    key = id(data["functions"])
+    if key not in _tables:
+        _tables[key] = FunctionTable(data)
+    return _tables[key]
+
+
+_standard: dict[str, Any] = {}
+
+
+def standard_functions() -> dict[str, Any]:
+    """functions.json of a library that has every function of the standard."""
+    if not _standard:
+        data = table.to_json()
+        ids = {name: int(id) for id, name in data["objects"]["DATATYPE"].items()}
+        data["datatype_sizes"] = {str(ids[name]): size for name, size in SIZES.items() if name in ids}
+        _standard.update(data)
+    return _standard
