@@ -29,15 +29,16 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 needs_gcc = pytest.mark.skipif(not assembly.POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
 
 
-def checked(folder: Path, source: Path = SOURCE, watched: str = "weft_check_row_exit") -> tuple[str, list[Finding]]:
+def checked(
+    folder: Path, source: Path = SOURCE, watched: str = "weft_check_row_exit", grid: str = ""
+) -> tuple[str, list[Finding]]:
     """What the program prints, and its findings."""
     folder.mkdir()
     marked, texts = mark([source])
     program = build(marked, folder, Options(link=(f"-Wl,--wrap={watched}",)))
     found = folder / "findings.jsonl"
-    done = subprocess.run(
-        [str(program)], env={"WEFT_CHECK_FINDINGS": str(found)}, capture_output=True, text=True, timeout=60, check=False
-    )
+    environment = {"WEFT_CHECK_FINDINGS": str(found)} | ({"WEFT_CHECK_GRID": grid} if grid else {})
+    done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout.strip(), read(found, texts)
 
 
@@ -54,15 +55,15 @@ def test_rows_without_hooks_find_what_the_hooks_find(tmp_path: Path, monkeypatch
 
 
 @needs_gcc
-@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize(("seed", "grid"), [(0, ""), (2, ""), (3, ""), (4, "2x2"), (5, ""), (7, "1x3")])
 def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, grid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "loops.cdv"
     source.write_text(loops.program(seed))
-    taken, found = checked(tmp_path / "rows", source, "weft_check_row")
+    taken, found = checked(tmp_path / "rows", source, "weft_check_row", grid)
     monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
-    none, expected = checked(tmp_path / "hooks", source, "weft_check_row")
+    none, expected = checked(tmp_path / "hooks", source, "weft_check_row", grid)
     assert int(taken) > 0
     assert none == "0"
     assert found == expected

@@ -97,6 +97,36 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     s->closed |= a + size > low + block || !v->exact;
 }
 
+/* With a grid: the elements of this row of the array that lie in the same block as `at`, which is the iteration's own
+ * in that dimension; else this element alone. What holds for one holds for all as long as the iterations stay in their
+ * blocks. */
+static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a, const int64_t at[])
+{
+    const struct object *o = v->object;
+    int64_t own[WEFT_MAX_RANK];
+    uintptr_t low = a - (a - o->low) % o->element, bytes = o->element;
+    home_of(v, here.index, own);
+    for (int k = 0; k < o->rank; k++) {
+        int i = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
+        int64_t first = o->lower[i], last = o->lower[i] + o->extent[i] - 1;
+        for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
+            const struct term *m = &o->map[d];
+            if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE)
+                continue;
+            int64_t from = block_low(o->root, d, at[i] + m->offset) - m->offset;
+            int64_t to = block_high(o->root, d, at[i] + m->offset) - m->offset;
+            bool alike = m->coefficient == 1 && from <= own[i] && own[i] <= to;
+            first = !alike ? at[i] : from > first ? from : first;
+            last = !alike ? at[i] : to < last ? to : last;
+        }
+        low -= (uintptr_t)((at[i] - first) * o->stride[i]);
+        bytes += (uintptr_t)((last - first) * o->stride[i]);
+        if (last - first + 1 < o->extent[i])
+            break;
+    }
+    interval(s, low, low + bytes);
+}
+
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
 
 /* Where an element lies to the iteration: own (0), in widths (1), beyond (2). delta counts from the own block. */
@@ -162,6 +192,15 @@ static bool fixed_elsewhere(const struct object *o)
     return false;
 }
 
+/* Whether one coordinate of an array is the same for all of it, so that some iterations are there and some are not. */
+static bool fixed_somewhere(const struct object *o)
+{
+    for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis >= 0)
+            return true;
+    return false;
+}
+
 static void edge(struct site *s, struct detail *d, const struct aspect *v, bool write, const int64_t delta[], int axes)
 {
     struct object *o = v->object;
@@ -220,17 +259,15 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    around(s, v, a, size);
+    if (gridded())
+        around_in_block(s, v, a, at);
+    else
+        around(s, v, a, size);
     int far = distance(v, at, &nothing, d->delta, &axes);
     bool elsewhere = fixed_elsewhere(o);
     d->has_delta = true;
-    d->steady = !elsewhere && !gridded();
-    if (gridded()) { /* what is near depends on where in its block the iteration lies; its own element is always near */
-        int64_t own[WEFT_MAX_RANK];
-        home_of(v, here.index, own);
-        for (int k = 0; k < o->rank; k++)
-            s->closed |= !v->free[k] && at[k] != own[k];
-    }
+    d->steady = gridded() || !fixed_somewhere(o);
+    s->closed |= !d->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
         mode(s, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
         if (here.flags & WEFT_UNORDERED)

@@ -140,7 +140,7 @@ void loop_index(void)
 
 static void publish(void)
 {
-    bool simple = here.quick >= 0 && here.quick <= STEP_HOMES && (here.rank == 2 || here.rank == 3);
+    bool simple = here.quick >= 0 && here.quick <= STEP_HOMES && (here.rank == 2 || here.rank == 3) && !gridded();
     weft_step = (struct step){simple ? here.expected : NO_STEP, here.inner_step, {here.index[0], here.index[1]}};
 }
 
@@ -150,6 +150,47 @@ static void halt(void)
     loop_index();
     here.quick = -1;
     weft_step.expected = NO_STEP;
+}
+
+/* Which block a coordinate lies in goes into here.blocks; how many more iterations stay there, into here.room, where
+ * each moves it by so much. */
+static void in_block(const struct object *root, int d, int64_t t, int64_t move)
+{
+    int64_t low = block_low(root, d, t), high = block_high(root, d, t);
+    int64_t more = move > 0 ? (high - t) / move : move < 0 ? (t - low) / -move : INT64_MAX;
+    here.blocks = (here.blocks ^ (uint64_t)low) * 0x9E3779B97F4A7C15u;
+    if (low <= t && t <= high)
+        here.room = more < here.room ? more : here.room;
+}
+
+/* With a grid: the blocks of this iteration, that of the ON array and those of all arrays seen so far. */
+static void find_blocks(void)
+{
+    here.room = INT64_MAX, here.blocks = 0;
+    if (!gridded())
+        return;
+    int last = here.rank - 1;
+    for (int d = 0; here.on && d < here.on->rank; d++) {
+        const struct term *t = &here.at[d];
+        if (t->axis != WEFT_ALL && here.on->kinds[d] != WEFT_WHOLE)
+            in_block(here.on, d, value_of(t, here.index), t->axis == last ? t->coefficient * here.inner_step : 0);
+    }
+    for (int i = 0; i < here.aspect_count; i++) {
+        const struct aspect *s = &here.aspects[i];
+        const struct object *o = s->object;
+        int64_t own[WEFT_MAX_RANK];
+        home_of(s, here.index, own);
+        for (int d = 0; o->root && d < o->root->rank; d++) {
+            const struct term *m = &o->map[d];
+            if (m->axis < 0 || s->free[m->axis] || o->root->kinds[d] == WEFT_WHOLE)
+                continue;
+            const struct term *t = &s->own[m->axis];
+            int64_t move = t->axis == last ? t->coefficient * m->coefficient * here.inner_step : 0;
+            in_block(o->root, d, m->coefficient * own[m->axis] + m->offset, move / s->divisor[m->axis]);
+            if (s->divisor[m->axis] != 1)
+                here.room = 0;
+        }
+    }
 }
 
 static void place_home(struct aspect *s)
@@ -214,6 +255,7 @@ struct aspect *aspect_of(struct object *o)
             s->across = true, s->over = here.across[i].widths;
     derive_step(s);
     here.aspect_count++;
+    find_blocks();
     return s;
 }
 
@@ -425,7 +467,7 @@ void weft_check_loop_start(void)
     now.base = now.cur;
     here.started = true;
     halt();
-    here.inner_step = 0;
+    here.inner_step = 0, here.room = 0, here.blocks = 0;
     run_count = 0, second = false;
     if (here.what != TASKS)
         construct_remotes();
@@ -487,6 +529,10 @@ static void settle(void)
     }
     for (int i = here.aspect_count; i < STEP_HOMES; i++)
         weft_moves[i] = 0;
+    uint64_t blocks = here.blocks;
+    find_blocks();
+    if (here.blocks != blocks) /* what was near is not */
+        forget_sites();
     publish();
 }
 
@@ -517,9 +563,10 @@ static __attribute__((noinline)) void jump(int rank, const int64_t index[])
 /* An iteration that follows the last one: only the innermost index has moved, by its step. */
 static inline __attribute__((always_inline)) bool follows(int last, int64_t innermost)
 {
-    if (__builtin_expect(innermost != here.expected || here.quick < 0 || now.cur >= LAST_STAMP - 1, 0))
+    if (__builtin_expect(innermost != here.expected || here.quick < 0 || here.room == 0 || now.cur >= LAST_STAMP - 1,
+                         0))
         return false;
-    now.cur++;
+    now.cur++, here.room--;
     here.index[last] = innermost;
     here.expected = innermost + here.inner_step;
     for (int i = 0; i < here.quick; i++)
@@ -584,10 +631,14 @@ bool row_rises(int64_t step)
     return here.quick >= 0 && step == here.inner_step && here.expected == here.index[here.rank - 1] + step;
 }
 
+/* So many iterations, from this one on, lie in the same blocks. */
+int64_t row_room(void) { return here.room == INT64_MAX ? here.room : here.room + 1; }
+
 /* So many iterations have followed. */
 void row_advance(int64_t count)
 {
     now.cur += (stamp_t)count;
+    here.room -= count;
     here.expected += count * here.inner_step;
     here.index[here.rank - 1] = here.expected - here.inner_step;
     for (int i = 0; i < here.quick; i++)

@@ -21,7 +21,8 @@ static bool fits(struct plan *p, const struct line forms[], int64_t n)
     return row_placed(p, forms, n);
 }
 
-static bool inside(const struct plan *p, int64_t n)
+/* For how many of n iterations all places stay in their sites' intervals. */
+static int64_t inside(const struct plan *p, int64_t n)
 {
     for (int i = 0; i < p->range_count; i++) {
         const struct range *one = &p->ranges[i];
@@ -29,10 +30,15 @@ static bool inside(const struct plan *p, int64_t n)
         int64_t move = one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0;
         uintptr_t from = g->low - *one->home - one->low;
         uintptr_t to = from + (uintptr_t)((g->step - move) * (n - 1));
-        if (from > one->reach || to > one->reach || one->reach > INTPTR_MAX)
-            return false;
+        if (from > one->reach || one->reach > INTPTR_MAX)
+            return 0;
+        if (to > one->reach) {
+            int64_t by = g->step - move;
+            int64_t more = by > 0 ? (int64_t)(one->reach - from) / by : (int64_t)from / -by;
+            n = more + 1 < n ? more + 1 : n;
+        }
     }
-    return true;
+    return n;
 }
 
 /* Whether two groups touch the same granule of 8. */
@@ -174,22 +180,29 @@ static bool all_met(const struct plan *p, int64_t n)
     return true;
 }
 
-/* Whether all accesses of n iterations that come to these blocks pass. */
-enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n)
+/* A plan for this row: the last one that fits, or a new one. */
+static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n)
 {
-    enum verdict made = PASSED;
-    bool old = row_planned(r, blocks) && fits(r->plan, forms, n);
-    if (!old)
-        made = row_plan(r, forms, blocks, n);
-    if (old && !(inside(r->plan, n) && apart(r->plan))) { /* groups may have become one */
-        old = false;
-        made = row_plan(r, forms, blocks, n);
+    if (row_planned(r, blocks) && fits(r->plan, forms, n) && apart(r->plan)) /* groups may have become one */
+        return PASSED;
+    enum verdict made = row_plan(r, forms, blocks, n);
+    return made == PASSED && !apart(r->plan) ? REFUSED : made;
+}
+
+/* Whether all accesses of n iterations that come to these blocks pass; n becomes less where places leave their
+ * intervals before. */
+enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *n)
+{
+    enum verdict made = planned(r, forms, blocks, *n);
+    if (made != PASSED)
+        return made;
+    int64_t sure = inside(r->plan, *n);
+    if (sure < *n) {
+        if (!row_worth(r, sure) || !row_placed(r->plan, forms, sure))
+            return sure ? REFUSED : UNOPENED; /* the hooks of this iteration open them anew */
+        *n = sure;
     }
-    if (made == PASSED && !old && !(inside(r->plan, n) && apart(r->plan)))
-        made = REFUSED;
-    if (made == PASSED && !all_met(r->plan, n))
-        made = REFUSED;
-    return made;
+    return all_met(r->plan, *n) ? PASSED : REFUSED;
 }
 
 /* --- what a row did --- */

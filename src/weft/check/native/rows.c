@@ -32,7 +32,7 @@ static bool expected(const struct row *r, const struct line forms[])
 }
 
 /* Whether a row pays for its proof. */
-static bool worth(const struct row *r, int64_t n)
+bool row_worth(const struct row *r, int64_t n)
 {
     return n >= FEWEST_ITERATIONS && n * r->place_count >= (r->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
 }
@@ -47,11 +47,13 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
     row_follow(r, saved, n + 1, forms);
     if (!expected(r, forms))
         return 0;
+    if (r->rank && n > row_room())
+        n = row_room();
     bool loose = r->strict == 0;
     r->strict -= !loose;
     int64_t alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
     if (loose) {
-        enum verdict v = worth(r, sure) ? row_passes(r, forms, blocks, sure) : UNOPENED;
+        enum verdict v = row_worth(r, sure) ? row_passes(r, forms, blocks, &sure) : UNOPENED;
         if (v == PASSED) {
             r->doubts = 0;
             return sure;
@@ -61,11 +63,11 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
         loose = false;
         alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
     }
-    if (!worth(r, sure)) {
+    if (!row_worth(r, sure)) {
         *wait = alike;
         return 0;
     }
-    enum verdict v = row_passes(r, forms, blocks, sure);
+    enum verdict v = row_passes(r, forms, blocks, &sure);
     if (v == UNOPENED && r->fails++ < MOST_LOOKS) /* the hooks of this iteration open it */
         *wait = 1;
     return v == PASSED ? sure : 0;
@@ -106,7 +108,7 @@ int weft_check_row(struct row *r, const uint64_t saved[])
     }
     int64_t n = to_try(r);
     r->left = 0;
-    int64_t wait = 0, sure = worth(r, n) ? proved(r, saved, n, &wait) : 0;
+    int64_t wait = 0, sure = row_worth(r, n) ? proved(r, saved, n, &wait) : 0;
     if (sure) {
         r->left = pending.count = sure;
         pending.row = r, pending.first = now.cur;
@@ -114,7 +116,7 @@ int weft_check_row(struct row *r, const uint64_t saved[])
     }
     if (wait > 0)
         r->wait = (int32_t)wait;
-    else if (worth(r, n) || r->rank == 0)
+    else if (row_worth(r, n) || r->rank == 0)
         give_up(r);
     else if (n > 0)
         r->wait = (int32_t)n;

@@ -146,7 +146,8 @@ bool row_planned(struct row *r, const uint8_t blocks[]);
 bool row_placed(struct plan *p, const struct line forms[], int64_t n);
 
 /* --- prove.c --- */
-enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n);
+enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *count);
+bool row_worth(const struct row *r, int64_t n);
 void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places);
 
 #endif

@@ -219,6 +219,8 @@ struct construct {
     int group;
     uintptr_t frame; /* stack below it belongs to what iterations call */
     int64_t expected, inner_step; /* of the innermost index */
+    int64_t room;                 /* so many more iterations of this row lie in the same blocks */
+    uint64_t blocks;              /* which blocks those are, as one number */
     int quick;                    /* aspects to advance; -1: the next iteration is not an ordinary one */
     bool started;
 };
@@ -283,6 +285,7 @@ void construct_undefine(void);
 bool is_consistent(const struct object *o);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
+int64_t row_room(void);
 void row_advance(int64_t count);
 
 /* --- copies.c --- */
