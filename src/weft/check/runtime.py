@@ -25,7 +25,7 @@ FOR_PROGRAMS: Final = ("heap.c", "library.c")
 """What takes the place of libc's functions and of DVM's: not in a library that Python loads."""
 
 FOR_FORTRAN: Final = ("fortran.c",)
-FOR_PYTHON: Final = ("numba.c",)
+FOR_PYTHON: Final = ("numba.c", "numba_guards.c")
 
 WRAPPED: Final = (
     "malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign",

@@ -7,46 +7,13 @@
  *
  * Owner of everything here: the one thread that runs the checked function (Numba's worker threads stay idle).
  */
-#include "state.h"
+#include "numba.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ARGUMENTS 256
 #define MAX_DEPTH 64
-
-/* --- loops, as weft.check.numba.loops describes them ----------------------------------------------------------- */
-
-enum { AS_SCALAR = 0, AS_ARRAY = 1, AS_SHARED = 2, AS_REDUCTION = 3 };
-
-/* One argument of a kernel behind its schedule. `dimension[d]` says which number of `dimensions` is its extent,
- * `stride` which number of `steps` is the stride of its first dimension. */
-typedef struct {
-    int32_t kind;
-    int32_t data;    /* the variable's id in the side file */
-    int32_t element; /* bytes */
-    int32_t rank;
-    int32_t real; /* of a reduction: 4 float, 8 double, 0 anything else */
-    int32_t stride;
-    int32_t stored; /* the kernel writes there, or may */
-    int32_t dimension[WEFT_MAX_RANK];
-} Argument;
-
-typedef struct {
-    int32_t construct; /* id in the side file */
-    int32_t checked;   /* 0: an array expression, which has no iterations of the user's */
-    int32_t by_thread; /* the body asks for its thread's number: iterations of one virtual thread count as one */
-    int32_t rank;
-    int32_t count;
-    int32_t unused;
-    uint8_t *guards; /* a byte for each argument, the schedule's first: 1 where reads are to be seen; NULL: all are */
-    Argument argument[];
-} Loop;
-
-_Static_assert(sizeof(Argument) == 60 && sizeof(Loop) == 32, "weft.check.numba.native draws the same");
-
-typedef void (*Kernel)(char **arguments, size_t *dimensions, size_t *steps, void *data);
 
 static const Loop *entered[MAX_DEPTH];
 static int depth;
@@ -142,49 +109,6 @@ static void announce(const Loop *loop, char **arguments, const size_t *dimension
     }
 }
 
-/* Where an array of the loop lies: [*low, *high); whether it fills that. */
-static int extent_of(const Argument *one, char *base, const size_t *dimensions, const size_t *steps, char **low,
-                     char **high) {
-    int64_t packed = one->element;
-    *low = base, *high = base + one->element;
-    for (int d = 0; d < one->rank; d++) {
-        int64_t extent = (int64_t)dimensions[one->dimension[d]], reach = (int64_t)steps[one->stride + d] * (extent - 1);
-        if (extent == 0) *high = *low, reach = 0;
-        *(reach < 0 ? low : high) += reach;
-        packed *= extent;
-    }
-    return *high - *low == packed;
-}
-
-/* Whether every element between two addresses has a value, as far as whole cells tell. */
-static int has_values(const char *low, const char *high) {
-    uintptr_t from = (uintptr_t)low & ~(uintptr_t)7, to = (uintptr_t)high;
-    while (from < to) { /* the cells of what lies between two folds are one row */
-        uintptr_t fold = (from | FOLD) + 1, end = fold && fold < to ? fold : to;
-        if (!scan(&cell8(from)->written, 8, (int64_t)((end - from + 7) / 8), 1, 0, LAST_STAMP, 0)) return 0;
-        from = end;
-    }
-    return 1;
-}
-
-/* Reads of an array that the loop does not write, that shares no memory with what it writes, and whose elements all
- * have values can show nothing: they are not looked at. */
-static void guard(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
-    for (int a = 0; loop->guards && a < loop->count; a++) {
-        const Argument *one = &loop->argument[a];
-        char *low, *high, *other_low, *other_high;
-        int look = one->kind != AS_ARRAY || one->stored ||
-                   !extent_of(one, arguments[a + 1], dimensions, steps, &low, &high) || !has_values(low, high);
-        for (int b = 0; b < loop->count && !look; b++) {
-            const Argument *other = &loop->argument[b];
-            if (b == a || !other->stored) continue;
-            extent_of(other, arguments[b + 1], dimensions, steps, &other_low, &other_high);
-            look = low < other_high && other_low < high;
-        }
-        loop->guards[a + 1] = (uint8_t)look;
-    }
-}
-
 /* Leave the slots of partial results alone. */
 static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
@@ -265,21 +189,64 @@ static void forget_error(void) {
     gil_release(state);
 }
 
+/* What the pieces of a schedule cover. */
+static Range range_of(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+    Range range = {.points = 0};
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
+        double points = 1;
+        for (int d = 0; d < loop->rank; d++)
+            points *= bounds[loop->rank + d] < bounds[d] ? 0 : (double)(bounds[loop->rank + d] - bounds[d] + 1);
+        for (int d = 0; d < loop->rank && points > 0; d++) {
+            int64_t low = bounds[d], high = bounds[loop->rank + d];
+            if (range.points == 0 || low < range.low[d]) range.low[d] = low;
+            if (range.points == 0 || high > range.high[d]) range.high[d] = high;
+        }
+        range.points += points;
+    }
+    return range;
+}
+
+/* All iterations, a call for each virtual thread and piece: what they use was proved to be right before. */
+static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
+                      void *data, size_t inner, int threads, const Range *range) {
+    int rank = loop->rank;
+    size_t sizes[MAX_ARGUMENTS];
+    char *moved[MAX_ARGUMENTS];
+    int64_t schedule[2 * WEFT_MAX_RANK];
+    memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
+    moved[0] = (char *)schedule;
+    weft_check_iteration(rank, range->low);
+    for (int i = 0; i < loop->sites; i++) ran_place((uintptr_t)loop->site[i] << 2);
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
+        double per = (double)(range->high[0] - range->low[0] + 1) / threads;
+        for (thread = 0; thread < threads; thread++) {
+            memcpy(schedule, bounds, 2 * (size_t)rank * sizeof *schedule);
+            int64_t from = range->low[0] + (int64_t)(per * (double)thread);
+            int64_t to = thread + 1 < threads ? range->low[0] + (int64_t)(per * (double)(thread + 1)) - 1 : range->high[0];
+            if (schedule[0] < from) schedule[0] = from;
+            if (schedule[rank] > to) schedule[rank] = to;
+            int empty = 0;
+            for (int d = 0; d < rank; d++) empty |= schedule[rank + d] < schedule[d];
+            if (empty) continue;
+            memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+            sizes[0] = 1;
+            kernel(moved, sizes, steps, data);
+        }
+    }
+    thread = 0;
+    row_advance((int64_t)range->points - 1);
+}
+
 static void iterate(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                    void *data, size_t inner, int threads) {
+                    void *data, size_t inner, int threads, double total) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
     int64_t at[WEFT_MAX_RANK], schedule[2 * WEFT_MAX_RANK];
-    double total = 0, done = 0;
-    frames = __builtin_frame_address(0);
+    double done = 0;
     int64_t told = -1;
-    for (size_t piece = 0; piece < dimensions[0]; piece++) {
-        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
-        double points = 1;
-        for (int d = 0; d < rank; d++) points *= bounds[rank + d] < bounds[d] ? 0 : (double)(bounds[rank + d] - bounds[d] + 1);
-        total += points;
-    }
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
@@ -321,14 +288,19 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
         return;
     }
     announce(loop, arguments, dimensions, steps);
-    guard(loop, arguments, dimensions, steps);
+    Range range = range_of(loop, arguments, dimensions, steps);
+    guard(loop, arguments, dimensions, steps, &range);
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
     exempt(loop, arguments, steps, threads);
     weft_check_loop_start();
     loops_run++;
     running = 1;
     current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
-    iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads);
+    frames = __builtin_frame_address(0);
+    if (range.points > 1 && range.points < LAST_STAMP / 2 && is_proved(loop))
+        run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
+    else
+        iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);

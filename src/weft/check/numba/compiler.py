@@ -29,6 +29,7 @@ from weft.check.numba import loops
 from weft.check.numba.instrument import BOUNDS, Chain, Module, strip
 from weft.check.numba.left_out import Left
 from weft.check.numba.native import MAX_ARGUMENTS, Runtime
+from weft.check.numba.own import Own, own
 from weft.check.texts import Texts
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
@@ -111,7 +112,10 @@ class Compiler:
         """Numba turns a parallel loop into a kernel and its call."""
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
-        self._loop.append((lowerer, parfor))
+        owned: dict[str, Own] = {}
+        with suppress(LookupError, AttributeError):  # Numba's own code is not always as it is known
+            owned = own(parfor, lowerer.fndesc.typemap)
+        self._loop.append((lowerer, parfor, owned))
         if loops.of_user(parfor):
             with suppress(LookupError, AttributeError):  # a note is not worth the program's compilation
                 self.left.calls(lowerer, parfor)
@@ -147,6 +151,10 @@ class Compiler:
             module, guards = self._made[id(compiled.library)]
             if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
                 kernel.loop.guard(ctypes.addressof(guards), module.stored)
+                kernel.loop.places(sorted(module.sites))
+                for number, name in enumerate(names[1:], 1):
+                    if name in self._loop[-1][2] and not module.bounds:
+                        kernel.loop.owned(number, self._loop[-1][2][name])
             if module.asks_for_thread:
                 kernel.loop.by_thread()
             module.text = ""  # nobody needs it any more

@@ -108,11 +108,15 @@ class Module:
     number_of: Callable[[Chain], int | None]
     kernel: bool
     guards: int = 0
-    """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is read there."""
+    """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is done there."""
     asks_for_thread: bool = False
     """Whether the loop's own body asks which thread it runs on."""
     stored: set[int] | None = field(default_factory=set)
     """Of a kernel: the arguments that it writes to; None where it may write to anything."""
+    sites: set[int] = field(default_factory=set)
+    """The places that its calls name."""
+    bounds: bool = False
+    """Whether it raises for an index outside: its iterations are to be run one at a time."""
     arguments: int = 0
     """Of a kernel: how many it has, the schedule among them."""
     _chains: dict[str, Chain] = field(default_factory=dict)
@@ -123,6 +127,7 @@ class Module:
     def instrumented(self) -> str:
         """The text with the calls in it."""
         lines = self.text.split("\n")
+        self.bounds = f"@{BOUNDS}(" in self.text
         self._chains = chains(lines)
         out: list[str] = []
         function: list[str] | None = None
@@ -214,7 +219,7 @@ class Module:
                 return
             bytes_, site = size_of(match[1]), self._site(line, match[2])
             if bytes_ is not None and site is not None:
-                root = self._roots.argument(match[2]) if self._roots and what == "read" else None
+                root = self._roots.argument(match[2]) if self._roots else None
                 call = self._call(what, match[2], str(bytes_), site)
                 yield from [call] if root is None else self._guarded(root, call)
         elif "call " not in line:
@@ -229,7 +234,7 @@ class Module:
                 return
             for what, pointer in (("write", given[0]), ("read", given[1])):
                 if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
-                    root = self._roots.argument(pointer) if self._roots and what == "read" else None
+                    root = self._roots.argument(pointer) if self._roots else None
                     call = self._call(what, pointer, length, site)
                     yield from [call] if root is None else self._guarded(root, call)
         elif "@get_thread_id()" in line and self._site(line) is not None:
@@ -238,6 +243,7 @@ class Module:
     def _call(self, what: str, pointer: str, length: str, site: int) -> str:
         name = f"weft_numba_{what}" if self.kernel else f"weft_numba_{what}_given"
         self._used.add(name)
+        self.sites.add(site)
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
 
     def _guarded(self, root: int, call: str) -> Iterator[str]:
@@ -271,7 +277,9 @@ class Module:
         what = "read" if match[1] in ("load", "gather") else "write"
         if pointers.startswith("ptr"):
             self._used.add(name := f"weft_numba_{what}_masked")
-            yield f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
+            call = f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
+            root = self._roots.argument(pointer) if self._roots else None
+            yield from [call] if root is None else self._guarded(root, call)
             return
         self._used.add(name := f"weft_numba_{what}_lane")
         for lane in range(lanes):

@@ -6,7 +6,10 @@ import ctypes
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from weft.check.numba.own import Own
 
 MAX_RANK: Final = 8
 MAX_ARGUMENTS: Final = 256
@@ -37,18 +40,21 @@ class _Argument(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("kind", "data", "element", "rank", "real", "stride")),
         ("stored", ctypes.c_int32),
         ("dimension", ctypes.c_int32 * MAX_RANK),
+        ("own", ctypes.c_int32),
+        *((name, ctypes.c_int32 * MAX_RANK) for name in ("nest", "low", "high")),
     )
 
 
 class _Loop(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "unused")),
+        *((name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "sites")),
         ("guards", ctypes.c_void_p),
+        ("site", ctypes.c_void_p),
     )
 
 
-assert ctypes.sizeof(_Argument) == 60
-assert ctypes.sizeof(_Loop) == 32
+assert ctypes.sizeof(_Argument) == 160
+assert ctypes.sizeof(_Loop) == 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,19 @@ class Loop:
     def checked(self) -> bool:
         """Whether its iterations are the user's."""
         return bool(self._head.checked)
+
+    def places(self, sites: Sequence[int]) -> None:
+        """The numbers of the places of its accesses."""
+        self._sites = (ctypes.c_int32 * len(sites))(*sites)
+        self._head.sites, self._head.site = len(sites), ctypes.addressof(self._sites)
+
+    def owned(self, number: int, own: Own) -> None:
+        """Each iteration has elements of its own of an argument (from 1)."""
+        one = self._each[number - 1]
+        if one.rank == len(own.places):
+            one.own = 2 if own.read else 1
+            for d, place in enumerate(own.places):
+                one.nest[d], one.low[d], one.high[d] = place.nest, place.low, place.high
 
     def guard(self, guards: int, stored: Collection[int] | None) -> None:
         """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
