@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check debian kernel clean
+.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -138,6 +138,10 @@ bench-tasks: setup
 # What `weft check` costs beside the plain program.
 bench-check: setup
 	$(BIN)/python benchmarks/check.py $(BENCH)
+
+# Each clause of right programs deleted or changed, and what is found of that: PROGRAMS names more of them.
+mutants: setup
+	$(BIN)/python tools/mutants.py $(MUTANTS) tests/check/dvm/correct/*.cdv tests/check/fortran/right/*.fdv $(PROGRAMS)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

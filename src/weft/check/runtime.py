@@ -29,7 +29,7 @@ FOR_PYTHON: Final = ("numba.c", "numba_guards.c")
 
 WRAPPED: Final = (
     "malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign",
-    "memcpy", "memmove", "memset",
+    "memcpy", "memmove", "memset", "fwrite",
 )  # fmt: skip
 """Functions of libc that heap.c wraps in programs."""
 

@@ -590,7 +590,7 @@ class UnitMarks:
             symbol = known[1]
             if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
                 continue
-            if (found[2] and not symbol.array) or ":" in part or self.distributed(found[1]):
+            if (found[2] and not symbol.array) or ":" in part:
                 continue
             if not symbol.array and found[1] not in self.named and symbol not in self.loose:
                 continue
@@ -598,7 +598,11 @@ class UnitMarks:
                 statement.place.file, statement.place.line, statement.place.column, self.unit.name
             )
             call = f"call weft_check_printed({number}, {part})"
-            self.before(statement.first, statement.place, f"if {condition} {call}" if condition else call)
+            calls = [call]
+            if self.distributed(found[1]):  # the system brings its elements from everywhere
+                calls = ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
+            for one in calls:
+                self.before(statement.first, statement.place, f"if {condition} {one}" if condition else one)
 
     @cached_property
     def named(self) -> frozenset[str]:

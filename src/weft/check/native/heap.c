@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ int __real_posix_memalign(void **, size_t, size_t);
 void *__real_memcpy(void *, const void *, size_t);
 void *__real_memmove(void *, const void *, size_t);
 void *__real_memset(void *, int, size_t);
+size_t __real_fwrite(const void *, size_t, size_t, FILE *);
 
 void *__wrap_memcpy(void *, const void *, size_t);
 
@@ -150,5 +152,23 @@ static void filled(void *to, size_t n, uintptr_t place)
         filled(to, n, PLACE); \
         return __real_memset(to, byte, n); \
     }
+/* What is put out is read by the library, without hooks; elements of distributed arrays come from everywhere. Of other
+ * memory parts may be gaps of structures, which have no values. */
+static void put_out(const void *from, size_t n, uintptr_t place)
+{
+    const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)from);
+    if (!o || !o->distributed || (o->element != 4 && o->element != 8))
+        return;
+    weft_check_io_begin();
+    access_range((uintptr_t)from, n, false, place);
+    weft_check_io_end();
+}
+
+size_t __wrap_fwrite(const void *from, size_t size, size_t n, FILE *to)
+{
+    put_out(from, size * n, PLACE);
+    return __real_fwrite(from, size, n, to);
+}
+
 COPIES(__wrap_)
 COPIES(__tsan_)

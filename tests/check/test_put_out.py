@@ -1,0 +1,74 @@
+"""What a program puts out is looked at, though the library that reads it has no hooks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from weft.check import Request, check
+
+C = """\
+#include <stdio.h>
+#pragma dvm array distribute[block]
+double a[8];
+struct { char sign; double value; } gap;
+int main(void)
+{
+    FILE *to = fopen("/dev/null", "wb");
+    #pragma dvm region out(a)
+    {
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < LAST; i++)
+        a[i] = i;
+    }
+    #pragma dvm get_actual(a)
+    gap.sign = 'x', gap.value = 1;
+    fwrite(&gap, sizeof gap, 1, to);
+    fwrite(a, sizeof *a, 8, to);
+    return fclose(to);
+}
+"""
+FORTRAN = """\
+program p
+  real(8) :: a(8)
+  integer :: i
+!DVM$ DISTRIBUTE A(BLOCK)
+!DVM$ REGION OUT(A)
+!DVM$ PARALLEL (I) ON A(I)
+  do i = 1, LAST
+    a(i) = i
+  end do
+!DVM$ END REGION
+!DVM$ GET_ACTUAL(A)
+  open(3, file='/dev/null')
+  write(3, *) a
+end program
+"""
+
+
+def told(text: str, suffix: str, folder: Path) -> list[tuple[str, int]]:
+    """Kinds and lines of what is found."""
+    if suffix == ".f90" and not shutil.which("gfortran"):
+        pytest.skip("no gfortran")
+    path = folder / f"p{suffix}"
+    path.write_text(text)
+    (folder / "built").mkdir()
+    checked = check(Request((path,), timeout=30), folder / "built")
+    assert checked.whole
+    return [(one.kind, one.sites[0].line) for one in checked.findings]
+
+
+@pytest.mark.parametrize("program", [(C, ".c", 17), (FORTRAN, ".f90", 13)])
+@pytest.mark.parametrize(
+    ("last", "without", "kinds"),
+    [("8", "", []), ("8", "get_actual", ["stale-copy"]), ("7", "", ["uninitialised-read"])],
+)
+def test_an_array_that_is_put_out_is_read(
+    program: tuple[str, str, int], last: str, without: str, kinds: list[str], tmp_path: Path
+) -> None:
+    text, suffix, line = program
+    lines = text.replace("LAST", last).split("\n")
+    kept = ["" if without and without in one.lower() else one for one in lines]
+    assert told("\n".join(kept), suffix, tmp_path) == [(kind, line) for kind in kinds]
