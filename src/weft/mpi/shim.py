@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -30,8 +31,17 @@ _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h")
 _INSIDE = "leaving.py"  # runs in Python programs
-_HOT = {"objects.c", "sites.c", "buffers.c", "python.c", "shared.c"}  # what every call that is recorded goes through
-_LEAN = {"lean.c": ["-O0", "-DWEFT_LEAN"]}  # called seldom: only the time to compile them counts
+_TOGETHER = {
+    "hot": ("objects.c", "sites.c", "buffers.c", "python.c"),
+    "warm": ("seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
+    "follow": ("replay.c", "turns.c"),
+    "cold": ("endings.c", "crash.c", "leaving.c", "ends.c", "cores.c", "tables.c", "seldom_table.c"),
+}
+"""Sources that are compiled as one, as every compilation reads mpi.h: what each recorded call goes through, what loops
+seldom meet, what a replay adds, and what runs once."""
+_EFFORT = {"hot.c": ["-O2"], "shared.c": ["-O2"], "cold.c": ["-O0"], "lean.c": ["-O0", "-DWEFT_LEAN"]}
+"""How hard the compiler is to try where it is not -O1: the wrappers that loops call are straight lines, on which -O2
+gains nothing, and of those that are called seldom only the time to compile them counts."""
 _LINK = ("-s", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread")
 """Without the recorder's own names: a debugger would offer them beside the program's."""
 _PROBE = """#include <mpi.h>
@@ -242,11 +252,13 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
             (work / name).write_bytes(text)
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
-        units = [name for name in sources if name.endswith((".c", ".S"))]
+        parts = {f"shim/{name}" for together in _TOGETHER.values() for name in together}
+        units = [name for name in sources if name.endswith((".c", ".S")) and name not in parts]
         objects = [unit.rsplit(".", 1)[0].replace("/", "-") + ".o" for unit in units]
+        compile_ = _compiler(mpicc)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             commands = [
-                [mpicc, *flags, *_effort(u), "-c", str(work / u), "-o", str(work / o)]
+                [*compile_, *flags, *_EFFORT.get(Path(u).name, ["-O1"]), "-c", str(work / u), "-o", str(work / o)]
                 for u, o in zip(units, objects, strict=True)
             ]
             list(pool.map(lambda command: _run(command, "compile the recorder", work), commands))
@@ -265,10 +277,21 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         raise
 
 
-def _effort(unit: str) -> list[str]:
-    """How hard the compiler is to try: the wrappers that loops call are straight lines, on which -O2 gains nothing."""
-    name = Path(unit).name
-    return _LEAN.get(name, ["-O2" if name in _HOT else "-O1"])
+def _compiler(mpicc: str) -> list[str]:
+    """The compiler behind `mpicc` with all that it adds to a compilation, `mpicc` itself where it does not say."""
+    try:
+        shown = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+        words = shlex.split(shown.stdout) if shown.returncode == 0 and shown.stdout.count("\n") == 1 else []
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        words = []
+    kept = [word for word in words[1:] if not word.startswith(("-L", "-l", "-Wl,"))]
+    whole = all(word.startswith("-") for word in kept) and any(word.startswith("-I") for word in kept)
+    return [words[0], *kept] if whole and shutil.which(words[0]) else [mpicc]
+
+
+def _joined(parts: tuple[str, ...]) -> str:
+    """A source that holds these."""
+    return "#define _GNU_SOURCE\n" + "".join(f'#include "{name}"\n' for name in parts)
 
 
 def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
@@ -294,6 +317,7 @@ def _generated(library: Library) -> dict[str, bytes]:
         "shim/seldom_table.c": seldom.table_c(functions),
         "shim/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
         "shim/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
+        **{f"shim/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
     return {name: text.encode() for name, text in texts.items()}

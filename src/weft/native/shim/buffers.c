@@ -178,7 +178,7 @@ struct origin {
 volatile int weft_origins;
 static struct origin *origins;
 static int origin_space;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to) {
     struct origin made = {.window = window, .target = target};
@@ -186,7 +186,7 @@ void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, 
     if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
     else weft_watch(&made.watch, site, buffer, count, type);
     if (!made.watch.bytes) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     if (weft_origins == origin_space) {
         int space = origin_space ? origin_space * 2 : 64;
         struct origin *grown = space <= ORIGINS ? realloc(origins, sizeof *grown * (size_t)space) : NULL;
@@ -197,7 +197,7 @@ void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, 
     }
     if (weft_origins < origin_space) origins[weft_origins++] = made;
     else free(made.watch.seen);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }
 
 static bool completes(const struct origin *o, MPI_Win window, int target) {
@@ -205,20 +205,20 @@ static bool completes(const struct origin *o, MPI_Win window, int target) {
 }
 
 void weft_origins_asked(MPI_Win window, int target) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
         struct origin *o = &origins[i];
         if (!completes(o, window, target)) continue;
         if (o->watch.seen) weft_buffer_asked(&o->watch);
         else o->changed = weft_buffer_changed(&o->watch);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }
 
 const void *weft_origins_done(MPI_Win window, int target) {
     const void *found = NULL;
     int kept = 0;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
         struct origin *o = &origins[i];
         if (!completes(o, window, target)) {
@@ -229,7 +229,7 @@ const void *weft_origins_done(MPI_Win window, int target) {
         free(o->watch.seen);
     }
     weft_origins = kept;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
     return found;
 }
 
@@ -260,7 +260,7 @@ static bool look_at(const uint8_t *from, uint8_t *copy, size_t bytes) {
 
 void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
     if (!weft_watching || !base || size <= 0) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     struct exposed *made = malloc(sizeof *made);
     if (made) {
         *made = (struct exposed){.window = window, .id = id, .base = base, .next = exposed};
@@ -270,18 +270,18 @@ void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t si
                 made->bytes = other->bytes = 0;
         exposed = made;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }
 
 void weft_exposed_gone(MPI_Win window) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     for (struct exposed **link = &exposed, *e; (e = *link); link = &e->next)
         if (e->window == window) {
             *link = e->next;
             free(e);
             break;
         }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }
 
 static struct exposed *exposed_of(MPI_Win window) {
@@ -292,10 +292,10 @@ static struct exposed *exposed_of(MPI_Win window) {
 
 void weft_exposed_closing(MPI_Win window) {
     if (!exposed) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     struct exposed *e = exposed_of(window);
     if (e) e->looked = e->begun && e->bytes && look_at(e->base, e->closing, e->bytes);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }
 
 /* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
@@ -326,7 +326,7 @@ static void tell_changes(const struct exposed *e, const uint8_t *now) {
 void weft_exposed_fenced(MPI_Win window, uint32_t site) {
     uint8_t now[EXPOSED_BYTES];
     if (!exposed) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     struct exposed *e = exposed_of(window);
     bool turn = its_turn(site);
     if (e && e->bytes && (e->looked || turn)) {
@@ -339,5 +339,5 @@ void weft_exposed_fenced(MPI_Win window, uint32_t site) {
         e->looked = false;
         e->fences++;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
 }

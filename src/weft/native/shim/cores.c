@@ -9,7 +9,7 @@
 
 #include "shim.h"
 
-enum { MOST = 4096, WORDS = 1024 };
+enum { MOST = 4096, LISTED = 1024 };
 
 /* Reads a small file as text; false where there is none. */
 static bool read_text(const char *path, char *text, size_t size) {
@@ -50,17 +50,17 @@ static uint64_t limit_of_group(void) {
 void weft_define_cores(void) {
     static cpu_set_t allowed[MOST / CPU_SETSIZE];
     if (sched_getaffinity(0, sizeof allowed, allowed)) return;
-    char words[WORDS];
+    char words[LISTED];
     size_t length = 0;
-    for (int first = 0; first < MOST && length < WORDS - 24; first++) {
+    for (int first = 0; first < MOST && length < LISTED - 24; first++) {
         if (!CPU_ISSET_S(first, sizeof allowed, allowed)) continue;
         int last = first;
         while (last + 1 < MOST && CPU_ISSET_S(last + 1, sizeof allowed, allowed)) last++;
-        length += (size_t)snprintf(words + length, WORDS - length, last > first ? "%s%d-%d" : "%s%d", length ? "," : "", first, last);
+        length += (size_t)snprintf(words + length, LISTED - length, last > first ? "%s%d-%d" : "%s%d", length ? "," : "", first, last);
         first = last;
     }
     if (!length) return;
-    uint8_t payload[WORDS + 32];
+    uint8_t payload[LISTED + 32];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     weft_text_s(&text, words, length);
     weft_text_u(&text, limit_of_group());

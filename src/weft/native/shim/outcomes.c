@@ -147,6 +147,7 @@ static void completed(struct weft_thread *thread, MPI_Request before, const MPI_
 #define STATUS MPI_Status w_own, *w_status = status == MPI_STATUS_IGNORE ? &w_own : status
 
 /* ---- blocking receives and probes ---- */
+#undef RECEIVE
 #define RECEIVE(name, type)                                                                                                \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
         if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(name)(buf, count, datatype, source, tag, comm, status);         \
@@ -162,6 +163,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Recv) RECEIVE(MPI_Recv, int)
 WEFT_OUTCOME_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
 #endif
 
+#undef SENDRECV
 #define SENDRECV(name, type)                                                                                               \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {                                 \

@@ -66,7 +66,7 @@ struct code {
 enum { CODES = 8192 };
 static struct code codes[CODES];
 static uint32_t code_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool same(const struct code *known, uintptr_t object) {
     return known->object == object && known->file == AT(uintptr_t, object, layout->code_file) &&
@@ -140,7 +140,7 @@ static struct code *code_of(uintptr_t object) {
         if (LIKELY(__atomic_load_n(&entry->id, __ATOMIC_ACQUIRE) && same(entry, object))) return entry;
         if (!entry->id) break;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&codes_lock);
     struct code *entry = NULL;
     for (size_t i = 0; i < 16 && !entry; i++) {
         struct code *candidate = &codes[(at + i) % CODES];
@@ -148,7 +148,7 @@ static struct code *code_of(uintptr_t object) {
     }
     if (!entry) entry = &codes[at];
     if (!entry->id || !same(entry, object)) code_learn(object, entry);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&codes_lock);
     return entry;
 }
 
@@ -225,9 +225,9 @@ static size_t text_peeked(uintptr_t object, char *out, size_t size) {
     return n;
 }
 
-struct table { uintptr_t at, end, window; uint8_t copy[256]; };
+struct line_table { uintptr_t at, end, window; uint8_t copy[256]; };
 
-static int table_byte(struct table *table) {
+static int table_byte(struct line_table *table) {
     if (table->at >= table->end) return -1;
     if (!table->window || table->at - table->window >= sizeof table->copy) {
         size_t left = table->end - table->at;
@@ -237,7 +237,7 @@ static int table_byte(struct table *table) {
     return table->copy[table->at++ - table->window];
 }
 
-static int table_number(struct table *table) {
+static int table_number(struct line_table *table) {
     int value = 0, shift = 0, byte;
     do {
         if ((byte = table_byte(table)) < 0) return 0;
@@ -255,7 +255,7 @@ static int line_of(uintptr_t code, uint32_t instruction) {
     uint32_t end = 0;
     if (!weft_peek(&lines, code + layout->code_lines, sizeof lines) || !weft_peek(&length, lines + 16, sizeof length) ||
         !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20) return 0;
-    struct table table = {.at = lines + 32, .end = lines + 32 + length};
+    struct line_table table = {.at = lines + 32, .end = lines + 32 + length};
     for (int head; (head = table_byte(&table)) >= 0;) {
         int kind = head >> 3 & 15;
         if (kind == 13 || kind == 14) {

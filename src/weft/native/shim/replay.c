@@ -297,7 +297,7 @@ static const struct weft_plan_entry *outcome(struct weft_replay *r, uint8_t want
     return e && e->outcome == wanted && !(e->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED)) ? e : NULL;
 }
 
-static int32_t value(const struct weft_replay *r, const struct weft_plan_entry *e, uint64_t i) {
+static int32_t decided(const struct weft_replay *r, const struct weft_plan_entry *e, uint64_t i) {
     return e->value + i < r->value_count ? r->values[e->value + i] : -1;
 }
 
@@ -538,7 +538,7 @@ static bool at_all(int32_t index, int count) { return index >= 0 && index < coun
 WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     struct weft_replay *r = mine();
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_INDEX) : NULL;
-    int32_t chosen = e ? value(r, e, 0) : -1;
+    int32_t chosen = e ? decided(r, e, 0) : -1;
     if (!at_all(chosen, count)) return REAL(MPI_Waitany)(count, requests, index, status);
     *index = chosen;
     return wait_one(&requests[chosen], status);
@@ -546,11 +546,11 @@ WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI
 
 static int wait_some(const struct weft_replay *r, const struct weft_plan_entry *e, int n, MPI_Request requests[], int *outcount,
                      int indices[], MPI_Status statuses[]) {
-    int32_t some = value(r, e, 0);
+    int32_t some = decided(r, e, 0);
     if (some < 0) return REAL(MPI_Waitsome)(n, requests, outcount, indices, statuses);
     int code = MPI_SUCCESS, given = 0;
     for (int32_t i = 0; i < some && i < n; i++) {
-        int32_t chosen = value(r, e, 1 + (uint64_t)i);
+        int32_t chosen = decided(r, e, 1 + (uint64_t)i);
         if (!at_all(chosen, n)) continue;
         int one = wait_one(&requests[chosen], statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[given]);
         if (one != MPI_SUCCESS) code = one;
@@ -595,7 +595,7 @@ WEFT_REPLAY_CALL(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_
 
 WEFT_REPLAY_CALL(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     ASK(.function = F_MPI_Testany, .outcome = WEFT_OUTCOME_INDEX);
-    int32_t chosen = e ? value(r, e, 0) : -1;
+    int32_t chosen = e ? decided(r, e, 0) : -1;
     if (told == ANSWER_FREE || (told == ANSWER_PASS && !at_all(chosen, count)))
         return REAL(MPI_Testany)(count, requests, index, flag, status);
     *flag = told == ANSWER_PASS;
@@ -626,7 +626,7 @@ WEFT_REPLAY_CALL(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Sta
 WEFT_REPLAY_CALL(MPI_Cancel)(MPI_Request *request) {
     struct weft_replay *r = mine();
     const struct weft_plan_entry *e = r && header->flags & WEFT_PLAN_CHECKED ? outcome(r, WEFT_OUTCOME_CANCEL) : NULL;
-    if (e && value(r, e, 0) == 0) return MPI_SUCCESS; /* it came too late in the record */
+    if (e && decided(r, e, 0) == 0) return MPI_SUCCESS; /* it came too late in the record */
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
     return REAL(MPI_Cancel)(v && v->real != MPI_REQUEST_NULL ? &v->real : request);
 }
@@ -635,14 +635,14 @@ WEFT_REPLAY_CALL(MPI_Cancel)(MPI_Request *request) {
 WEFT_REPLAY_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
-    if (e && value(r, e, 0) >= 0) source = value(r, e, 0);
+    if (e && decided(r, e, 0) >= 0) source = decided(r, e, 0);
     return POST(MPI_Probe)(source, tag, comm, status);
 }
 
 WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
-    if (e && value(r, e, 0) >= 0) source = value(r, e, 0);
+    if (e && decided(r, e, 0) >= 0) source = decided(r, e, 0);
     return POST(MPI_Mprobe)(source, tag, comm, message, status);
 }
 
@@ -650,7 +650,7 @@ WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *me
     ASK(.function = F_##name, .outcome = source == MPI_ANY_SOURCE ? WEFT_OUTCOME_SOURCE : WEFT_OUTCOME_DONE,              \
         .comm = weft_threaded ? 0 : weft_id(weft_self, WEFT_CLASS_COMM, (uintptr_t)comm), .peer = weft_rank(source),      \
         .tag = weft_tag(tag));                                                                                            \
-    if (told == ANSWER_PASS && source == MPI_ANY_SOURCE && value(r, e, 0) >= 0) source = value(r, e, 0)
+    if (told == ANSWER_PASS && source == MPI_ANY_SOURCE && decided(r, e, 0) >= 0) source = decided(r, e, 0)
 
 WEFT_REPLAY_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     if (source == MPI_PROC_NULL) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);

@@ -27,7 +27,7 @@ struct weft_record *weft_the_record;
 
 static char run_path[PATH_MAX], record_path[PATH_MAX], replay_path[PATH_MAX], agent_path[PATH_MAX];
 static int level;
-static bool bound, gave_up, sessions_used;
+static bool names_bound, gave_up, sessions_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t thread_end, thread_crash;
 static struct weft_thread *free_threads;
@@ -145,7 +145,7 @@ WEFT_HIDDEN void weft_bind(void);
 static void loaded(void);
 void weft_bind(void) {
     pthread_mutex_lock(&lock);
-    if (bound) goto done;
+    if (names_bound) goto done;
     loaded(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
     struct library library = {.path = ""};
     dl_iterate_phdr(library_visit, &library);
@@ -189,7 +189,7 @@ void weft_bind(void) {
 bound_now:
     for (int k = 0; k < weft_fortran_count; k++)
         if (!weft_fortran_slots[k]) weft_fortran_slots[k] = dlsym(RTLD_NEXT, weft_fortran_names[k]);
-    __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&names_bound, true, __ATOMIC_RELEASE);
 done:
     pthread_mutex_unlock(&lock);
 }

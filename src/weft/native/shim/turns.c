@@ -13,7 +13,7 @@
 
 static struct weft_plan_channel *channels;
 static uint64_t channel_count;
-static volatile int gave_up; /* a turn never came: the others are not waited for as long */
+static volatile int turn_missed; /* a turn never came: the others are not waited for as long */
 enum { LONG_WAIT = 5000, SHORT_WAIT = 50 }; /* ms without any turn taken in a channel until one goes out of turn */
 
 void weft_turns_start(const char *folder) {
@@ -53,8 +53,8 @@ static int64_t milliseconds(void) {
 
 /* Ranks that may be stopped are waited for, as long as it takes. */
 static bool patience_ends(int64_t since) {
-    if (weft_plan->flags & WEFT_PLAN_BOUNDED || milliseconds() - since < (gave_up ? SHORT_WAIT : LONG_WAIT)) return false;
-    gave_up = 1;
+    if (weft_plan->flags & WEFT_PLAN_BOUNDED || milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
+    turn_missed = 1;
     return true;
 }
 

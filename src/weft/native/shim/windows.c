@@ -30,7 +30,7 @@ static struct window *windows;
 static struct { uint64_t key; uint32_t count; } groups[64]; /* windows made over one group, by its key */
 static struct pending *pendings;
 static int pending_count, pending_space;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t windows_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct window *window_of(MPI_Win handle) {
     for (struct window *w = windows; w; w = w->next)
@@ -68,16 +68,16 @@ void weft_window_made(MPI_Win handle) {
         free(w);
         return;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     w->handle = handle;
     w->name = name_of(key);
     w->next = windows;
     windows = w;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 void weft_window_gone(MPI_Win handle) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     for (struct window **link = &windows, *w; (w = *link); link = &w->next)
         if (w->handle == handle) {
             *link = w->next;
@@ -85,7 +85,7 @@ void weft_window_gone(MPI_Win handle) {
             free(w);
             break;
         }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 /* ---- rows ---- */
@@ -100,12 +100,12 @@ static void keep(struct weft_thread *thread, const struct weft_access *access) {
 
 /* ---- locks ---- */
 void weft_window_locked(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     struct held *held = lock_at(window_of(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
     if (held) *held = (struct held){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
     thread->accesses++;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 static void unlocked(struct weft_thread *thread, struct window *w, int target) {
@@ -120,18 +120,18 @@ static void unlocked(struct weft_thread *thread, struct window *w, int target) {
 
 void weft_window_unlocked(struct weft_thread *thread, MPI_Win handle, int target) {
     weft_window_synced(thread, handle, target, false);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     unlocked(thread, window_of(handle), target);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 int64_t weft_window_lock_of(MPI_Win handle, int target) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     struct window *w = window_of(handle);
     const struct held *held = lock_at(w, target);
     if (held && !held->kind) held = lock_at(w, -1);
     int64_t ordinal = held && held->kind ? (int64_t)held->ordinal : -1;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
     return ordinal;
 }
 
@@ -192,7 +192,7 @@ static struct pending *pending_new(void) {
 void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did) {
     uint32_t ordinal = thread->accesses++;
     if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     struct window *w = window_of(did->window);
     if (w && did->result) w->fetched = true;
     uint8_t bytes = w && w->fetched ? value_bytes(did) : 0;
@@ -206,7 +206,7 @@ void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did
         if (p->access.change != WEFT_CHANGE_NONE) p->access.operand = value_at(did->operand, bytes); /* else not significant */
         if (did->requested) weft_window_requests++;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 static void finish(struct weft_thread *thread, struct pending *p) {
@@ -221,7 +221,7 @@ static void finish(struct weft_thread *thread, struct pending *p) {
 }
 
 void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, bool only_here) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     int kept = 0;
     for (int i = 0; i < pending_count; i++) {
         struct pending *p = &pendings[i];
@@ -232,12 +232,12 @@ void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, 
     pending_count = kept;
     struct window *w = window_of(handle);
     if (w) flushed(w, target);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
     if (!thread) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&windows_lock);
     for (int i = 0; i < pending_count; i++)
         if (pendings[i].requested && pendings[i].request == request) {
             if (pendings[i].access.kind == WEFT_ACCESS_FETCH) { /* an update is only then done here, not there */
@@ -249,7 +249,7 @@ void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
             }
             break;
         }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&windows_lock);
 }
 
 /* ---- level outcomes (at level trace the generated wrappers say the same) ---- */
