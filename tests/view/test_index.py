@@ -148,7 +148,7 @@ class TestCache:
 
     def test_a_damaged_index_is_built_again(self, tmp_path: Path) -> None:
         rows = Rows(weft.open(runs.halo(tmp_path / "run")))
-        place = index._place(rows.trace, last_time(rows))
+        folder = index._cache_folder(rows.trace, last_time(rows))
         good = indexed(rows, last_time(rows))
-        (place / "sums.npy").write_bytes(b"nothing of the kind")
+        (folder / "sums.npy").write_bytes(b"nothing of the kind")
         assert np.array_equal(indexed(rows, last_time(rows)).sums, good.sums)
