@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants debian kernel clean
+.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -142,6 +142,10 @@ bench-check: setup
 # Each clause of right programs deleted or changed, and what is found of that: PROGRAMS names more of them.
 mutants: setup
 	$(BIN)/python tools/mutants.py $(MUTANTS) tests/check/dvm/correct/*.cdv tests/check/fortran/right/*.fdv $(PROGRAMS)
+
+# PROGRAMS as they are and checked: whether they print the same, and what is found in each.
+trials: setup
+	$(BIN)/python tools/trials.py $(TRIALS) $(PROGRAMS)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

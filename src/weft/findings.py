@@ -44,6 +44,7 @@ KINDS: Final[Mapping[str, Severity]] = {
     "loop-dependence": "error",
     "uninitialised-read": "error",
     "shared-write": "error",
+    "early-copy-use": "error",
     "early-reduction-use": "error",
     "out-of-bounds": "error",
     "remote-access": "error",

@@ -57,6 +57,23 @@ def test_the_order_of_the_files_does_not_matter(order: tuple[str, ...], right: b
     assert checked.whole and checked.looked.to_json()["iterations"] == 30
 
 
+TEMPLATE = DATA.replace(
+    "#pragma dvm array distribute[block]\n", "#pragma dvm template[16] distribute[block]\nvoid *grid;\n"
+    "#pragma dvm array align([i] with grid[i])\n"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_template_may_be_known_to_one_file_only(right: bool, tmp_path: Path) -> None:
+    for name, text in (FILES | {"data.c": TEMPLATE}).items():
+        (tmp_path / name).write_text(text if right else text.replace(" shadow_renew(a)", ""))
+    built = tmp_path / "built"
+    built.mkdir()
+    checked = check(Request(tuple(tmp_path / name for name in FILES), timeout=30), built)
+    told = [(one.kind, Path(one.sites[0].file).name, one.sites[0].line) for one in checked.findings]
+    assert told == ([] if right else [("stale-halo-read", "work.c", 9)])
+
+
 REALIGN = """\
 #pragma dvm array
 double a[16];

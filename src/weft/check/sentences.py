@@ -34,6 +34,9 @@ DIRECTIVES: Final = {
     "reduction-wait": "waits for a reduction group that was not started",
     "shadow-twice": "starts the renewal of a shadow group again that no wait has completed",
     "reduction-twice": "starts a reduction group again that no wait has completed",
+    "copy-twice": "starts an asynchronous copy again that no ASYNCWAIT has completed",
+    "copy-wait": "waits for an asynchronous copy that was not started",
+    "copy-unwaited": "starts an asynchronous copy that no ASYNCWAIT completes",
     "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
 
@@ -94,6 +97,9 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ("shared-write", "task"): "{iteration} {does} {element}, which another task {other_does}",
     ("early-reduction-use", "read"): "{iteration} reads {element} before its reduction is complete",
     ("early-reduction-use", "written"): "{iteration} writes {element} before its reduction is complete",
+    ("early-copy-use", "read"): "{iteration} reads {element}, to which an asynchronous copy is under way",
+    ("early-copy-use", "written"): "{iteration} writes {element}, to which an asynchronous copy is under way",
+    ("early-copy-use", "source"): "{iteration} writes {element}, from which an asynchronous copy is under way",
     ("early-reduction-use", "in-loop"): (
         "the loop's results depend on the partial value of its reduction {element}: {array} differs when each "
         "iteration begins with the neutral element"

@@ -201,6 +201,8 @@ class Arrays:
         """The call that aligns an array; its target is what the name means at an offset."""
         if alignment.target is None:
             return ""
+        if variable.external and self.tree.resolve(alignment.target.name, at) is None:
+            return ""  # the source that defines the array aligns it: here the target has no declaration
         target = self.unit.spread(alignment.target, at, "align")
         mapping = c_calls.mapping(alignment.target.subscripts or ())
         return call("align", construct, number, base(variable), self.unit.data_id(target), base(target), *mapping)

@@ -559,6 +559,9 @@ class _Reader(Reader):
     def use(self, kind: str, step: str) -> Directive:
         """`shadow_start g` and its like."""
         group = self.cursor.named("a group")
+        if kind == "copy" and self.cursor.accept("("):  # one of an array of them
+            group += f"({self.cursor.expression().text})"
+            self.cursor.expect(")")
         return syntax.UseGroup(self.place, self.last_line, kind, step, group)  # type: ignore[arg-type]
 
     def task_region(self) -> Directive:
@@ -628,9 +631,17 @@ class _Reader(Reader):
 
     def f90(self) -> Directive:
         """`f90 a(:) = b(:)`."""
-        to = self.reference()
+        to = self.copied()
         self.cursor.expect("=")
-        return syntax.ArrayCopy(self.place, self.last_line, to, self.reference())
+        return syntax.ArrayCopy(self.place, self.last_line, to, self.copied())
+
+    def copied(self) -> Reference:
+        """Read an array of a copy; which part of it the statement behind the directive says, too."""
+        found = self.bare()
+        if self.cursor.accept("("):
+            self.cursor.until(frozenset())
+            self.cursor.expect(")")
+        return found
 
     # --- ends and notes -------------------------------------------------------------------------------------------
 
@@ -661,8 +672,6 @@ class _Reader(Reader):
 
 
 NOTES: Final = (
-    "asynchronous",
-    "asyncwait",
     "barrier",
     "check",
     "checksection",
@@ -702,6 +711,8 @@ DIRECTIVES: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "reduction_wait": lambda reader: reader.use("reduction", "wait"),
     "consistent_start": lambda reader: reader.use("consistent", "start"),
     "consistent_wait": lambda reader: reader.use("consistent", "wait"),
+    "asynchronous": lambda reader: reader.use("copy", "start"),
+    "asyncwait": lambda reader: reader.use("copy", "wait"),
     "prefetch": lambda reader: reader.use("remote", "prefetch"),
     "reset": lambda reader: reader.use("remote", "reset"),
     "task_region": _Reader.task_region,

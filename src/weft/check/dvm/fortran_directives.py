@@ -32,7 +32,7 @@ from weft.check.dvm.fortran_calls import (
 )
 from weft.check.dvm.fortran_lines import Sentinel, Statement
 from weft.check.dvm.fortran_marks import UnitMarks
-from weft.check.dvm.fortran_units import DO, Loop, inner
+from weft.check.dvm.fortran_units import DO, Loop, assignment, inner
 from weft.check.dvm.syntax import DirectiveError, Position, Reference
 
 ENDS: Final = {
@@ -40,6 +40,7 @@ ENDS: Final = {
     "task_region": "weft_check_task_region_end",
     "on": "weft_check_task_end",
     "host_section": "weft_check_host_section_end",
+    "asynchronous": "",
 }
 
 
@@ -375,7 +376,8 @@ class Directives:
             name = directive.kind.upper()
             raise DirectiveError(sentinel.place, f"END {name} without a {name} before it; take it out")
         kind, construct, _ = self.open.pop()
-        self.here(sentinel, f"call {ENDS[kind]}({construct})")
+        if ENDS[kind]:
+            self.here(sentinel, f"call {ENDS[kind]}({construct})")
 
     # --- mappings at run time -------------------------------------------------------------------------------------
 
@@ -415,6 +417,8 @@ class Directives:
         construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
+        if (directive.kind, directive.step) == ("copy", "start"):
+            self.open.append(("asynchronous", construct, sentinel))
 
     # --- single statements ----------------------------------------------------------------------------------------
 
@@ -436,7 +440,21 @@ class Directives:
         if following is not None:
             statement = self.statement_at(following)
             self.here(sentinel, "call weft_check_io_begin()")
-            self.marks.late.append((statement.last, sentinel.place, "call weft_check_io_end()"))
+            for call in ("call weft_check_io_end()", *self.under_way(statement)):
+                self.marks.late.append((statement.last, sentinel.place, call))
+
+    def under_way(self, statement: Statement) -> Iterator[str]:
+        """What a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
+        kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
+        found = assignment(statement.code)
+        if kind != "asynchronous" or sentinel is None or found is None:
+            return
+        assert isinstance(sentinel.directive, syntax.UseGroup)
+        group = self.marks.group(sentinel.directive.group, sentinel.place)
+        name, rest, at = found
+        for target, part in ((1, name + rest), (0, statement.code[at + 1 :])):
+            if re.fullmatch(r"[a-z]\w*(?:\(.*\))?", part):
+                yield f"call weft_check_copied({construct}, {group}, {target}, {part})"
 
     # --- tasks ----------------------------------------------------------------------------------------------------
 

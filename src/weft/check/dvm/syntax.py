@@ -401,9 +401,9 @@ class DefineGroup(Directive):
 
 @dataclass(frozen=True, slots=True)
 class UseGroup(Directive):
-    """`shadow_start`, `shadow_wait`, `reduction_start`, `reduction_wait`, `consistent_…`, `prefetch`, `reset`."""
+    """`shadow_start`, `reduction_wait`, `consistent_…`, `prefetch`, `reset`, `asynchronous`, `asyncwait`…"""
 
-    kind: Literal["shadow", "reduction", "consistent", "remote"]
+    kind: Literal["shadow", "reduction", "consistent", "remote", "copy"]
     step: Literal["start", "wait", "prefetch", "reset"]
     group: str
 

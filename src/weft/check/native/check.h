@@ -172,6 +172,13 @@ void weft_check_shadow_wait(int construct, int group);
 
 void weft_check_consistent_start(int construct, int group);
 void weft_check_consistent_wait(int construct, int group);
+/* ASYNCHRONOUS: copies of a group begin; what each of them reads or writes: count[d] elements, stride[d] bytes apart, in
+ * each dimension; ASYNCWAIT. */
+void weft_check_copy_start(int construct, int group);
+void weft_check_copy_part(int construct, int group, int written, const void *base, size_t element, int rank,
+                          const int64_t count[], const int64_t stride[]);
+void weft_check_copy_wait(int construct, int group);
+
 void weft_check_reduction_start(int construct, int group);
 void weft_check_reduction_wait(int construct, int group);
 

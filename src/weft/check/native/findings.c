@@ -359,6 +359,13 @@ bool findings_open(void)
     return true;
 }
 
+static void ended(void)
+{
+    if (getpid() == owner)
+        under_way_end();
+    weft_check_flush();
+}
+
 __attribute__((constructor(101))) static void start(void)
 {
     if (!findings_open())
@@ -370,7 +377,7 @@ __attribute__((constructor(101))) static void start(void)
         if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             signal(fatal[i], died);
     }
-    atexit(weft_check_flush);
+    atexit(ended);
     now.off = false;
 }
 

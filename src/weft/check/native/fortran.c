@@ -321,6 +321,16 @@ void weft_fortran_own_begin(int construct, int data, int rank, const int64_t *in
     weft_check_own_begin(construct, data, base_of(array), rank, indices);
 }
 
+void weft_fortran_copied(int construct, int group, int written, CFI_cdesc_t *part)
+{
+    int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
+    if (part->rank > WEFT_MAX_RANK)
+        return;
+    for (int d = 0; d < part->rank; d++)
+        count[d] = part->dim[d].extent, stride[d] = part->dim[d].sm;
+    weft_check_copy_part(construct, group, written, base_of(part), part->elem_len, part->rank, count, stride);
+}
+
 void weft_fortran_copies(int what, int construct, int data, int rank, const int64_t *low, const int64_t *high,
                          CFI_cdesc_t *variable)
 {

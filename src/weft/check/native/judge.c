@@ -662,6 +662,11 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
 static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict)
 {
     stamp_t w = c->written;
+    const char *early = weft_parts_under_way ? under_way_wrong(d.address, d.write) : NULL;
+    if (early) {
+        complain(d, "early-copy-use", early);
+        return;
+    }
     if (w == REDZONE) {
         complain(d, "out-of-bounds", "heap");
         return;
@@ -750,6 +755,8 @@ static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t
     copies(s, s->object, write);
     uintptr_t length = s->length;
     s->closed |= length < size;
+    if (weft_parts_under_way && s->object)
+        s->closed |= under_way_near(s->object->low, s->object->high);
     if (s->mode == BAD) {
         s->wrong_home = s->home, s->wrong_low = s->low;
         s->known = verdict->steady && now.looked ? weft_sites_forgotten : 0;

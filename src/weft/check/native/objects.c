@@ -221,6 +221,7 @@ static struct object *insert(int data, uintptr_t low, size_t bytes)
     if (bytes == 0)
         bytes = 1;
     remove_in(low, low + bytes);
+    under_way_forget(low, low + bytes);
     if (count == room) {
         room = room ? 2 * room : 256;
         struct object **more = realloc(table, sizeof *table * (size_t)room);

@@ -293,6 +293,13 @@ void copies_keep(struct object *o);
 bool copies_own(const struct object *o, uintptr_t a);
 void copies_forget(struct object *o);
 
+/* --- under_way.c --- */
+extern int weft_parts_under_way;
+bool under_way_near(uintptr_t low, uintptr_t high);
+const char *under_way_wrong(uintptr_t a, bool write);
+void under_way_forget(uintptr_t low, uintptr_t high);
+void under_way_end(void);
+
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 

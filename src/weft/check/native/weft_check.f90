@@ -145,6 +145,20 @@ module weft_check
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group
     end subroutine
+    subroutine weft_check_copy_start(construct, group) bind(C, name="weft_check_copy_start")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, group
+    end subroutine
+    subroutine weft_check_copy_wait(construct, group) bind(C, name="weft_check_copy_wait")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, group
+    end subroutine
+    ! written: 1 what the copy writes, 0 what it reads
+    subroutine weft_check_copied(construct, group, written, part) bind(C, name="weft_fortran_copied")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, group, written
+      type(*), dimension(..), target :: part
+    end subroutine
     subroutine weft_check_reduction_start(construct, group) bind(C, name="weft_check_reduction_start")
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group
