@@ -29,13 +29,14 @@ LIMIT = 10.0
 PROGRAMS = {"polls": (4, []), "halo": (4, ["3"]), "threads": (3, ["4"]), "balance": (4, ["4"]), "pool": (4, ["6"])}
 
 
-def stand(said: str, rank: int) -> int | None:
-    """The event that a rank stands before or in, as `weft replay` says; None where it says nothing of it."""
+def stands(said: str, rank: int) -> list[int]:
+    """The events that the threads of a rank stand before, as `weft replay` says."""
+    found = []
     for line in said.splitlines():
-        found = re.match(r"weft:   ranks? (.+?) (?:before|in) event (\d+):", line)
-        if found is not None and rank in _ranks(found[1]):
-            return int(found[2])
-    return None
+        told = re.match(r"weft:   ranks? ([\d, and-]+?) (?:thread \d+ )?before event (\d+):", line)
+        if told is not None and rank in _ranks(told[1]):
+            found.append(int(told[2]))
+    return found
 
 
 def _ranks(words: str) -> set[int]:
@@ -60,7 +61,7 @@ def stop(command: str, run: Path, rank: int, event: int, out: Path) -> tuple[str
         return f"status {done.returncode}", said
     if took > LIMIT:
         return f"took {took:.1f} s", said
-    if stand(said, rank) != event and f"event {event} of {rank_words([rank])}," not in said:
+    if event not in stands(said, rank) and f"event {event} of {rank_words([rank])}," not in said:
         return "stops elsewhere without a word", said
     return None, said
 

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from replay.campaign import compile_c, environment
-from replay.every_stop import stand
+from replay.every_stop import stands
 from tests_support import Installed
 from weft.trace import Event
 
@@ -59,22 +59,22 @@ def test_a_stop_beside_ranks_that_poll_is_reached(farm: Farm) -> None:
     for rank, event in [(0, polls[0]), (0, polls[-1]), (0, polls[0] + 1), (1, 9), (3, 3)]:
         done = farm.replay("--break", f"{rank}:{event}")
         assert done.returncode == 0, done.stderr
-        assert stand(done.stderr, rank) == event, done.stderr
+        assert stands(done.stderr, rank) == [event], done.stderr
 
 
 def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> None:
     last = len(farm.trace.ranks[0]) - 2  # the barrier
     done = farm.replay("--until", f"0:{last}", "--break", "1:7")
-    assert (done.returncode, stand(done.stderr, 1)) == (0, 7), done.stderr
+    assert (done.returncode, stands(done.stderr, 1)) == (0, [7]), done.stderr
     assert f"event {last} of rank 0, barrier at polls.c" in done.stderr
     assert "lies behind another stop" in done.stderr
     alone = farm.replay("--until", "0:4", "--break", "1:9")
-    assert (alone.returncode, stand(alone.stderr, 0)) == (0, 4), alone.stderr
+    assert (alone.returncode, stands(alone.stderr, 0)) == (0, [4]), alone.stderr
 
 
 def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
     done = farm.replay("--until", "0:1")
-    assert (done.returncode, stand(done.stderr, 0)) == (0, 3)
+    assert (done.returncode, stands(done.stderr, 0)) == (0, [3])
     assert "event 1 of rank 0, comm_rank at polls.c" in done.stderr
     assert "the stop is at the next call that is" in done.stderr
 
@@ -90,7 +90,7 @@ def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -
 
 def test_a_limit_ends_a_replay_and_says_where_it_was(farm: Farm) -> None:
     held = farm.replay("--break", "0:4", "--hold", "--timeout", "3")
-    assert (held.returncode, stand(held.stderr, 0)) == (0, 4), held.stderr
+    assert (held.returncode, stands(held.stderr, 0)) == (0, [4]), held.stderr
     cut = farm.replay("--timeout", "0.001")
     assert cut.returncode == 5, cut.stderr
     assert "the replay was ended after 0.001 seconds, as --timeout says: no rank had initialised MPI" in cut.stderr

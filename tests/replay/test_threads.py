@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from replay.campaign import compile_c, environment
+from replay.every_stop import stands
 from tests_support import WEFT, Installed, execute
 
 
@@ -43,3 +44,13 @@ def test_what_comes_behind_a_join_needs_all_that_the_threads_did(folder: Path) -
 
 def test_before_the_threads_begin_nothing_was_run(folder: Path) -> None:
     assert "stopped as asked: 0 of 43 calls were run again" in replay(folder, "--until", "0:2").stderr
+
+
+def test_a_thread_that_waits_for_others_holds_no_stop_up(folder: Path) -> None:
+    """The main thread of rank 0 is in pthread_join while its receivers stand, or when they have ended."""
+    finalize = len(weft.open(folder / "run").ranks[0]) - 1
+    for rank, event in [(1, 3), (1, 12), (0, finalize)]:
+        done = replay(folder, "--break", f"{rank}:{event}", "--timeout", "20")
+        assert event in stands(done.stderr, rank), done.stderr
+        joins = f"rank 0 thread 0 outside of MPI, next is event {finalize}: finalize at threads.c" in done.stderr
+        assert joins == (rank == 1), done.stderr

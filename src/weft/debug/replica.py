@@ -27,8 +27,6 @@ SETTLE = 0.3
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""
 TICK = 0.01
-FUTEX = ("202", "98")
-"""The system call that a thread sleeps in until another one wakes it, on x86-64 and AArch64."""
 AGENT = Path(__file__).parent / "agent.py"
 
 
@@ -177,9 +175,9 @@ class Replica:
         rank, slot = thread
         if not self.alive(rank) or self.parked(rank, slot):
             return True
-        tid = int(self.controls[rank].page["thread"]["tid"][0, slot])
+        control = self.controls[rank]
         made = self.record.plans[rank].threads[slot].made
-        return not tid and made != 0  # a thread that the program has not made yet
+        return made != 0 and (not control.tid(slot) or control.over(slot))  # not made yet, or ended
 
     def _awaits_thread(self, thread: Position) -> bool:
         """Whether a thread outside of MPI waits for others of its process, one of which is parked (pthread_join)."""
@@ -187,12 +185,7 @@ class Replica:
         others = range(len(self.record.plans[rank].threads))
         if not any(self.parked(rank, other) for other in others if other != slot):
             return False
-        control = self.controls[rank]
-        tid = int(control.page["thread"]["tid"][0, slot]) or control.pid
-        try:
-            return Path(f"/proc/{control.pid}/task/{tid}/syscall").read_text().split()[0] in FUTEX
-        except OSError:
-            return False
+        return self.controls[rank].asleep(slot)
 
     def _in_last_call(self, thread: Position) -> bool:
         rank, slot = thread

@@ -18,6 +18,9 @@ from weft.replay.layout import (
     Divergence,
 )
 
+_FUTEX = ("202", "98")
+"""The system call that a thread sleeps in until another one wakes it, on x86-64 and AArch64."""
+
 
 def plan_file(folder: Path, rank: int) -> Path:
     """Where the plan of a rank lies."""
@@ -79,6 +82,22 @@ class Control:
         """Whether a thread (any) polls on though its record goes on with something else, or is at its end."""
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
+
+    def over(self, thread: int = 0) -> bool:
+        """Whether a thread that was there is there no more, or its process is not."""
+        tid = self.tid(thread) or (self.pid if thread == 0 else 0)
+        return bool(self.pid and tid) and not Path(f"/proc/{self.pid}/task/{tid}").exists()
+
+    def asleep(self, thread: int = 0) -> bool:
+        """Whether a thread sleeps until another one wakes it (a join, a lock), not for some time."""
+        tid = self.tid(thread) or (self.pid if thread == 0 else 0)
+        task = Path(f"/proc/{self.pid}/task/{tid}")
+        try:
+            return (task / "syscall").read_text().split()[0] in _FUTEX
+        except PermissionError:  # the system shows its calls to debuggers only
+            return (task / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+        except OSError:
+            return False
 
     def unanswered(self, thread: int = 0) -> bool:
         """Whether a thread polls where its record has no more."""

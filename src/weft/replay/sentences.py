@@ -53,6 +53,10 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
     if control.state is ControlState.ENDED:
         return "at the end, past MPI_Finalize"
     last = event_of(trace, session, control.rank, slot, at - 1)
+    if (control.rank, slot) in session.outside:
+        event = coming(trace, session, control, slot)
+        more = f"outside of MPI, next is event {event.index}: {said(event)}" if event is not None else ""
+        return more or "at the end of its record"
     if control.parked(slot) or last is None:
         event = coming(trace, session, control, slot)
         return f"before event {event.index}: {said(event)}" if event is not None else "at the end of its record"
@@ -85,8 +89,12 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
     if control.at(mine) < position:
         return f"event {index} of rank {rank}, {said(event)}, lies behind another stop"
     here = coming(trace, session, control, mine)
-    if control.at(mine) == position and control.parked(mine) and here is not None and here.index > index:
-        return f"event {index} of rank {rank}, {said(event)}, is no communication: the stop is at the next call that is"
+    no_stop = f"event {index} of rank {rank}, {said(event)}, is no communication"
+    if control.at(mine) == position and here is not None and here.index > index:
+        if control.parked(mine):
+            return f"{no_stop}: the stop is at the next call that is"
+        if (rank, mine) in session.outside:
+            return f"{no_stop}: its thread is on the way to the next call that is, and waits for another thread"
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
-from weft.replay.cuts import Cut
+from weft.replay.cuts import Cut, Thread
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.plan import RankPlan
 from weft.trace.functions import FunctionTable
@@ -54,6 +53,8 @@ class Replay:
     """The folder of a debugger that sets the goals while the ranks run, and says when it is over."""
     result: Result = Result.FINISHED
     settled: bool = False
+    outside: set[Thread] = field(default_factory=set)
+    """Threads that stand outside of MPI: they wait for others of their process, or have ended."""
     controls: list[Control] = field(default_factory=list)
     _progress: object = None
     _since: float = 0.0
@@ -114,32 +115,44 @@ class Replay:
 
     def at_goals(self, watch: Watch, now: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
-        settled = True
+        settled, quiet = True, now - self._since
+        self.outside.clear()
         for rank, control in enumerate(self.controls):
-            for thread, recorded in enumerate(self.plans[rank].threads):
+            for thread in range(len(self.plans[rank].threads)):
                 goal = self.cut.goals.get((rank, thread))
                 if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
                     continue
-                if goal is None or control.at(thread) < goal:
+                if not self._behind_all(watch, rank, thread, quiet):
                     return False
                 settled = False
-                more_to_come = goal < len(recorded.entries) and (thread == 0 or control.tid(thread) != 0)
-                if not more_to_come or ((rank, thread) not in self.cut.firm and self._still(watch, rank, thread)):
-                    continue
-                if now - self._since < JOINED or not self._joins(rank, thread):
-                    return False
-        return settled or now - self._since > SETTLE
+        return settled or quiet > SETTLE
 
-    def _joins(self, rank: int, thread: int) -> bool:
-        """Whether a thread sleeps outside of MPI beside one that stands at its goal: it waits for that one."""
-        control, threads = self.controls[rank], range(len(self.plans[rank].threads))
-        if not any(control.parked(other) for other in threads if other != thread):
+    def _behind_all(self, watch: Watch, rank: int, thread: int, quiet: float) -> bool:
+        """Whether a thread that is not parked has come as far as it can: inside its last call, or outside of MPI."""
+        control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
+        goal = self.cut.goals.get((rank, thread))
+        if control.at(thread) < (recorded if goal is None else goal):
             return False
-        tid = control.tid(thread) or (control.pid if thread == 0 else 0)
-        with suppress(OSError):
-            stat = Path(f"/proc/{control.pid}/task/{tid}/stat").read_text()
-            return stat.rpartition(")")[2].split()[0] == "S"
-        return False
+        if thread and control.over(thread):
+            self.outside.add((rank, thread))
+            return True
+        if goal is not None:
+            more_to_come = goal < recorded and (thread == 0 or control.tid(thread) != 0)
+            if not more_to_come or ((rank, thread) not in self.cut.firm and self._still(watch, rank, thread)):
+                return True
+        if quiet < JOINED or not self._joins(watch, rank, thread):
+            return False
+        self.outside.add((rank, thread))
+        return True
+
+    def _joins(self, watch: Watch, rank: int, thread: int) -> bool:
+        """Whether a thread sleeps outside of MPI beside one that stands in it: it waits for that one."""
+        control, threads = self.controls[rank], range(len(self.plans[rank].threads))
+        standing = (
+            control.parked(other) or (control.tid(other) and self._still(watch, rank, other))
+            for other in threads if other != thread
+        )  # fmt: skip
+        return any(standing) and control.asleep(thread)
 
     def _still(self, watch: Watch, rank: int, thread: int) -> bool:
         """Whether a thread is inside MPI, or has not begun, or has ended."""
@@ -157,7 +170,7 @@ class Replay:
             control.state is ControlState.ENDED
             or control.polling()
             or all(
-                control.parked(t) or self._still(watch, rank, t) or self._joins(rank, t)
+                control.parked(t) or self._still(watch, rank, t) or self._joins(watch, rank, t) or control.over(t)
                 for t in range(len(self.plans[rank].threads))
             )
             for rank, control in enumerate(self.controls)
