@@ -10,25 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from weft.mpi import table
+from weft.mpi import meaning, table
+from weft.mpi.meaning import Access, Act, Form, Leaves, Many, Meaning, Mode, Share, Sync, Trait
 from weft.mpi.table import Function, Parameter
 
-_READING = re.compile(r"MPI_I(bcast|allreduce|reduce|scan|exscan|allgather|allgatherv|gather|gatherv|alltoall)(?:_c)?")
-"""Nonblocking collectives of which each member sends at least `count` elements of its buffer, a broadcast's root alone."""
-_RECEIVES = re.compile(r"MPI_(Irecv|Recv_init)(_c)?")
-_SENDS = re.compile(r"MPI_I?(b|s|r)?send(_init)?(_c)?", re.IGNORECASE)
-_FREES = re.compile(r"MPI_\w+_(free|close|disconnect)|MPI_Session_finalize")
-_GETTERS = re.compile(r"MPI_(Comm_get_parent|\w*_get_errhandler|Errhandler_get|File_get_view|Type_get_contents(_c)?)")
-_POSTS = re.compile(r"MPI_(I?[sbr]?send|I?recv|I?sendrecv|Isendrecv_replace|Start|Startall)(_c)?", re.IGNORECASE)
-_PROBES = re.compile(r"MPI_(Probe|Mprobe|Iprobe|Improbe)")
-_POLLS = re.compile(r"MPI_(Test|Testall|Testany|Testsome|Iprobe|Improbe|Request_get_status\w*|Win_test|Parrived)")
-_COMPLETIONS = re.compile(r"MPI_(Wait|Test)(all|any|some)?")
-# What a Fortran binding asks on its own account, to know how long an array of the call that it serves is.
-_ENQUIRIES = re.compile(
-    r"MPI_(Comm_(size|rank|remote_size|test_inter)|Type_(size|get_extent)(_x|_c)?|Topo_test|Cartdim_get|Graphdims_get"
-    r"|Graph_neighbors_count|Dist_graph_neighbors_count)"
-)
-_ATOMIC = re.compile(r"Fetch_and_op|Compare_and_swap|R?(get_)?accumulate", re.IGNORECASE)
 _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
 
 # Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
@@ -221,7 +206,7 @@ def _slot(f: Function) -> Iterator[str]:
         elif (
             p.place == "object"
             and p.direction != "out"
-            and not (p.handle == "REQUEST" and _COMPLETIONS.fullmatch(f.name))
+            and not (p.handle == "REQUEST" and meaning_of(f).act is Act.COMPLETE)
         ):
             yield f"    event->object = {_id(p, value)};"
 
@@ -232,7 +217,7 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
     target = "event->object = " if p.place == "object" else ""
     look = f"        {target}{_id(p, handle)};" if target else ""
     parent = next((q.name for q in f.parameters if q.handle == "COMM" and q.direction == "in"), "MPI_COMM_NULL")
-    if _GETTERS.fullmatch(f.name):
+    if gets(f):
         yield look
         return
     if p.handle == "COMM":
@@ -300,55 +285,78 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 
+def meaning_of(f: Function) -> Meaning:
+    """The function's row in the table of meanings. KeyError for a function that is passed through."""
+    return meaning.every()[meaning.base(f.name)]
+
+
 def watched(f: Function) -> tuple[str, str | None, str, str]:
     """How the buffer of a call that makes a request is watched, and the parameters that say what: buffer, count, datatype."""
-    buffer = f.parameter("buffer")
-    name = buffer.name if buffer else None
-    if _SENDS.fullmatch(f.name) and buffer:
-        return "WATCH_SEND", name, "count", "datatype"
-    if _RECEIVES.fullmatch(f.name) and buffer:
-        return "WATCH_RECEIVE", name, "count", "datatype"
-    found = _READING.fullmatch(f.name)
-    if buffer is None or found is None:
+    buffer, row = f.parameter("buffer"), meaning_of(f)
+    if buffer is None or row.mode is Mode.PARTITIONED:
+        return "NO_WATCH", None, "", ""
+    if row.act is Act.SEND:
+        return "WATCH_SEND", buffer.name, "count", "datatype"
+    if row.act is Act.RECEIVE:
+        return "WATCH_RECEIVE", buffer.name, "count", "datatype"
+    if not _reads_its_count(f, row):
         return "NO_WATCH", None, "", ""
     sends = "sendcount" in {q.name for q in f.parameters}
     count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
-    return "WATCH_AT_ROOT" if found[1] == "bcast" else "WATCH_SEND", name, count, datatype
+    return "WATCH_AT_ROOT" if row.leaves is Leaves.AFTER_ROOT else "WATCH_SEND", buffer.name, count, datatype
+
+
+def _reads_its_count(f: Function, row: Meaning) -> bool:
+    """Whether a nonblocking collective sends at least `count` elements of its buffer, a broadcast's root alone."""
+    counts = {"count", "sendcount"} & {q.name for q in f.parameters}
+    if row.form is not Form.NONBLOCKING or not row.counted or not counts:
+        return False
+    return row.leaves is not Leaves.AFTER_ROOT or row.sends is Share.COUNT
 
 
 def persistent(f: Function) -> bool:
     """Whether the request that the call makes is started by other calls."""
-    return "_init" in f.name
+    return meaning_of(f).form is Form.PERSISTENT
 
 
 def silent(f: Function) -> bool:
     """Whether the status of the request that the call makes tells nothing."""
-    return not re.match(r"MPI_(I?m?recv|Recv_init|Precv_init|Isendrecv|File_|Grequest)", f.name, re.IGNORECASE)
+    return Trait.TELLS_STATUS not in meaning_of(f).traits
 
 
 def enquires(f: Function) -> bool:
     """Whether Fortran bindings make the call on their own account."""
-    return _ENQUIRIES.fullmatch(f.name) is not None
+    return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits
 
 
 def posts(f: Function) -> bool:
     """Whether the call's place among those of other threads decides what is matched."""
-    return _POSTS.fullmatch(f.name) is not None
+    return meaning_of(f).posts
 
 
 def gets(f: Function) -> bool:
     """Whether the handle that comes out of the call names what may be there already."""
-    return _GETTERS.fullmatch(f.name) is not None
+    return Trait.GIVES_KNOWN in meaning_of(f).traits
 
 
 def frees(f: Function) -> bool:
     """Whether the call frees the object of its handle."""
-    return _FREES.fullmatch(f.name) is not None
+    return bool(meaning_of(f).frees)
+
+
+def probes(f: Function) -> bool:
+    """Whether the call looks for a message."""
+    return meaning_of(f).probes
+
+
+def asks(f: Function) -> bool:
+    """Whether programs call it over and over, until its answer is yes."""
+    return meaning_of(f).polls
 
 
 def polls(f: Function) -> bool:
     """Whether the call asks whether something is done, or completes requests."""
-    return _POLLS.fullmatch(f.name) is not None or _completion(f) is not None
+    return asks(f) or _completion(f) is not None
 
 
 def keeps_windows(f: Function) -> bool:
@@ -361,16 +369,16 @@ def _after(f: Function) -> Iterator[str]:
     for p in f.parameters:
         if p.handle and not p.array and p.direction == "out":
             yield from _made(f, p)
-        elif p.handle and p.direction == "inout" and not p.array and _FREES.fullmatch(f.name):
+        elif p.handle == "MESSAGE" and p.direction == "inout":
+            yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
+        elif p.handle and p.direction == "inout" and not p.array and frees(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
                 yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, false).guessed) event->buffer = WEFT_GUESSED;"
             else:
                 yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
-        elif p.handle == "MESSAGE" and p.direction == "inout":
-            yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
-    if f.name in ("MPI_Start", "MPI_Startall"):
-        yield from ["        weft_request_started(*request);"] if f.name == "MPI_Start" else [
+    if meaning_of(f).act is Act.START:
+        yield from ["        weft_request_started(*request);"] if meaning_of(f).many is Many.ONE else [
             "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
     yield from _window(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
@@ -386,36 +394,42 @@ def _after(f: Function) -> Iterator[str]:
 
 def _window(f: Function) -> Iterator[str]:
     """Statements after a successful call on a window that keep what is decided at its target (windows.c)."""
-    name = f.name.removeprefix("MPI_").removesuffix("_c")
-    yield from _origins(f, name)
-    if name == "Win_free":
+    row = meaning_of(f)
+    yield from _origins(f, row)
+    if row.sync is Sync.FREE:
         yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
         yield "        weft_exposed_gone(before_win);"
         yield "        weft_window_gone(before_win);"
-    elif name in ("Win_lock", "Win_lock_all"):
-        exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if name == "Win_lock" else "false"
-        target = "rank" if name == "Win_lock" else "-1"
-        yield f"        weft_window_locked(thread, win, {target}, {exclusive}, event->enter);"
-    elif name in ("Win_unlock", "Win_unlock_all"):
-        yield f"        weft_window_unlocked(thread, win, {'rank' if name == 'Win_unlock' else '-1'});"
+    elif row.sync in (Sync.LOCK, Sync.LOCK_ALL):
+        one = row.sync is Sync.LOCK
+        exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if one else "false"
+        yield f"        weft_window_locked(thread, win, {'rank' if one else '-1'}, {exclusive}, event->enter);"
+    elif row.sync in (Sync.UNLOCK, Sync.UNLOCK_ALL):
+        yield f"        weft_window_unlocked(thread, win, {'rank' if row.sync is Sync.UNLOCK else '-1'});"
     elif synced := _completes_accesses(f):
-        yield f"        weft_window_synced(thread, win, {synced}, {'true' if 'local' in name else 'false'});"
-    if name == "Win_fence":
+        yield f"        weft_window_synced(thread, win, {synced}, {'true' if row.sync in _LOCAL_ALONE else 'false'});"
+    if row.sync is Sync.FENCE:
         yield "        weft_exposed_fenced(win, event->site);"
-    elif _ATOMIC.fullmatch(name):
+    elif Access.ATOMIC in row.access:
         yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
+
+
+_LOCAL_ALONE = (Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
+_COMPLETING = (
+    Sync.FENCE, Sync.COMPLETE, Sync.UNLOCK, Sync.UNLOCK_ALL, Sync.FLUSH, Sync.FLUSH_ALL, *_LOCAL_ALONE
+)  # fmt: skip
 
 
 def _completes_accesses(f: Function) -> str | None:
     """The target whose accesses the call completes at their origin at least, -1 for all targets; None: it completes none."""
-    if not re.fullmatch(r"MPI_Win_(fence|complete|unlock(_all)?|flush(_local)?(_all)?)", f.name):
+    if meaning_of(f).sync not in _COMPLETING:
         return None
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
 
 
-def _origins(f: Function, name: str) -> Iterator[str]:
+def _origins(f: Function, row: Meaning) -> Iterator[str]:
     """Statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
-    if not re.fullmatch(r"Put|Get|Accumulate|Get_accumulate|Fetch_and_op|Compare_and_swap", name):
+    if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
         return
     types = {p.name for p in f.parameters}
     target = "weft_origin(win, target_rank, event->site"
@@ -423,7 +437,7 @@ def _origins(f: Function, name: str) -> Iterator[str]:
         ("(int64_t)origin_count", "origin_datatype") if "origin_count" in types else ("(int64_t)1", "datatype")
     )
     significant = "if (op != MPI_NO_OP) " if "result_addr" in types and "op" in types else ""
-    yield f"        {significant}{target}, origin_addr, {count}, {datatype}, {'true' if name == 'Get' else 'false'});"
+    yield f"        {significant}{target}, origin_addr, {count}, {datatype}, {'true' if row.access is Access.READ else 'false'});"
     if "result_addr" in types:
         count, datatype = (
             ("(int64_t)result_count", "result_datatype") if "result_count" in types else ("(int64_t)1", "datatype")
@@ -470,7 +484,7 @@ def wrapper(f: Function) -> str:
     entry = [p for p in f.parameters if p.part in ("entry", "both")]
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]
     status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
-    poll, completion = bool(_POLLS.fullmatch(f.name)), _completion(f)
+    poll, completion = asks(f), _completion(f)
     lines += _slot(f)
     replace: dict[str, str] = {}
     if completion:
@@ -503,7 +517,7 @@ def wrapper(f: Function) -> str:
     completed = _completes_accesses(f)
     if completed:
         lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
-    if f.name == "MPI_Win_fence":
+    if meaning_of(f).sync is Sync.FENCE:
         lines.append("    weft_exposed_closing(win);")
     lines.append(f"    {f.result} w_result = {_call(f, replace, 'weft_under')};")
     if posts(f):
@@ -525,9 +539,9 @@ def _opening(f: Function) -> Iterator[str]:
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
-    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if _ENQUIRIES.fullmatch(f.name) else ""
+    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if enquires(f) else ""
     yield f"    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = {own}weft_enter(site);"
-    poll = _POLLS.fullmatch(f.name) is not None
+    poll = asks(f)
     if poll:
         key = " ^ ".join(
             f"weft_mix({_poll_key(p)}, {i})"
@@ -556,9 +570,9 @@ def _poll_key(p: Parameter) -> str:
 
 def _completion(f: Function) -> Parameter | None:
     """The request or requests that the call may complete, or None."""
-    if not (_COMPLETIONS.fullmatch(f.name) or f.name.startswith("MPI_Request_get_status")):
+    if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None
-    return next(p for p in f.parameters if p.handle == "REQUEST")
+    return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)
 
 
 def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
@@ -578,7 +592,7 @@ def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
 
 def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
     if p.array:
-        every = "true" if f.name.endswith("all") else "false"
+        every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
     else:
         value = _value(p)
@@ -600,7 +614,7 @@ def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
     count = f.parameter("count")
     large = count is not None and ("MPI_Count" in count.declaration)
     always = f.tail
-    folded = "!folded && " if _POLLS.fullmatch(f.name) else ""
+    folded = "!folded && " if asks(f) else ""
     conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
     yield f"    if ({folded}({' || '.join(conditions)})) {{"
     yield f"        struct weft_text text = weft_tail_first(thread, event, {_bound(f, entry, 24)});"
@@ -656,7 +670,7 @@ def _closing(
             yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
             yield "    }"
         if not leaving:
-            yield f"    weft_received(thread, event, bytes, {'true' if _PROBES.fullmatch(f.name) else 'false'});"
+            yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
     if leaving:
         before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
         yield f"    {before if in_slot else ''}{{"
@@ -665,7 +679,7 @@ def _closing(
             yield from _tail_value(f, p, after=True)
         if in_slot:
             yield "        weft_text_u(&text, bytes);"
-        if _PROBES.fullmatch(f.name):
+        if probes(f):
             yield "        if (event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);"
         yield "        weft_tail_end(thread, &text);"
         yield "    }"
@@ -690,7 +704,8 @@ def _tail_entry_unfolded(f: Function) -> Iterator[str]:
 
 def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
     """Which requests are complete now, and whether a watched send buffer had changed."""
-    if f.name.startswith("MPI_Request_get_status"):
+    row = meaning_of(f)
+    if row.act is Act.ASK:
         if any(q.place == "status" for q in f.parameters):
             index = (
                 "completion.n && *index >= 0 && *index < completion.n ? *index : 0"
@@ -701,10 +716,10 @@ def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
         return
     if not p.array:
         yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {_value(p)});"
-    elif "any" in f.name:
+    elif row.many is Many.ANY:
         yield "    int64_t chosen = ok && *index >= 0 && *index < completion.n ? *index : 0;"
         yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index]);"
-    elif "some" in f.name:
+    elif row.many is Many.SOME:
         yield "    for (int i = 0; ok && i < *outcount; i++)"
         yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]]);"
         yield "    completion.indices = array_of_indices;"

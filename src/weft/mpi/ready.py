@@ -98,8 +98,9 @@ def _sources() -> list[Path]:
     """The files that a recorder is made from."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
     made = [WEFT / "mpi" / name for name in ("generate.py", "seldom.py", "shim.py", "table.py")]
+    stated = sorted((WEFT / "mpi/meaning").glob("*.py"))
     shim = sorted(path for path in (WEFT / "native/shim").iterdir() if path.suffix in (".c", ".h", ".py"))
-    return [*native, *made, *shim]
+    return [*native, *made, *stated, *shim]
 
 
 # ---- notes: what was found out before, with the stamps of the files that it depends on ----

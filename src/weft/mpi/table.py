@@ -15,6 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from weft.mpi.meaning import Act, Many, of, refused
+
 HANDLES = {
     "COMMUNICATOR": "COMM",
     "DATATYPE": "DATATYPE",
@@ -37,18 +39,6 @@ CLASSES = {name: index for index, name in enumerate(HANDLES.values(), start=1)}
 _COUNT_KINDS = re.compile(r"(POLY)?(XFER|DTYPE)_NUM_ELEM(_NNI)?|ARRAY_LENGTH(_NNI)?")
 _BUFFER_KINDS = {"BUFFER", "C_BUFFER", "C_BUFFER2", "C_BUFFER3", "C_BUFFER4"}
 _SCALAR_TYPES = {"int", "MPI_Count", "MPI_Aint", "MPI_Offset"}
-
-# Not recorded, each family with its reason. The documentation's coverage table prints them.
-_PASSED_THROUGH = (
-    (r"MPI_T_.*", "tools interface: no communication, and tools must not trace tools"),
-    (r"MPI_\w+_(f2c|c2f|f082c|c2f08|f2f08|f082f|fromint|toint)", "handle conversion: no effect outside its arguments"),
-    (r"MPI_(Get_version|Abi_get_version)", "mpi4py looks for it in the global scope to tell one ABI from another"),
-    (r"MPI_Abi_\w+", "describes the ABI: no communication, and called before MPI is initialised"),
-    (r"MPI_Pcontrol", "takes a variable number of arguments, which C cannot hand on"),
-    (r"MPI_Aint_(add|diff)", "arithmetic on its arguments"),
-    (r"MPI_Status_(get|set)_(source|tag|error)", "reads or writes a field of its argument"),
-    (r"MPI_\w+_f90", "Fortran's entry to a function that is recorded under its own name or is arithmetic"),
-)
 
 # Removed by MPI-3.0 or 4.0, still exported by libraries: (name, C prototype's parameters, kinds and directions).
 _REMOVED = {
@@ -172,8 +162,9 @@ def _places(name: str, parameters: list[Parameter]) -> Iterable[str]:
     """The place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
     taken: set[str] = set()
     object_index = _object_parameter(parameters)
-    replaces = name.startswith(("MPI_Sendrecv", "MPI_Isendrecv"))
-    poll = re.match(r"MPI_Test(all|any|some)", name)
+    row = of(name)
+    replaces = row is not None and row.act is Act.SEND_RECEIVE
+    poll = row is not None and row.act is Act.COMPLETE and row.polls and row.many is not Many.ONE
     for index, p in enumerate(parameters):
         field = _field(p, replaces)
         if index == object_index:
@@ -231,12 +222,11 @@ def _field(p: Parameter, replaces: bool) -> str:
 
 
 def _function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
-    reason = next((why for pattern, why in _PASSED_THROUGH if re.fullmatch(pattern, name)), None)
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
         for p, place in zip(parameters, _places(name, parameters), strict=True)
     ]
-    return Function(number, name, result, tuple(placed), reason)
+    return Function(number, name, result, tuple(placed), refused(name))
 
 
 def _standard() -> dict[str, Any]:

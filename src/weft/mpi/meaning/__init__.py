@@ -1,0 +1,74 @@
+"""What each function of MPI means, stated once: all rooms that tell one function from another ask here.
+
+`of(name)` is one function's meaning; `named(Act.SEND, …)` are the names of those that do something. words.py holds the
+words, rows.py and local.py the table, refused.py what has no row and why. Nothing here is needed to be recorded by hand
+in a second place: the recorder's source, the numbers that C reads and the page of coverage come from the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from weft.mpi.meaning.refused import refused
+from weft.mpi.meaning.rows import rows
+from weft.mpi.meaning.words import (
+    Access,
+    Act,
+    Form,
+    InPlace,
+    Leaves,
+    Many,
+    Meaning,
+    Mode,
+    Over,
+    Share,
+    Sync,
+    Trait,
+    Waits,
+)
+
+__all__ = [
+    "Access", "Act", "Form", "InPlace", "Leaves", "Many", "Meaning", "Mode", "Over", "Share", "Sync", "Trait", "Waits",
+    "among", "base", "every", "named", "names", "of", "refused",
+]  # fmt: skip
+
+
+@cache
+def every() -> dict[str, Meaning]:
+    """All rows by name."""
+    return {row.name: row for row in rows()}
+
+
+@cache
+def _by_act() -> dict[Act, tuple[Meaning, ...]]:
+    found: dict[Act, list[Meaning]] = {act: [] for act in Act}
+    for row in every().values():
+        found[row.act].append(row)
+    return {act: tuple(of_act) for act, of_act in found.items()}
+
+
+def base(name: str) -> str:
+    """`MPI_Send_c` as the table calls it: Send."""
+    return name.removeprefix("MPI_").removesuffix("_c")
+
+
+def of(name: str) -> Meaning | None:
+    """The meaning of a function, large-count form or not; None where it has no row."""
+    return every().get(base(name))
+
+
+def among(*acts: Act) -> tuple[Meaning, ...]:
+    """The rows of all functions that do one of these."""
+    return tuple(row for act in acts for row in _by_act()[act])
+
+
+def names(found: Iterable[Meaning]) -> frozenset[str]:
+    """The names of some rows."""
+    return frozenset(row.name for row in found)
+
+
+def named(*acts: Act, where: Callable[[Meaning], bool] | None = None) -> frozenset[str]:
+    """The names of the functions that do one of `acts`, and for which `where` holds."""
+    found = among(*acts)
+    return names(filter(where, found) if where else found)

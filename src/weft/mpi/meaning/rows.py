@@ -1,0 +1,330 @@
+"""The table: what each function of the MPI standard means, stated once, family by family.
+
+The rules are those of MPI-4.1; the sections stand beside the families. Functions that no library's program calls for
+what they do (the tools interface, conversions of handles) have no row but a reason, in refused.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.mpi.meaning.words import (
+    DATA,
+    Access,
+    Act,
+    Form,
+    InPlace,
+    Leaves,
+    Many,
+    Meaning,
+    Mode,
+    Over,
+    Share,
+    Sync,
+    Trait,
+    Waits,
+)
+
+_MESSAGES = "point to point"
+_REQUESTS = "requests"
+_WINDOWS = "windows"
+_FILES = "files"
+
+
+def rows() -> Iterator[Meaning]:
+    """Every row, each function once."""
+    for family in (
+        _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,
+        _processes, _windows, _accesses, _epochs, _file_collectives, _file_transfers, _begin_and_end, _local,
+    ):  # fmt: skip
+        yield from family()
+
+
+# Point to point (3)
+
+
+def _sends() -> Iterator[Meaning]:
+    """The four modes (3.4). A ready send has its receive by contract, a buffered one its copy: neither waits."""
+    modes = {"Send": Mode.STANDARD, "Ssend": Mode.SYNCHRONOUS, "Bsend": Mode.BUFFERED, "Rsend": Mode.READY}
+    for name, mode in modes.items():
+        waits = Waits.PEER if mode in (Mode.STANDARD, Mode.SYNCHRONOUS) else Waits.NOBODY
+        leaves = Leaves.AFTER_PEER if mode is Mode.SYNCHRONOUS else Leaves.FREELY
+        blocking = Meaning(name, Act.SEND, _MESSAGES, kin=name, mode=mode, leaves=leaves, waits=waits,
+                           sends=Share.COUNT)  # fmt: skip
+        yield blocking
+        yield _begun(blocking, "I" + name.lower())
+        yield _begun(blocking, name + "_init", Form.PERSISTENT)
+    yield Meaning("Psend_init", Act.SEND, _MESSAGES, Form.PERSISTENT, "Send", mode=Mode.PARTITIONED,
+                  waits=Waits.NOBODY, sends=Share.EACH, makes=("REQUEST",))  # fmt: skip
+
+
+def _receives() -> Iterator[Meaning]:
+    blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
+                       receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
+    yield blocking
+    yield _begun(blocking, "Irecv")
+    yield _begun(blocking, "Recv_init", Form.PERSISTENT)
+    yield _begun(blocking, "Precv_init", Form.PERSISTENT)._replace(mode=Mode.PARTITIONED, receives=Share.EACH)
+    matched = blocking._replace(name="Mrecv", kin="Mrecv", act=Act.MATCHED_RECEIVE, frees="MESSAGE")
+    yield matched
+    yield _begun(matched, "Imrecv")
+
+
+def _pairs() -> Iterator[Meaning]:
+    for name in ("Sendrecv", "Sendrecv_replace"):
+        blocking = Meaning(name, Act.SEND_RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
+                           sends=Share.COUNT, receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
+        # Nothing nonblocking sends out of the buffer that it receives into, and would be a half of it.
+        yield blocking._replace(traits=blocking.traits | Trait.IN_ONE_PIECE) if name.endswith("replace") else blocking
+        yield _begun(blocking, "I" + name.lower())
+
+
+def _probes() -> Iterator[Meaning]:
+    for name, act, makes in (("Probe", Act.PROBE, ()), ("Mprobe", Act.MATCHED_PROBE, ("MESSAGE",))):
+        blocking = Meaning(name, act, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER, makes=makes)
+        yield blocking
+        yield blocking._replace(name="I" + name.lower(), form=Form.NONBLOCKING, leaves=Leaves.FREELY,
+                                waits=Waits.NOBODY, traits=Trait.POLLS)  # fmt: skip
+
+
+def _partitions() -> Iterator[Meaning]:
+    """Parts of a message (4.2)."""
+    for name in ("Pready", "Pready_range", "Pready_list"):
+        yield Meaning(name, Act.PARTITION, _MESSAGES, kin=name, mode=Mode.PARTITIONED)
+    yield Meaning("Parrived", Act.ASK, _MESSAGES, kin="Parrived", mode=Mode.PARTITIONED, traits=Trait.POLLS)
+
+
+def _buffers() -> Iterator[Meaning]:
+    """What buffered sends are copied to (3.6): a flush, and taking the buffer away, wait until it is empty."""
+    for of in ("Buffer_", "Comm_", "Session_"):
+        flush, tail = ("flush", "") if of == "Buffer_" else ("flush_buffer", "_buffer")
+        yield Meaning(f"{of}attach{tail}", Act.LOCAL, _MESSAGES, kin=f"{of}attach{tail}")
+        yield Meaning(f"{of}detach{tail}", Act.FLUSH, _MESSAGES, kin=f"{of}detach{tail}", waits=Waits.RECEIVERS)
+        waiting = Meaning(of + flush, Act.FLUSH, _MESSAGES, kin=of + flush, waits=Waits.RECEIVERS)
+        yield waiting
+        yield _begun(waiting, f"{of}i{flush}")
+
+
+def _begun(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
+    """The form of an operation that a request stands for: the call returns at once, the request waits."""
+    return blocking._replace(name=name, form=form, makes=("REQUEST", *blocking.makes))
+
+
+# Requests (3.7, 3.9, 12.2)
+
+
+def _requests() -> Iterator[Meaning]:
+    numbers = {"": Many.ONE, "all": Many.ALL, "any": Many.ANY, "some": Many.SOME}
+    for ending, many in numbers.items():
+        yield Meaning("Wait" + ending, Act.COMPLETE, _REQUESTS, kin="Wait" + ending, many=many, waits=Waits.REQUESTS)
+        yield Meaning("Test" + ending, Act.COMPLETE, _REQUESTS, Form.NONBLOCKING, "Wait" + ending, many=many,
+                      traits=Trait.POLLS)  # fmt: skip
+        status = "Request_get_status" + ("_" + ending if ending else "")
+        yield Meaning(status, Act.ASK, _REQUESTS, kin=status, many=many, traits=Trait.POLLS)
+    yield Meaning("Start", Act.START, _REQUESTS, kin="Start")
+    yield Meaning("Startall", Act.START, _REQUESTS, kin="Startall", many=Many.ALL)
+    yield Meaning("Request_free", Act.RELEASE, _REQUESTS, kin="Request_free", frees="REQUEST")
+    yield Meaning("Cancel", Act.CANCEL, _REQUESTS, kin="Cancel")
+    yield Meaning("Grequest_start", Act.LOCAL, _REQUESTS, Form.NONBLOCKING, "Grequest_start", makes=("REQUEST",),
+                  traits=Trait.TELLS_STATUS)  # fmt: skip
+    yield Meaning("Grequest_complete", Act.LOCAL, _REQUESTS, kin="Grequest_complete")
+
+
+# Collectives of data (6)
+
+_ALL, _ROOT, _TO_ROOT = Leaves.AFTER_ALL, Leaves.AFTER_ROOT, Leaves.ROOT_AFTER_ALL
+_NOTHING, _COUNT, _EACH, _LISTED, _TYPED = Share.NOTHING, Share.COUNT, Share.EACH, Share.LISTED, Share.TYPED
+_NOWHERE, _SENDING = InPlace.NOWHERE, InPlace.SENDING
+_DATA: tuple[tuple[str, Leaves, Share, Share, InPlace], ...] = (
+    ("Barrier", _ALL, _NOTHING, _NOTHING, _NOWHERE),
+    ("Allgather", _ALL, _COUNT, _EACH, _SENDING),
+    ("Allgatherv", _ALL, _COUNT, _LISTED, _SENDING),
+    ("Alltoall", _ALL, _EACH, _EACH, _SENDING),
+    ("Alltoallv", _ALL, _LISTED, _LISTED, _SENDING),
+    ("Alltoallw", _ALL, _TYPED, _TYPED, _SENDING),
+    ("Bcast", _ROOT, _COUNT, _COUNT, _NOWHERE),
+    ("Scatter", _ROOT, _EACH, _COUNT, InPlace.RECEIVING_AT_ROOT),
+    ("Scatterv", _ROOT, _LISTED, _COUNT, InPlace.RECEIVING_AT_ROOT),
+    ("Gather", _TO_ROOT, _COUNT, _EACH, InPlace.SENDING_AT_ROOT),
+    ("Gatherv", _TO_ROOT, _COUNT, _LISTED, InPlace.SENDING_AT_ROOT),
+)
+"""Name, when a member leaves, what it sends and receives, where MPI_IN_PLACE may stand."""
+_REDUCTIONS: tuple[tuple[str, Leaves, Share, Share, InPlace], ...] = (
+    ("Allreduce", _ALL, _COUNT, _COUNT, _SENDING),
+    ("Reduce", _TO_ROOT, _COUNT, _COUNT, InPlace.SENDING_AT_ROOT),
+    ("Reduce_scatter", _ALL, _LISTED, _COUNT, _SENDING),
+    ("Reduce_scatter_block", _ALL, _EACH, _COUNT, _SENDING),
+    ("Scan", Leaves.AFTER_LOWER, _COUNT, _COUNT, _SENDING),
+    ("Exscan", Leaves.AFTER_LOWER_ALONE, _COUNT, _COUNT, _SENDING),
+)
+_WAITING_FOR_ALL = frozenset((_ALL, _TO_ROOT, Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
+"""Strengths of which the standard says for whom, so that a member which has not left waits for each of those."""
+
+
+def _data() -> Iterator[Meaning]:
+    for name, leaves, sends, receives, in_place in (*_DATA, *_REDUCTIONS):
+        traits = Trait.REDUCES if name in {row[0] for row in _REDUCTIONS} else Trait.NONE
+        if name == "Barrier":
+            traits = Trait.BOTH_GROUPS
+        yield from _three_forms(Meaning(
+            name, Act.COLLECTIVE, DATA, kin=name, over=Over.COMMUNICATOR, leaves=leaves, waits=Waits.EVERY,
+            sends=sends, receives=receives, in_place=in_place, traits=traits,
+        ))  # fmt: skip
+
+
+def _neighbours() -> Iterator[Meaning]:
+    """Collectives along the edges of a topology (8.6): a member may have none."""
+    for name, _, sends, receives, _ in _DATA:
+        if name.startswith("All"):
+            yield from _three_forms(Meaning(
+                "Neighbor_" + name.lower(), Act.COLLECTIVE, DATA, kin="Neighbor_" + name.lower(),
+                over=Over.COMMUNICATOR, leaves=Leaves.AFTER_NEIGHBOURS, waits=Waits.SOME, sends=sends,
+                receives=receives,
+            ))  # fmt: skip
+
+
+def _three_forms(blocking: Meaning) -> Iterator[Meaning]:
+    yield blocking
+    yield _begun(blocking, "I" + blocking.name.lower())
+    yield _begun(blocking, blocking.name + "_init", Form.PERSISTENT)
+
+
+# Communicators (7, 8.5) and processes (11)
+
+
+def _collective(name: str, topic: str, over: Over = Over.COMMUNICATOR, **facts: object) -> Meaning:
+    return Meaning(name, Act.COLLECTIVE, topic, kin=name, over=over, **{"waits": Waits.EVERY, **facts})  # type: ignore[arg-type]
+
+
+def _communicators() -> Iterator[Meaning]:
+    """Making a communicator needs every member's part (7.4.2); with a graph that each gives its edges of it may not."""
+    names = (
+        "Comm_create Comm_dup Comm_dup_with_info Comm_split Comm_split_type Cart_create Cart_sub Graph_create"
+        " Dist_graph_create Intercomm_create"
+    )
+    topic = "communicators"
+    for name in names.split():
+        yield _collective(name, topic, leaves=_ALL, makes=("COMM",))
+    yield _collective("Intercomm_merge", topic, leaves=_ALL, makes=("COMM",), traits=Trait.BOTH_GROUPS)
+    yield _collective("Dist_graph_create_adjacent", topic, makes=("COMM",))
+    for name in ("Comm_idup", "Comm_idup_with_info"):
+        yield _begun(_collective(name.replace("idup", "dup"), topic, leaves=_ALL, makes=("COMM",)), name)
+    for name in ("Comm_create_group", "Comm_create_from_group", "Intercomm_create_from_groups"):
+        yield _collective(name, topic, Over.GROUP, makes=("COMM",), traits=Trait.NAMED_FIRST)
+    yield _collective("Comm_free", topic, frees="COMM")
+    yield _collective("Comm_disconnect", topic, frees="COMM")
+
+
+def _processes() -> Iterator[Meaning]:
+    """Communicators with processes of another world (11.8 to 11.10)."""
+    topic = "processes"
+    strange = Trait.MEETS_STRANGERS | Trait.ROOTS_ARGUMENTS
+    for name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
+        yield _collective(name, topic, makes=("COMM",), traits=strange)
+    yield Meaning("Comm_join", Act.LOCAL, topic, kin="Comm_join", waits=Waits.OUTSIDE, makes=("COMM",),
+                  traits=Trait.MEETS_STRANGERS)  # fmt: skip
+    yield Meaning("Comm_get_parent", Act.LOCAL, topic, kin="Comm_get_parent", traits=Trait.GIVES_KNOWN)
+    for name in ("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"):
+        yield Meaning(name, Act.LOCAL, topic, kin=name)
+
+
+# Windows (12)
+
+
+def _windows() -> Iterator[Meaning]:
+    for name in ("Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic"):
+        yield _collective(name, _WINDOWS, makes=("WINDOW",))
+    # "a process can return only after all have called" (12.2.5)
+    yield _collective("Win_free", _WINDOWS, Over.WINDOW, leaves=_ALL, frees="WINDOW", sync=Sync.FREE)
+    yield _collective("Win_fence", _WINDOWS, Over.WINDOW, leaves=Leaves.FENCE, sync=Sync.FENCE)
+
+
+def _accesses() -> Iterator[Meaning]:
+    """One-sided operations (12.3); what an accumulate does it does atomically and in order (12.7)."""
+    update, both = Access.UPDATE | Access.ATOMIC, Access.UPDATE | Access.READ | Access.ATOMIC
+    sorts = {
+        "Put": Access.WRITE, "Get": Access.READ, "Accumulate": update, "Get_accumulate": both,
+        "Fetch_and_op": both | Access.ONE_ELEMENT, "Compare_and_swap": both | Access.ONE_ELEMENT,
+    }  # fmt: skip
+    for name, access in sorts.items():
+        plain = Meaning(name, Act.ACCESS, _WINDOWS, kin=name, waits=Waits.HOLDER, access=access)
+        yield plain
+        if Access.ONE_ELEMENT not in access:
+            yield _begun(plain, "R" + name.lower())
+
+
+def _epochs() -> Iterator[Meaning]:
+    """Synchronisation that names its targets or its lock (12.5.2 to 12.5.4)."""
+    waits = {
+        Sync.START: Waits.POSTS, Sync.COMPLETE: Waits.POSTS, Sync.POST: Waits.NOBODY, Sync.WAIT: Waits.COMPLETES,
+        Sync.TEST: Waits.NOBODY, Sync.MEMORY: Waits.NOBODY,
+    }  # fmt: skip
+    for sync in Sync:
+        if sync not in (Sync.NONE, Sync.FENCE, Sync.FREE):
+            name = "Win_sync" if sync is Sync.MEMORY else "Win_" + sync.name.lower()
+            yield Meaning(name, Act.EPOCH, _WINDOWS, kin=name, waits=waits.get(sync, Waits.HOLDER), sync=sync,
+                          traits=Trait.POLLS if sync is Sync.TEST else Trait.NONE)  # fmt: skip
+
+
+# Files (14)
+
+_TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ordered"
+
+
+def _file_collectives() -> Iterator[Meaning]:
+    """Collective on a file (14.2 to 14.4): who may go on before others is the implementation's to say."""
+    yield _collective("File_open", _FILES, makes=("FILE",))
+    yield _on_file("File_close", frees="FILE")
+    for word in "set_size preallocate set_view set_info set_atomicity sync seek_shared".split():
+        yield _on_file("File_" + word)
+    for word in _TRANSFERS.split():
+        whole = _on_file("File_" + word)
+        yield whole
+        yield whole._replace(name=whole.name + "_begin", form=Form.BEGIN)
+        yield whole._replace(name=whole.name + "_end", form=Form.END)
+        if word.endswith("_all"):
+            yield _begun(whole, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+
+
+def _on_file(name: str, **facts: object) -> Meaning:
+    return _collective(name, _FILES, Over.FILE, waits=Waits.SOME, **facts)
+
+
+def _file_transfers() -> Iterator[Meaning]:
+    for word in "read write read_at write_at read_shared write_shared".split():
+        alone = Meaning("File_" + word, Act.TRANSFER, _FILES, kin="File_" + word)
+        yield alone
+        yield _begun(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+
+
+# The rest
+
+
+def _begin_and_end() -> Iterator[Meaning]:
+    """MPI and sessions (11.2 to 11.4). The processes of a world meet in MPI_Finalize, those of a session may."""
+    topic = "start and end"
+    yield Meaning("Init", Act.BEGIN_OR_END, topic, kin="Init")
+    yield Meaning("Init_thread", Act.BEGIN_OR_END, topic, kin="Init_thread")
+    yield Meaning("Finalize", Act.BEGIN_OR_END, topic, kin="Finalize", over=Over.WORLD, waits=Waits.EVERY)
+    yield Meaning("Session_init", Act.BEGIN_OR_END, topic, kin="Session_init", makes=("SESSION",), traits=Trait.ANYTIME)
+    yield Meaning("Session_finalize", Act.BEGIN_OR_END, topic, kin="Session_finalize", over=Over.SESSION,
+                  waits=Waits.SOME, frees="SESSION", traits=Trait.ANYTIME)  # fmt: skip
+    yield Meaning("Abort", Act.BEGIN_OR_END, topic, kin="Abort", traits=Trait.ANYTIME)
+
+
+def _local() -> Iterator[Meaning]:
+    from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
+
+    traits: dict[str, Trait] = {}
+    for trait, names in (
+        (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),
+        (Trait.GIVES_LASTING, GIVES_LASTING),
+    ):  # fmt: skip
+        for name in names.split():
+            traits[name] = traits.get(name, Trait.NONE) | trait
+    makes = {name: (class_,) for class_, names in MAKES.items() for name in names.split()}
+    frees = {name: class_ for class_, name in FREES.items()}
+    for topic, names in TOPICS.items():
+        for name in names.split():
+            yield Meaning(name, Act.LOCAL, topic, kin=name, makes=makes.get(name, ()), frees=frees.get(name, ""),
+                          traits=traits.get(name, Trait.NONE))  # fmt: skip

@@ -1,0 +1,162 @@
+"""The table of meanings, held whole against the standard's table of procedures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from weft.mpi import meaning, table
+from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
+from weft.mpi.meaning.rows import rows
+from weft.mpi.table import Function, Parameter
+
+STATED = [f for f in table.functions() if meaning.refused(f.name) is None]
+
+
+def unstated(functions: Iterable[Function]) -> list[str]:
+    """The functions that have neither a row nor a reason to have none."""
+    return [f.name for f in functions if meaning.of(f.name) is None and meaning.refused(f.name) is None]
+
+
+def row(f: Function) -> Meaning:
+    found = meaning.of(f.name)
+    assert found is not None, f"{f.name} has no row in weft/mpi/meaning and no reason in refused.py"
+    return found
+
+
+def each(functions: Iterable[Function], check: Callable[[Function], None]) -> None:
+    """Check them all, and name each that fails."""
+    failures = []
+    for f in functions:
+        try:
+            check(f)
+        except AssertionError as error:
+            failures.append(f"{f.name}: {error}")
+    assert not failures, "\n".join(failures)
+
+
+def parameters(f: Function) -> dict[str, Parameter]:
+    return {p.name: p for p in f.parameters}
+
+
+def test_each_function_of_the_standard_is_stated_or_refused_with_a_reason() -> None:
+    assert unstated(table.functions()) == [], "give each a row in weft/mpi/meaning, or a reason in its refused.py"
+
+
+def test_a_function_that_is_added_without_a_meaning_is_told_by_its_name() -> None:
+    invented = Function(9999, "MPI_Invented", "int", (), None)
+    assert unstated([*table.functions(), invented]) == ["MPI_Invented"]
+
+
+def test_no_function_is_stated_twice_or_beside_the_standard() -> None:
+    counts = Counter(found.name for found in rows())
+    assert [name for name, count in counts.items() if count > 1] == []
+    assert set(counts) - {meaning.base(f.name) for f in STATED} == set()
+
+
+def test_no_function_is_both_stated_and_refused() -> None:
+    assert [name for name in meaning.every() if meaning.refused(f"MPI_{name}")] == []
+
+
+def test_what_a_function_makes_and_frees_are_handles_that_it_has() -> None:
+    def check(f: Function) -> None:
+        found = row(f)
+        given = [p for p in f.parameters if p.handle and not p.array]
+        if not found.traits & (Trait.GIVES_KNOWN | Trait.GIVES_LASTING):
+            assert {p.handle for p in given if p.direction == "out"} == set(found.makes)
+        if found.frees:
+            assert found.frees in {p.handle for p in given if p.direction == "inout"}
+        elif found.act not in (Act.START, Act.COMPLETE) and f.name != "MPI_Type_commit":
+            assert not [p for p in given if p.direction == "inout"]
+
+    each(STATED, check)
+
+
+def test_a_form_of_a_function_has_its_arguments_and_its_request() -> None:
+    def check(f: Function) -> None:
+        found = row(f)
+        assert ("REQUEST" in found.makes) == (found.form in (Form.NONBLOCKING, Form.PERSISTENT) and not found.polls)
+        kin = meaning.of(found.kin)
+        assert kin is not None, f"{found.name} is said to be a form of {found.kin}, which has no row"
+        if found.kin == found.name:
+            assert found.form in (Form.BLOCKING, Form.NONBLOCKING)
+            return
+        assert kin.form is Form.BLOCKING
+        assert kin.act is found.act
+        if Mode.PARTITIONED is found.mode or found.form in (Form.BEGIN, Form.END) or found.polls:
+            return
+        large = "_c" if f.name.endswith("_c") else ""
+        of_kin = table.by_name()[f"MPI_{kin.name}{large}"]
+        own = [p.name for p in f.parameters if p.name not in ("request", "info", "status")]
+        assert own == [p.name for p in of_kin.parameters if p.name not in ("info", "status")]
+
+    each(STATED, check)
+
+
+def test_whose_members_call_it_is_said_by_an_argument() -> None:
+    def check(f: Function) -> None:
+        found, given = row(f), parameters(f)
+        classes = {Over.COMMUNICATOR: "COMM", Over.WINDOW: "WINDOW", Over.FILE: "FILE", Over.GROUP: "GROUP"}
+        if found.over in classes:
+            assert classes[found.over] in {p.handle for p in given.values() if p.direction != "out"}
+            assert found.act is Act.COLLECTIVE
+        assert (found.act is Act.COLLECTIVE) == (found.over in classes)
+
+    each(STATED, check)
+
+
+def test_how_much_a_collective_moves_is_said_as_its_arguments_say_it() -> None:
+    def check(f: Function) -> None:
+        found, given = row(f), parameters(f)
+        assert found.rooted == ("root" in given)
+        assert found.reduces == ("op" in given)
+        assert found.neighbours == ("neighbor" in f.name.lower())
+        for share, counts, types in (
+            (found.sends, "sendcounts", "sendtypes"),
+            (found.receives, "recvcounts", "recvtypes"),
+        ):
+            assert (share is Share.TYPED) == (types in given)
+            if share is Share.LISTED:
+                assert {counts, "recvcounts"} & given.keys()
+            if share in (Share.COUNT, Share.EACH):
+                assert {"count", counts.removesuffix("s"), "recvcount", "recvcounts"} & given.keys()
+        assert (found.sends is Share.NOTHING) == (found.kin == "Barrier")
+        in_place = found.in_place
+        assert (in_place is InPlace.NOWHERE) == (found.neighbours or found.kin in ("Barrier", "Bcast"))
+        assert (in_place in (InPlace.SENDING_AT_ROOT, InPlace.RECEIVING_AT_ROOT)) == (
+            found.rooted and found.kin != "Bcast"
+        )
+
+    each([f for f in STATED if row(f).moves], check)
+
+
+def test_what_touches_a_window_names_it() -> None:
+    def check(f: Function) -> None:
+        found, given = row(f), parameters(f)
+        touches = found.act in (Act.ACCESS, Act.EPOCH) or found.sync is not Sync.NONE
+        if touches:
+            assert "win" in given
+        assert (found.act is Act.ACCESS) == ("target_disp" in given) == bool(found.access)
+
+    each(STATED, check)
+
+
+def test_what_is_asked_over_and_over_answers_at_once() -> None:
+    def check(f: Function) -> None:
+        assert row(f).local
+        assert {"flag", "outcount"} & {p.name for p in f.parameters if p.direction == "out"}
+
+    each([f for f in STATED if row(f).polls], check)
+
+
+def test_only_what_returns_at_its_own_time_is_called_local() -> None:
+    waiting = {m.name for m in meaning.every().values() if m.form is Form.BLOCKING and not m.local}
+    assert {"Send", "Recv", "Wait", "Barrier", "Comm_spawn", "Comm_accept", "Win_start", "Finalize"} <= waiting
+    assert not {"Bsend", "Rsend", "Comm_rank", "Test", "Start", "Iprobe", "Win_post", "Type_commit"} & waiting
+
+
+def test_every_collective_may_wait_for_its_members() -> None:
+    """A row whose request or whose call waits for nobody would never be part of a proof."""
+    collectives = meaning.among(Act.COLLECTIVE)
+    assert len(collectives) > 120
+    assert {m.name for m in collectives if m.waits not in (Waits.EVERY, Waits.SOME)} == set()
