@@ -29,7 +29,7 @@ from traces import PATTERNS, write
 import weft
 from weft import match as matching
 from weft.report import Ground, examine
-from weft.report.analysis import ANALYSES
+from weft.report.registry import ANALYSES
 
 ADVERSARIES = {"flood": 1001, "pending": 8, "comms": 8}
 """Patterns that are hard for a careless analysis, and the ranks that make them so."""
@@ -45,10 +45,10 @@ def measure(path: Path) -> dict[str, Any]:
         getattr(ground, part)
         seconds[part] = time.process_time() - start
     found = 0
-    for name, place in ANALYSES.items():
+    for analysis in ANALYSES:
         start = time.process_time()
-        report = examine(trace, {name: place}, ground)
-        seconds[name] = time.process_time() - start
+        report = examine(trace, (analysis,), ground)
+        seconds[analysis.name] = time.process_time() - start
         found += len(report.findings)
         if report.failures:
             raise RuntimeError(report.failures[0].details)

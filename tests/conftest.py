@@ -6,12 +6,37 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests_support import ROOT, WEFT, Installed, execute
+from weft.findings import Finding
+from weft.kinds import KINDS
+from weft.report import Ground
+from weft.report.registry import ANALYSES, Analysis
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kinds_name_their_analyses() -> Iterator[None]:
+    """Whatever an analysis finds in any test is of a kind whose record names that analysis."""
+    from weft.report import analysis as module
+
+    attempt = module._attempt
+
+    def held(ground: Ground, analysis: Analysis) -> list[Finding] | module.Failure:
+        found = attempt(ground, analysis)
+        for one in found if isinstance(found, list) else ():
+            # Analyses of a test's own are in no record.
+            assert analysis not in ANALYSES or analysis.name in KINDS[one.kind].analyses, (
+                f"the analysis {analysis.name!r} gives {one.kind}: name it in the record of that kind, weft.kinds"
+            )
+        return found
+
+    with mock.patch.object(module, "_attempt", held):
+        yield
 
 
 @pytest.fixture

@@ -4,58 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any
 
-Severity = Literal["error", "warning", "note"]
-Certainty = Literal["certain", "possible", "undecided"]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
-"""Worst first."""
-
-CERTAINTIES: Final[tuple[Certainty, ...]] = ("certain", "possible", "undecided")
-"""Surest first."""
-
-KINDS: Final[Mapping[str, Severity]] = {
-    "uncaught-exception": "error",
-    "crash": "error",
-    "abort": "error",
-    "early-exit": "error",
-    "message-race": "warning",
-    "deadlock": "error",
-    "potential-deadlock": "warning",
-    "collective-mismatch": "error",
-    "argument-mismatch": "error",
-    "type-mismatch": "error",
-    "truncation": "error",
-    "unmatched-send": "error",
-    "unmatched-receive": "error",
-    "request-leak": "error",
-    "request-misuse": "error",
-    "buffer-reuse": "error",
-    "resource-leak": "warning",
-    "invalid-argument": "error",
-    "epoch-misuse": "error",
-    "rma-race": "error",
-    "late-sender": "note",
-    "late-receiver": "note",
-    "wait-at-collective": "note",
-    "wait-at-epoch": "note",
-    "imbalance": "note",
-    "loop-dependence": "error",
-    "uninitialised-read": "error",
-    "shared-write": "error",
-    "early-copy-use": "error",
-    "early-reduction-use": "error",
-    "out-of-bounds": "error",
-    "remote-access": "error",
-    "halo-write": "error",
-    "stale-halo-read": "error",
-    "stale-copy": "error",
-    "directive-order": "error",
-    "wrong-reduction": "error",
-    "divergence": "warning",
-}
-"""Every kind of finding (it is also its slug and its page under docs/findings) and its usual severity."""
+from weft.kinds import CERTAINTIES, KINDS, SEVERITIES, Certainty, Severity
 
 EventId = tuple[int, int]
 """(rank index in Trace.ranks, index in that rank's events)."""

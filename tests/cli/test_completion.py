@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import execute
-from weft.findings import KINDS
+from weft.kinds import KINDS
 from weft.trace.builder import Builder
 
 BASH = """

@@ -15,13 +15,13 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 from weft.cli import main as cli
 from weft.endings import lines as ends
 from weft.findings import Finding, Site
-from weft.report import Failure, Report, analyse, examine, summary, to_json
+from weft.report import Failure, Ground, Report, analyse, examine, summary, to_json
 from weft.report.analysis import merged
 from weft.report.document import JSON_SCHEMA
 from weft.report.page import to_html
+from weft.report.registry import ANALYSES, NONE, Analysis
 from weft.report.sarif import to_sarif
 from weft.report.text import write
-from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import State
 
@@ -87,12 +87,12 @@ def test_a_document_with_an_unknown_severity_does_not_fulfil_the_schema() -> Non
         jsonschema.validate(document, JSON_SCHEMA)
 
 
-def test_an_analysis_that_fails_takes_no_other_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(trace: Trace) -> list[Finding]:
+def test_an_analysis_that_fails_takes_no_other_down() -> None:
+    def broken(ground: Ground) -> list[Finding]:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("weft.report.broken", broken, raising=False)
-    report = examine(hung().open(), {"broken": "weft.report:broken", "deadlock": "weft.deadlock:find"})
+    [deadlock] = [analysis for analysis in ANALYSES if analysis.name == "deadlock"]
+    report = examine(hung().open(), (Analysis("broken", NONE, broken), deadlock))
     assert [f.kind for f in report.findings] == ["deadlock"]
     assert [(f.analysis, f.error) for f in report.failures] == [("broken", "RuntimeError: boom")]
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from weft.check import Checked
 from weft.errors import UsageError
-from weft.findings import KINDS, SEVERITIES, Finding
+from weft.findings import Finding
+from weft.kinds import KINDS, SEVERITIES
 from weft.terms.words import plural
 
 COMMENT: Final = re.compile(r"(?:/[*/]|!|#)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$")

@@ -12,7 +12,8 @@ from typing import Any, Final
 from weft.check import sentences
 from weft.check.texts import AccessPlace, Construct, Texts, Variable
 from weft.errors import UsageError, WeftError
-from weft.findings import KINDS, Finding, Site, worst_first
+from weft.findings import Finding, Site, worst_first
+from weft.kinds import KINDS
 from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
@@ -221,7 +222,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
         }  # fmt: skip
     return Finding(
         kind=record.kind,
-        severity=KINDS[record.kind],
+        severity=KINDS[record.kind].severity,
         certainty="certain",
         message=sentences.message(record, texts) + (f" ({plural(record.count, 'time')})" if record.count > 1 else ""),
         sites=tuple(sites),

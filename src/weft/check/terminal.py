@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.check import looked
 from weft.check.looked import Looked
-from weft.findings import SEVERITIES, Finding
+from weft.findings import Finding
+from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
 from weft.report.text import explained, file_line, line, printable, style
 from weft.terms.words import plural

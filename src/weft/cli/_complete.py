@@ -89,7 +89,7 @@ def _newest() -> Path | None:
 
 def kinds(**_: object) -> list[str]:
     """The kinds of findings."""
-    from weft.findings import KINDS
+    from weft.kinds import KINDS
 
     return list(KINDS)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from weft import pages
-from weft.findings import KINDS, SEVERITIES
+from weft.kinds import KINDS, SEVERITIES, Kind, kind
 
 
 def register(subparsers: Any) -> None:
@@ -30,14 +30,15 @@ def run(args: argparse.Namespace) -> int:
     if args.kind is None:
         list_kinds()
     else:
-        show(pages.page(args.kind.strip("[].")))
+        show(kind(args.kind.strip("[].")))
     return 0
 
 
-def show(text: str) -> None:
-    """Print Markdown: laid out and coloured at a terminal, as it is elsewhere."""
+def show(what: Kind) -> None:
+    """Print a page: laid out and coloured at a terminal, as it is elsewhere; behind it what the record says."""
+    text = f"{what.page.rstrip()}\n\n{facts(what)}"
     if not sys.stdout.isatty():
-        print(text.rstrip())
+        print(text)
         return
     from rich.console import Console
     from rich.markdown import Markdown
@@ -48,20 +49,30 @@ def show(text: str) -> None:
     console.print(Markdown(text, code_theme="ansi_dark"), width=min(console.width, 100))
 
 
+def facts(what: Kind) -> str:
+    """`Usually an error, at best certain. Found by: deadlock.`"""
+    article = "an" if what.severity == "error" else "a"
+    sure = "a proof" if what.certainty == "certain" else what.certainty
+    return f"Usually {article} {what.severity}, at best {sure}. Found by: {', '.join(what.analyses)}."
+
+
+def worst_first() -> Iterator[Kind]:
+    """All kinds, those of one severity by their words."""
+    yield from sorted(KINDS.values(), key=lambda one: (SEVERITIES.index(one.severity), one.slug))
+
+
 def list_kinds() -> None:
     """Print all kinds with a sentence each, by their usual severity."""
-    width = max(map(len, KINDS))
     if not sys.stdout.isatty():
-        for severity in SEVERITIES:
-            for kind in sorted(kind for kind, usual in KINDS.items() if usual == severity):
-                print(f"{kind:<{width}}  {severity:<7}  {pages.in_short(kind)}")
+        width = max(map(len, KINDS))
+        for one in worst_first():
+            print(f"{one.slug:<{width}}  {one.severity:<7}  {one.title}")
         return
     from rich.console import Console
     from rich.table import Table
 
     colours = {"error": "bold red", "warning": "yellow", "note": "cyan"}
     table = Table(box=None, show_header=False, pad_edge=False)
-    for severity in SEVERITIES:
-        for kind in sorted(kind for kind, usual in KINDS.items() if usual == severity):
-            table.add_row(kind, f"[{colours[severity]}]{severity}", pages.in_short(kind))
+    for one in worst_first():
+        table.add_row(one.slug, f"[{colours[one.severity]}]{one.severity}", one.title)
     Console().print(table)

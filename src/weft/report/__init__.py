@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.report.analysis import Failure, Ground, Report, analyse, examine
+    from weft.report.analysis import Failure, Report, analyse, examine
     from weft.report.document import to_json
+    from weft.report.ground import Ground
     from weft.report.text import summary
 
 __all__ = ["Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
 
-_PLACES = {"to_json": "document", "summary": "text"}
+_PLACES = {"to_json": "document", "summary": "text", "Ground": "ground"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,8 @@ from typing import Any, Final, Protocol
 
 from weft.endings import How
 from weft.endings import to_json as to_json_of_ends
-from weft.findings import CERTAINTIES, SEVERITIES, Finding
+from weft.findings import Finding
+from weft.kinds import CERTAINTIES, SEVERITIES
 from weft.report.analysis import Failure
 from weft.report.quotes import Quotes, site_json
 from weft.report.tables import Tables

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 from weft.findings import Finding
-from weft.report.analysis import Ground
+from weft.report.ground import Ground
 from weft.report.terminal import columns
 from weft.trace import Trace
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import weft
-from weft import pages
-from weft.findings import KINDS, Finding, Site
+from weft.findings import Finding, Site
+from weft.kinds import KINDS
 from weft.report.analysis import Failure
 from weft.report.document import Subject
 from weft.report.quotes import Quotes
@@ -48,17 +48,17 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(kind: str) -> dict[str, Any]:
-    name = "".join(part.capitalize() for part in kind.split("-"))
-    page = pages.page(kind)
+def _rule(slug: str) -> dict[str, Any]:
+    kind = KINDS[slug]
     return {
-        "id": kind,
-        "name": name,
-        "shortDescription": {"text": kind.replace("-", " ")},
-        "fullDescription": {"text": pages.in_short(kind)},
-        "help": {"text": page, "markdown": page},
-        "helpUri": pages.address(kind),
-        "defaultConfiguration": {"level": KINDS[kind]},
+        "id": slug,
+        "name": "".join(part.capitalize() for part in slug.split("-")),
+        "shortDescription": {"text": slug.replace("-", " ")},
+        "fullDescription": {"text": kind.title},
+        "help": {"text": kind.page, "markdown": kind.page},
+        "helpUri": kind.address,
+        "defaultConfiguration": {"level": kind.severity},
+        "properties": {"remedy": kind.remedy, "certainty": kind.certainty, "analyses": list(kind.analyses)},
     }
 
 

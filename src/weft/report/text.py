@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from weft.endings import lines as ends
-from weft.findings import SEVERITIES, Finding, Site
-from weft.report.analysis import Failure, Ground, Report, examine
+from weft.findings import Finding, Site
+from weft.kinds import SEVERITIES
+from weft.report.analysis import Failure, Report, examine
+from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import KINDS, Certainty, Finding, Severity
+from weft.findings import Finding
+from weft.kinds import KINDS, Certainty, Severity
 from weft.terms import describe
 from weft.trace import Event, Rank
 
@@ -24,7 +25,7 @@ def finding(
     found = list(events)
     return Finding(
         kind=kind,
-        severity=severity or KINDS[kind],
+        severity=severity or KINDS[kind].severity,
         certainty=certainty,
         message=message,
         ranks=tuple(sorted({event.rank.index for event in found})),

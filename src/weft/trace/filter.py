@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError
-from weft.findings import KINDS, Finding
+from weft.findings import Finding
+from weft.kinds import KINDS
 from weft.trace.conditions import KEYS, STATES, Mask, Term, absent, check, of_ranks, ranks_that_fit
 from weft.trace.layout import Events
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import Finding, Severity
+from weft.findings import Finding
+from weft.kinds import Severity
 from weft.terms import calls, describe
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said

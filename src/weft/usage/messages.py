@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import Finding, Severity
+from weft.findings import Finding
+from weft.kinds import Severity
 from weft.match import NONE, Match, Post, Posts
 from weft.terms import calls
 from weft.terms.calls import masks

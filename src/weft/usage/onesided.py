@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
-from weft.findings import Finding, Severity
+from weft.findings import Finding
+from weft.kinds import Severity
 from weft.order import Order
 from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints

@@ -15,7 +15,8 @@ from typing import Any, Final
 from weft.check.process import Ended, execute
 from weft.check.texts import Texts
 from weft.errors import UsageError
-from weft.findings import KINDS, Finding, Site
+from weft.findings import Finding, Site
+from weft.kinds import KINDS
 from weft.terms.words import plural
 
 COMPARED: Final = "numba.json"
@@ -144,7 +145,7 @@ def _finding(one: Mapping[str, Any]) -> Finding:
     times = f" ({plural(one['count'], 'time')})" if one["count"] > 1 else ""
     return Finding(
         kind=one["kind"],
-        severity=KINDS[one["kind"]],
+        severity=KINDS[one["kind"]].severity,
         certainty=one["certainty"],
         message=one["message"] + times,
         sites=tuple(sites),

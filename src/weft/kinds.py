@@ -1,0 +1,147 @@
+"""The kinds of findings, a record each. The word of a kind is its slug in reports and the name of its page.
+
+A page is docs/findings/SLUG.md, of which the package has a copy (in a checkout, a link to it). What is told of a kind
+in a sentence stands there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, Literal
+
+from weft.errors import UsageError, WeftError
+from weft.plain import dataclass
+
+Severity = Literal["error", "warning", "note"]
+Certainty = Literal["certain", "possible", "undecided"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
+"""Worst first."""
+
+CERTAINTIES: Final[tuple[Certainty, ...]] = ("certain", "possible", "undecided")
+"""Surest first."""
+
+HOME: Final = "https://pypi.org/project/weft-debugger/"
+"""Where Weft is at home: pages have no address of their own there, what is behind # names the finding."""
+
+CHECK: Final = "weft check"
+"""In place of an analysis of the registry: the front ends of that command give the kind."""
+
+_SENTENCE: Final = re.compile(r".*?[.](?=\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of finding: what it is called, how bad and how sure it usually is, and who gives it."""
+
+    slug: str
+    severity: Severity
+    analyses: tuple[str, ...]
+    """Names of analyses in `weft.report.registry`, or CHECK."""
+    certainty: Certainty = "certain"
+    """The surest that a finding of this kind can be."""
+
+    @property
+    def title(self) -> str:
+        """What it means: the first sentence of its page."""
+        return _sentence(_paragraphs(self.page))
+
+    @property
+    def remedy(self) -> str:
+        """What helps: the first sentence under `## Remedy` of its page."""
+        return _sentence(_paragraphs(self.page.partition("\n## Remedy\n")[2]))
+
+    @property
+    def page(self) -> str:
+        """Its page: Markdown with cause, example and remedy."""
+        return _page(self.slug)
+
+    @property
+    def address(self) -> str:
+        """A web address for it."""
+        return f"{HOME}#{self.slug}"
+
+
+RECORDS: Final = (
+    # how a rank ended
+    Kind("uncaught-exception", "error", ("how the ranks ended",)),
+    Kind("crash", "error", ("how the ranks ended",)),
+    Kind("abort", "error", ("how the ranks ended",)),
+    Kind("early-exit", "error", ("how the ranks ended",)),
+    # messages and collectives
+    Kind("message-race", "warning", ("message races",)),
+    Kind("deadlock", "error", ("deadlock",)),
+    Kind("potential-deadlock", "warning", ("potential deadlock", "other matches")),
+    Kind("collective-mismatch", "error", ("collectives",)),
+    Kind("argument-mismatch", "error", ("collectives",)),
+    Kind("type-mismatch", "error", ("messages",)),
+    Kind("truncation", "error", ("messages",)),
+    Kind("unmatched-send", "error", ("messages",)),
+    Kind("unmatched-receive", "error", ("messages",)),
+    # requests, objects and arguments
+    Kind("request-leak", "error", ("requests",)),
+    Kind("request-misuse", "error", ("requests",)),
+    Kind("buffer-reuse", "error", ("requests",)),
+    Kind("resource-leak", "warning", ("resources",)),
+    Kind("invalid-argument", "error", ("invalid arguments", "lifetime and threads", "one-sided")),
+    # one-sided
+    Kind("epoch-misuse", "error", ("one-sided",)),
+    Kind("rma-race", "error", ("one-sided",)),
+    # waiting
+    Kind("late-sender", "note", ("waits",)),
+    Kind("late-receiver", "note", ("waits",)),
+    Kind("wait-at-collective", "note", ("waits",)),
+    Kind("wait-at-epoch", "note", ("waits",)),
+    Kind("imbalance", "note", ("waits",)),
+    # data-parallel programs
+    Kind("loop-dependence", "error", (CHECK,)),
+    Kind("uninitialised-read", "error", (CHECK,)),
+    Kind("shared-write", "error", (CHECK,)),
+    Kind("early-copy-use", "error", (CHECK,)),
+    Kind("early-reduction-use", "error", (CHECK,)),
+    Kind("out-of-bounds", "error", (CHECK,)),
+    Kind("remote-access", "error", (CHECK,)),
+    Kind("halo-write", "error", (CHECK,)),
+    Kind("stale-halo-read", "error", (CHECK,)),
+    Kind("stale-copy", "error", (CHECK,)),
+    Kind("directive-order", "error", (CHECK,)),
+    Kind("wrong-reduction", "error", (CHECK,)),
+    Kind("divergence", "warning", (CHECK,)),
+)
+"""Every kind there is."""
+
+KINDS: Final[Mapping[str, Kind]] = {kind.slug: kind for kind in RECORDS}
+"""The kinds by their slugs."""
+
+
+def kind(slug: str) -> Kind:
+    """The kind of a slug. UsageError for one that does not exist, with the nearest."""
+    if slug not in KINDS:
+        near = difflib.get_close_matches(slug, KINDS, 1, 0.5)
+        hint = f", did you mean {near[0]}?" if near else ";"
+        raise UsageError(f"no finding is called {slug!r}{hint} `weft explain` lists them all")
+    return KINDS[slug]
+
+
+@cache
+def _page(slug: str) -> str:
+    from importlib.resources import files
+
+    try:
+        return (files("weft") / "explanations" / f"{slug}.md").read_text(encoding="utf-8")
+    except OSError as error:
+        raise WeftError(f"the page of {slug} is not there ({error.strerror}): reinstall weft") from None
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [part.strip() for part in text.split("\n\n") if part.strip() and not part.strip().startswith("#")]
+
+
+def _sentence(paragraphs: list[str]) -> str:
+    """The first sentence of some text, "" where there is none."""
+    text = " ".join(paragraphs[0].split()) if paragraphs else ""
+    found = _SENTENCE.match(text)
+    return found[0] if found else text

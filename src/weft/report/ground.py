@@ -1,0 +1,65 @@
+"""What analyses build on: the trace, its matched messages and the order of its events, made when first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from weft.terms.calls import catalogue
+from weft.trace import Trace
+
+if TYPE_CHECKING:
+    from weft.match import Match
+    from weft.order import Order
+
+_REMOTE: Final = frozenset(
+    "MPI_Put MPI_Get MPI_Accumulate MPI_Get_accumulate MPI_Rput MPI_Rget MPI_Raccumulate MPI_Rget_accumulate"
+    " MPI_Fetch_and_op MPI_Compare_and_swap".split()
+)
+
+
+class Ground:
+    """What the analyses of one run have in common."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+        self._lock = RLock()
+
+    def prepare(self) -> None:
+        """Read what is read once, so that analyses side by side find it there."""
+        _ = self.match
+        for rank in self.trace.ranks:
+            _ = rank.definitions, rank.axis
+            catalogue(rank)
+
+    @cached_property
+    def match(self) -> Match:
+        """weft.match of the run."""
+        from weft.match import match
+
+        return match(self.trace)
+
+    @property
+    def order(self) -> Order:
+        """weft.order of the run. Who asks while it is made waits."""
+        with self._lock:
+            return self._order
+
+    @cached_property
+    def _order(self) -> Order:
+        from weft.order import order
+
+        return order(self.trace, self.match)
+
+    @property
+    def receives(self) -> bool:
+        """Whether anything is received or probed in the run."""
+        return bool(len(self.match.recvs) or len(self.match.probes))
+
+    @property
+    def windows(self) -> bool:
+        """Whether any call of the run is one-sided, or makes a window."""
+        known = [f.id for f in self.trace.functions if "Win_" in f.name or f.name.removesuffix("_c") in _REMOTE]
+        return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)

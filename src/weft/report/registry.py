@@ -1,0 +1,137 @@
+"""The analyses of a report, a record each. What an analysis cannot be run for is told, never passed over.
+
+An analysis is imported when it is run: a short report pays for those that its run has calls for. The imports stand in
+functions, not in texts, so that the type checker reads them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+
+from weft.findings import Finding
+from weft.plain import dataclass
+from weft.report.ground import Ground
+
+Need = Literal["match", "order"]
+"""What of the ground is made before an analysis: those that need the order are begun last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """An analysis: its name for people, what it takes of the ground, and what finds."""
+
+    name: str
+    needs: frozenset[Need]
+    find: Callable[[Ground], Iterable[Finding]]
+    worthwhile: Callable[[Ground], bool] = lambda ground: True
+    """False for a run without such calls, in which it can find nothing: then it is not even imported."""
+
+
+def _endings(ground: Ground) -> Iterable[Finding]:
+    from weft.endings import find
+
+    return find(ground.trace)
+
+
+def _deadlock(ground: Ground) -> Iterable[Finding]:
+    from weft.deadlock import find
+
+    return find(ground.trace)
+
+
+def _potential_deadlock(ground: Ground) -> Iterable[Finding]:
+    from weft.deadlock.potential import find
+
+    return find(ground.trace, ground.match)
+
+
+def _other_matches(ground: Ground) -> Iterable[Finding]:
+    from weft.deadlock.alternatives import find
+
+    return find(ground.trace, ground.match, ground.order)
+
+
+def _arguments(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.arguments import find
+
+    return find(ground.trace)
+
+
+def _lifetime(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.lifetime import find
+
+    return find(ground.trace)
+
+
+def _collectives(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.collectives import find
+
+    return find(ground.trace, ground.match)
+
+
+def _messages(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.messages import find
+
+    return find(ground.trace, ground.match)
+
+
+def _requests(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.requests import find
+
+    return find(ground.trace)
+
+
+def _onesided(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.onesided import find
+
+    return find(ground.trace, ground.order)
+
+
+def _races(ground: Ground) -> Iterable[Finding]:
+    from weft.races import find
+
+    return find(ground.trace, ground.match, ground.order)
+
+
+def _resources(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.resources import find
+
+    return find(ground.trace)
+
+
+def _waits(ground: Ground) -> Iterable[Finding]:
+    from weft.waits import find
+
+    return find(ground.trace, ground.match)
+
+
+def _receives(ground: Ground) -> bool:
+    return ground.receives
+
+
+def _windows(ground: Ground) -> bool:
+    return ground.windows
+
+
+NONE: Final[frozenset[Need]] = frozenset()
+MATCH: Final[frozenset[Need]] = frozenset(("match",))
+ORDER: Final[frozenset[Need]] = frozenset(("match", "order"))
+"""The order is made of the match."""
+
+ANALYSES: Final = (
+    Analysis("how the ranks ended", NONE, _endings),
+    Analysis("deadlock", NONE, _deadlock),
+    Analysis("potential deadlock", MATCH, _potential_deadlock),
+    Analysis("other matches", ORDER, _other_matches, _receives),
+    Analysis("invalid arguments", NONE, _arguments),
+    Analysis("lifetime and threads", NONE, _lifetime),
+    Analysis("collectives", MATCH, _collectives),
+    Analysis("messages", MATCH, _messages),
+    Analysis("requests", NONE, _requests),
+    Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("message races", ORDER, _races, _receives),
+    Analysis("resources", NONE, _resources),
+    Analysis("waits", MATCH, _waits),
+)
+"""What is run, in this order: findings of one severity keep it."""
