@@ -40,6 +40,41 @@ def test_they_compare_hash_print_and_are_replaced_alike(options: dict[str, bool]
             hash(ours(1))
 
 
+@pytest.mark.parametrize("slots", [False, True])
+def test_they_are_initialised_alike(slots: bool) -> None:
+    def prepared(decorator: Callable[..., Any]) -> Any:
+        class Base:
+            a: int
+            made: list[int] = dataclasses.field(default_factory=list, init=False)
+
+            def __post_init__(self) -> None:
+                self.made.append(self.a)
+
+        base = decorator(slots=slots)(Base)
+
+        class Derived(base):  # type: ignore[misc]
+            b: str = "b"
+            c: int = dataclasses.field(default=3, kw_only=True)
+
+        return decorator(slots=slots)(Derived)
+
+    standard, ours = (prepared(decorator) for decorator in DECORATORS)
+    for arguments, named in (((1,), {}), ((1, "x"), {}), ((), {"a": 1, "b": "y", "c": 4}), ((2,), {"c": 5})):
+        for _ in range(2):
+            assert vars_of(ours(*arguments, **named)) == vars_of(standard(*arguments, **named))
+    for wrong in ((), (1, "x", 3)):
+        messages = []
+        for cls in (standard, ours):
+            with pytest.raises(TypeError) as told:
+                cls(*wrong)
+            messages.append(str(told.value))
+        assert messages[0] == messages[1]
+
+
+def vars_of(instance: Any) -> dict[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+
+
 def test_what_a_class_says_itself_stays() -> None:
     @plain.dataclass(frozen=True)
     class Own:

@@ -1,8 +1,8 @@
 """Dataclasses that cost little to define: Weft has some hundred, and every `weft run` defines most of them.
 
 The standard decorator compiles up to seven methods for a class, about a millisecond each class in a short command. Here
-only `__init__` is compiled; comparison, hash and repr are the same few functions for all. `frozen` is held by the type
-checker alone, which also makes an instance as cheap to make as one that may be changed.
+only `__init__` is compiled, when the first instance is made; comparison, hash and repr are the same few functions for
+all. `frozen` is held by the type checker alone: an instance is as cheap to make as one that may be changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ def dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False, 
     """As dataclasses.dataclass, whose other functions take these classes too."""
 
     def made(cls: Any) -> Any:
-        return _finished(dataclasses.dataclass(repr=False, eq=False, slots=slots)(cls), frozen, eq)
+        own_init = "__init__" in vars(cls)
+        if not cls.__doc__:
+            cls.__doc__ = cls.__name__  # the standard decorator would write the signature here, at some cost
+        finished = _finished(dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls), frozen, eq)
+        if not own_init:
+            _initialised_when_used(finished)
+        return finished
 
     return made if cls is None else made(cls)
 
@@ -53,6 +59,47 @@ def _finished(cls: Any, frozen: bool, eq: bool) -> Any:
     if eq and own.get("__hash__") is None:
         cls.__hash__ = __hash__ if frozen else None
     return cls
+
+
+def _initialised_when_used(cls: Any) -> None:
+    """Give the class an `__init__` that compiles the right one when the first instance is made."""
+
+    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        if cls.__init__ is __init__:
+            cls.__init__ = _initialiser(cls)
+        cls.__init__(self, *args, **kwargs)
+
+    cls.__init__ = __init__
+
+
+def _initialiser(cls: Any) -> Any:
+    """The `__init__` that the standard decorator would have compiled; names of classes stay as they are written."""
+    known: dict[str, Any] = {"default": object()}
+    given: list[str] = []
+    named: list[str] = []
+    body: list[str] = []
+    for field in dataclasses.fields(cls):
+        name, value = field.name, field.name
+        if field.default_factory is not dataclasses.MISSING:
+            known[f"make_{name}"] = field.default_factory
+            value = f"make_{name}() if {name} is default else {name}" if field.init else f"make_{name}()"
+            parameter = f"{name}=default"
+        elif field.default is not dataclasses.MISSING:
+            known[f"default_{name}"] = field.default
+            value = name if field.init else f"default_{name}"
+            parameter = f"{name}=default_{name}"
+        else:
+            parameter = name
+        if field.init:
+            (named if field.kw_only else given).append(parameter)
+        if field.init or value != name:
+            body.append(f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters = ", ".join(["self", *given, *(["*", *named] if named else [])])
+    exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), known)
+    known["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
+    return known["__init__"]
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

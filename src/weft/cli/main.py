@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import importlib
 import os
@@ -42,8 +43,9 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
-    # What is imported and read stays: looking through it for garbage again and again is a tenth of a short command.
+    # What is imported and read stays: to look through it for garbage, also when Python ends, is a tenth of a short command.
     gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
     known = commands()
     if _complete.asked():

@@ -116,6 +116,9 @@ class Masks:
 
     def __init__(self, functions: FunctionTable) -> None:
         self._bases = {function.id: base(function.name) for function in functions}
+        self._ids: dict[str, list[int]] = {}
+        for id, name in self._bases.items():
+            self._ids.setdefault(name, []).append(id)
         self._size = max(self._bases, default=0) + 1
         self._tables: dict[frozenset[str], NDArray[np.bool_]] = {}
 
@@ -125,8 +128,7 @@ class Masks:
 
     def ids(self, names: Iterable[str]) -> list[int]:
         """The function ids of some base names."""
-        wanted = set(names)
-        return [id for id, name in self._bases.items() if name in wanted]
+        return sorted(id for name in set(names) for id in self._ids.get(name, ()))
 
     def table(self, names: frozenset[str]) -> NDArray[np.bool_]:
         """True at the ids of the functions in `names`; unknown ids are False."""

@@ -115,7 +115,7 @@ class FunctionTable:
             function = Function(int(entry["id"]), str(entry["name"]), parameters)
             if not 0 <= function.id <= MAX_ID:
                 raise ValueError(f"id {function.id}")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             if len(self.problems) < 5:
                 name = entry.get("name") if isinstance(entry, dict) else entry
                 self.problems.append(f"functions.json: the entry {str(name)[:60]!r} is damaged ({error}); left out")
@@ -169,16 +169,16 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _parameter(entry: Any) -> Parameter:
-    part, array = entry.get("part"), bool(entry.get("array"))
-    names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
-    return _made(names, array, part)
+    return _made(tuple(entry.items()))
 
 
 @lru_cache(maxsize=20_000)
-def _made(names: tuple[Any, ...], array: bool, part: Any) -> Parameter:
+def _made(items: tuple[tuple[str, Any], ...]) -> Parameter:
     """One parameter; most functions share theirs with others."""
+    entry = dict(items)
+    names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
     name, kind, direction, type, place = map(str, names)
-    parameter = Parameter(name, kind, direction, array, type, place, part)
+    parameter = Parameter(name, kind, direction, bool(entry.get("array")), type, place, entry.get("part"))
     if parameter.place not in PLACES:
         raise ValueError(f"unknown place {parameter.place!r}")
     if parameter.type not in CODES and not parameter.type.startswith("handle:"):

@@ -44,6 +44,7 @@ static struct {
     const char *(*PyUnicode_AsUTF8)(Object *);
     void (*PyErr_Fetch)(Object **, Object **, Object **);
     void (*PyErr_Restore)(Object *, Object *, Object *);
+    void (*PyErr_GetExcInfo)(Object **, Object **, Object **);
     void (*PyErr_Clear)(void);
     int (*PyType_IsSubtype)(Object *, Object *);
     int (*PySys_AddAuditHook)(int (*)(const char *, Object *, void *), void *);
@@ -61,7 +62,7 @@ static bool find_python(void) {
     FIND(PyImport_ImportModule); FIND(PyObject_GetAttrString); FIND(PyObject_CallFunctionObjArgs); FIND(PyCFunction_NewEx);
     FIND(PySys_GetObject); FIND(PyDict_New); FIND(PyDict_GetItemString); FIND(PyDict_SetItemString); FIND(PyEval_GetBuiltins);
     FIND(PyRun_StringFlags); FIND(PyTuple_GetItem); FIND(PyTuple_Size); FIND(PyBytes_AsString); FIND(PyBytes_Size); FIND(PyLong_AsLong);
-    FIND(PyUnicode_AsUTF8); FIND(PyErr_Fetch); FIND(PyErr_Restore); FIND(PyErr_Clear); FIND(PyType_IsSubtype);
+    FIND(PyUnicode_AsUTF8); FIND(PyErr_Fetch); FIND(PyErr_Restore); FIND(PyErr_GetExcInfo); FIND(PyErr_Clear); FIND(PyType_IsSubtype);
     FIND(PySys_AddAuditHook); FIND(Py_DecRef); FIND(Py_IncRef);
 #undef FIND
     py.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
@@ -119,8 +120,18 @@ static void call(const char *name, Object *argument) {
     weft_depth = depth;
 }
 
+/* Whether an exception was printed by the interpreter, or is being handled now: leaving.py is loaded only then. */
+static bool any_exception(void) {
+    Object *handled[3] = {NULL, NULL, NULL};
+    py.PyErr_GetExcInfo(&handled[0], &handled[1], &handled[2]);
+    bool any = (handled[1] && handled[1] != py.none) || py.PySys_GetObject("last_exc") || py.PySys_GetObject("last_value");
+    for (int i = 0; i < 3; i++)
+        if (handled[i]) py.Py_DecRef(handled[i]);
+    return any;
+}
+
 void weft_leaving_look(void) {
-    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1) call("uncaught", NULL);
+    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && any_exception()) call("uncaught", NULL);
 }
 
 /* ---- SystemExit ---- */

@@ -1,17 +1,19 @@
 """Run by the recorder inside a Python program, for what only the interpreter knows: exceptions that nobody caught.
 
 Nothing of it is on the way of a program that ends well. What it finds goes to `tell`, which the recorder puts here;
-what goes wrong in it stays in it.
+what goes wrong in it stays in it. It imports what every interpreter has loaded: `typing` alone takes milliseconds.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
 
-tell: Callable[[bytes, bytes, bytes, bytes, bytes], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
+
+    tell: Callable[[bytes, bytes, bytes, bytes, bytes], None]
+
 FRAMES = 128
 TRACEBACK = 1 << 20
 _told: set[int] = set()
@@ -35,7 +37,7 @@ def _string(text: str, most: int) -> bytes:
     return _number(len(data)) + data
 
 
-def _frames(traceback: TracebackType | None) -> bytes:
+def _frames(traceback: "TracebackType | None") -> bytes:
     frames = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -59,7 +61,7 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def _tell(error: BaseException, traceback: TracebackType | None, who: str) -> None:
+def _tell(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
     if id(error) in _told:
         return
     _told.add(id(error))
@@ -88,7 +90,7 @@ def uncaught() -> None:
         _tell(handled, handled.__traceback__, "")
 
 
-def thread(hooked: Any) -> None:
+def thread(hooked: "Any") -> None:
     """Tell of an exception that ended a thread."""
     if hooked.exc_value is not None and not isinstance(hooked.exc_value, SystemExit):
         _tell(hooked.exc_value, hooked.exc_traceback, getattr(hooked.thread, "name", "") or "a thread")
@@ -97,7 +99,7 @@ def thread(hooked: Any) -> None:
 class _Tasks:
     """A filter of asyncio's log that lets all pass: it is told there when nobody asked for a task's exception."""
 
-    def filter(self, record: Any) -> bool:
+    def filter(self, record: "Any") -> bool:
         try:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]
