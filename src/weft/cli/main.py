@@ -43,7 +43,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
-    # What is imported and read stays: to look through it for garbage, also when Python ends, is a tenth of a short command.
+    # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
