@@ -1,45 +1,26 @@
 """Check data-parallel programs: run them on one processor while their parallel execution is simulated.
 
-A front end (`dvm` for C-DVMH and Fortran-DVM, `numba` for prange) brings the program and its `Texts`; the runtime
+A front end (`front_ends`, by the language of the sources) brings the program and its `Texts`; the runtime
 (`check/native`) watches loops and accesses and writes what it found; `findings` puts both together.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
-import os
 import signal
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from weft.check import looked
+from weft.check.front_end import FrontEnd, Marking, Outcome, Request
+from weft.check.front_ends import of
 from weft.check.looked import Looked
-from weft.check.others import unread
-from weft.check.process import Ended
 from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 
-C_SUFFIXES: Final = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
-FORTRAN_SUFFIXES: Final = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A program to check and how to run it."""
-
-    sources: tuple[Path, ...]
-    arguments: tuple[str, ...] = ()
-    grid: str = ""
-    include: tuple[Path, ...] = ()
-    define: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    link: tuple[str, ...] = ()
-    timeout: float | None = None
+__all__ = ["Checked", "Request", "check", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +61,14 @@ def check(request: Request, folder: Path) -> Checked:
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is no file; name the program's sources")
+    front_end = of(request.sources)
+    front_end.verify(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
-    ended, texts = _run_python(request, folder, found) if _is_python(request) else _run_marked(request, folder, found)
-    findings = read(found, texts)
-    left: Iterable[str] = ()
-    if _is_python(request):
-        from weft.check import numba
-
-        findings = worst_first([*findings, *numba.compared(folder)])
-        left = numba.left(folder)
-    seen = looked.read(found, texts, left)
+    outcome = front_end.run(request, folder, found)
+    ended = outcome.ended
+    findings = worst_first([*read(found, outcome.texts), *outcome.findings])
+    seen = looked.read(found, outcome.texts, outcome.left)
     return Checked(
         name=" ".join(map(str, request.sources)),
         findings=tuple(findings),
@@ -101,66 +79,27 @@ def check(request: Request, folder: Path) -> Checked:
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
             "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},
         },
-        problems=tuple(_problems(ended, request, seen, texts)),
+        problems=tuple(_problems(front_end, request, outcome, seen)),
         looked=seen,
         cut_off=ended.cut_off,
     )
 
 
-def _problems(ended: Ended, request: Request, seen: Looked, texts: Texts) -> Iterator[str]:
+def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Looked) -> Iterator[str]:
     """What keeps the result from being all that there is to know."""
-    if ended.cut_off:
+    if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
-    elif ended.status:
+    elif outcome.ended.status:
         yield "the program did not end well: what it would have done is not checked"
     if seen.nothing:
-        yield f"nothing was looked at: {looked.remedy(texts)}"
-
-
-def _is_python(request: Request) -> bool:
-    return request.sources[0].suffix == ".py"
-
-
-def _run_python(request: Request, folder: Path, found: Path) -> tuple[Ended, Texts]:
-    from weft.check import numba
-
-    texts = folder / "texts.json"
-    ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
-    return ended, Texts.read(texts) if texts.exists() else Texts("python")
-
-
-def _run_marked(request: Request, folder: Path, found: Path) -> tuple[Ended, Texts]:
-    from weft.check.program import Options, build, execute
-
-    began = time.perf_counter()
-    marked, texts = mark(request.sources, request.include, request.define)
-    texts.write(folder / "texts.json")
-    options = Options(request.include, request.define, request.flags, request.link)
-    program = build(marked, folder, options)
-    preparing = time.perf_counter() - began
-    ended = execute(program, request.arguments, found, request.grid, request.timeout)
-    return dataclasses.replace(ended, preparing=preparing), texts
+        yield f"nothing was looked at: {front_end.remedy}"
 
 
 def mark(
     sources: Sequence[Path], include: Sequence[Path] = (), define: Sequence[str] = ()
 ) -> tuple[list[Marked], Texts]:
     """The program's sources with the runtime's calls, by the front end of their language."""
-    suffixes = {source.suffix.lower() for source in sources}
-    if suffixes <= C_SUFFIXES:
-        for name in ("tree_sitter", "tree_sitter_c"):
-            if importlib.util.find_spec(name) is None:
-                raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'")
-        from weft.check.dvm import c
-
-        texts = Texts("c", left=list(unread(sources, fortran=False)))
-        return c.mark(sources, texts, include, define), texts
-    if suffixes <= FORTRAN_SUFFIXES:
-        from weft.check.dvm import fortran
-
-        texts = Texts("fortran", left=list(unread(sources, fortran=True)))
-        return fortran.mark(sources, texts, include, define), texts
-    known = ", ".join(sorted(C_SUFFIXES | FORTRAN_SUFFIXES | {".py"}))
-    raise UsageError(
-        f"{os.fspath(sources[0])}: name sources of one language (C-DVMH or Fortran-DVM) or a Python program: {known}"
-    )
+    front_end = of(sources)
+    if not isinstance(front_end, Marking):
+        raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")
+    return front_end.mark(sources, include, define)

@@ -103,15 +103,3 @@ def sentence(looked: Looked) -> str:
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
     directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")
     return f"Looked at: {directives}, {loops}, accesses at {places}"
-
-
-REMEDIES: Final = {
-    "python": "call the functions that hold the prange loops",
-    "c": "name the sources that hold `#pragma dvm` directives, and let the program reach its parallel loops",
-    "fortran": "name the sources that hold `!DVM$` directives, and let the program reach its parallel loops",
-}
-
-
-def remedy(texts: Texts) -> str:
-    """What to do where nothing was looked at."""
-    return REMEDIES.get(texts.language, REMEDIES["c"])

@@ -69,11 +69,12 @@ def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.check import Request, check
     from weft.check.choice import Choice, applied, choose, verify
+    from weft.check.front_ends import is_script
 
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is no grid of processors: write 4, 2x2 or 2x2x1")
     words = [*shlex.split(args.run), *args.rest]
-    if args.program[0].endswith(".py"):
+    if is_script(Path(args.program[0])):
         names, arguments = args.program[:1], [*args.program[1:], *words]
     else:
         names, arguments = args.program, words

@@ -1,0 +1,37 @@
+"""The front ends of `weft check`: every module of this folder is one, with FRONT_END in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from weft.check.front_end import FrontEnd
+from weft.errors import UsageError
+
+
+@cache
+def front_ends() -> Mapping[str, FrontEnd]:
+    """All front ends by the names of their modules."""
+    found: dict[str, FrontEnd] = {}
+    for module in pkgutil.iter_modules(__path__):
+        found[module.name] = importlib.import_module(f"{__name__}.{module.name}").FRONT_END
+    return found
+
+
+def of(sources: Sequence[Path]) -> FrontEnd:
+    """The front end for a program's sources. UsageError where they are of no language, or of several."""
+    suffixes = {source.suffix.lower() for source in sources}
+    known = front_ends().values()
+    for one in known:
+        if suffixes <= one.suffixes and (len(sources) == 1 or not one.script):
+            return one
+    told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
+    raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
+
+
+def is_script(source: Path) -> bool:
+    """Whether a file is a program of its own, so that what follows it are its arguments."""
+    return any(one.script and source.suffix.lower() in one.suffixes for one in front_ends().values())

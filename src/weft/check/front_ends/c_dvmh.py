@@ -1,0 +1,34 @@
+"""C-DVMH: C with `#pragma dvm`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.check.front_end import Copies, FrontEnd, Marking
+from weft.check.others import unread
+from weft.check.texts import Texts
+from weft.errors import UsageError
+
+
+class CDvmh(Marking):
+    """Programs in C; those in C++ are told that they are not read yet."""
+
+    name = "C-DVMH"
+    suffixes = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
+    remedy = "name the sources that hold `#pragma dvm` directives, and let the program reach its parallel loops"
+
+    def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
+        """The sources with the runtime's calls."""
+        for name in ("tree_sitter", "tree_sitter_c"):
+            if importlib.util.find_spec(name) is None:
+                raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'")
+        from weft.check.dvm import c
+
+        texts = Texts("c", left=list(unread(sources, fortran=False)))
+        return c.mark(sources, texts, include, define), texts
+
+
+FRONT_END: Final[FrontEnd] = CDvmh()

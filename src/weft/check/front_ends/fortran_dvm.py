@@ -1,0 +1,29 @@
+"""Fortran-DVM and Fortran-DVMH: Fortran with `!DVM$` or `CDVM$`, in fixed or free form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.check.front_end import Copies, FrontEnd, Marking
+from weft.check.others import unread
+from weft.check.texts import Texts
+
+
+class FortranDvm(Marking):
+    """Programs in Fortran."""
+
+    name = "Fortran-DVM"
+    suffixes = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
+    remedy = "name the sources that hold `!DVM$` directives, and let the program reach its parallel loops"
+
+    def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
+        """The sources with the runtime's calls, behind the module that all of them use."""
+        from weft.check.dvm import fortran
+
+        texts = Texts("fortran", left=list(unread(sources, fortran=True)))
+        return fortran.mark(sources, texts, include, define), texts
+
+
+FRONT_END: Final[FrontEnd] = FortranDvm()

@@ -1,0 +1,31 @@
+"""Numba: every prange of the functions that a Python program compiles with parallel=True."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weft.check.front_end import FrontEnd, Option, Outcome, Request
+from weft.check.texts import Texts
+
+
+class NumbaPrange(FrontEnd):
+    """Python programs, which run unchanged."""
+
+    name = "Python (Numba)"
+    suffixes = frozenset((".py",))
+    options: frozenset[Option] = frozenset()
+    remedy = "call the functions that hold the prange loops"
+    script = True
+
+    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
+        """Run the program in a process of its own."""
+        from weft.check import numba
+
+        texts = folder / "texts.json"
+        ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
+        held = Texts.read(texts) if texts.exists() else Texts("python")
+        return Outcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)))
+
+
+FRONT_END: Final[FrontEnd] = NumbaPrange()

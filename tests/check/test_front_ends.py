@@ -1,0 +1,95 @@
+"""Front ends are found by name, take their own programs, and refuse options that mean nothing to them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests_support import ROOT
+from weft.check import Request
+from weft.check.front_end import SPELLED, Option
+from weft.check.front_ends import front_ends, of
+from weft.cli.main import main
+from weft.errors import UsageError
+
+LOOP = """
+from numba import njit, prange
+import numpy as np
+import sys
+
+@njit(parallel=True)
+def double(a):
+    for i in prange(len(a)):
+        a[i] *= 2
+
+double(np.ones(4))
+print(sys.argv[1:])
+"""
+GIVEN: dict[Option, tuple[str, ...]] = {
+    "grid": ("-p", "2"), "include": ("-I", "."), "define": ("-D", "N=4"), "flags": ("--flags=-O2",),
+    "link": ("--link=-lm",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(front_ends()))
+def test_a_front_end_declares_what_it_takes(name: str) -> None:
+    one = front_ends()[name]
+    assert one.name and one.remedy
+    assert one.suffixes and all(re.fullmatch(r"\.[a-z0-9]+", suffix) for suffix in one.suffixes)
+    assert one.options <= set(SPELLED)
+    page = (ROOT / "docs" / "commands" / "check.md").read_text()
+    assert one.name.split()[0] in page, f"docs/commands/check.md does not name {one.name}"
+
+
+def test_each_language_of_the_documentation_has_a_front_end() -> None:
+    sources = {"jac.cdv": "C-DVMH", "a.c": "C-DVMH", "sor.fdv": "Fortran-DVM", "A.F90": "Fortran-DVM"}
+    sources["a.py"] = "Python (Numba)"
+    assert {name: of([Path(name)]).name for name in sources} == sources
+
+
+def test_sources_of_two_languages_or_of_none_are_refused_with_what_is_known() -> None:
+    for names in (["a.c", "b.f90"], ["a.rs"], ["a.py", "b.py"]):
+        with pytest.raises(UsageError, match=r"one language: C-DVMH \(\.c, .*; Fortran-DVM \(.*; Python \(Numba\)"):
+            of([Path(name) for name in names])
+
+
+@pytest.mark.parametrize("option", sorted(SPELLED))
+def test_an_option_that_means_nothing_to_a_python_program_is_refused(
+    option: Option, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    assert main(["check", *GIVEN[option], str(tmp_path / "loop.py")]) == 2
+    printed = capsys.readouterr()
+    spelled = SPELLED[option]
+    assert printed.err == (
+        f"weft: {spelled} means nothing for a Python (Numba) program: leave it out; an option of the program's own "
+        f"stands behind --: -- {spelled}\n"
+    )
+    assert not printed.out
+
+
+def test_every_option_is_one_of_the_command() -> None:
+    assert set(GIVEN) == set(SPELLED) and all(GIVEN[field][0].startswith(SPELLED[field]) for field in GIVEN)
+    assert all(hasattr(Request((Path("a"),)), field) for field in SPELLED)
+
+
+@pytest.mark.parametrize("option", sorted(SPELLED))
+@pytest.mark.parametrize("name", sorted(front_ends()))
+def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) -> None:
+    one = front_ends()[name]
+    values = {"grid": "2", "include": (Path(),), "define": ("N",), "flags": ("-O2",), "link": ("-lm",)}
+    request = Request((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
+    if option in one.options:
+        one.verify(request)
+    else:
+        with pytest.raises(UsageError, match=f"{SPELLED[option]} means nothing for a"):
+            one.verify(request)
+
+
+def test_options_behind_two_dashes_are_the_programs_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numba")
+    (tmp_path / "loop.py").write_text(LOOP)
+    assert main(["check", str(tmp_path / "loop.py"), "--", "-p", "2"]) == 0
+    assert "['-p', '2']" in capfd.readouterr().out
