@@ -183,7 +183,9 @@ def _merged(records: Iterable[Record]) -> list[Record]:
     """One finding for what one line does to one variable in one construct."""
     kept: dict[tuple[Any, ...], Record] = {}
     for one in records:
-        key = (one.kind, one.why, one.held["construct"], one.held.get("data", 0), one.held.get("array", 0),
+        # A variable that gets no value of its own: the first iteration finds none, the others find another one's.
+        why = "" if one.kind == "uninitialised-read" and one.why in ("iteration", "after") else one.why
+        key = (one.kind, why, one.held["construct"], one.held.get("data", 0), one.held.get("array", 0),
                one.place.file, one.place.line, one.place.column)  # fmt: skip
         if key in kept:
             kept[key].count += one.count

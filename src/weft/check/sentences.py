@@ -161,6 +161,9 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 }
 
 
+ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they part"
+
+
 def element(name: str, index: Sequence[int] | None, order: str) -> str:
     """`a[3][4]`; `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
     if not index:
@@ -178,7 +181,8 @@ def message(record: Record, texts: Texts) -> str:
         return f"`{record.construct.text or record.construct.kind}` {DIRECTIVES[record.why]}"
     if record.kind == "out-of-bounds" and "value" in held:
         return _parameter(record) if record.why in PARAMETERS else _bounds(record)
-    form = _MESSAGES.get((record.kind, record.why)) or _MESSAGES[record.kind, ""]
+    itself = record.why == "read-first" and held.get("other") == held.get("iteration")
+    form = ITSELF if itself else _MESSAGES.get((record.kind, record.why)) or _MESSAGES[record.kind, ""]
     write = bool(held.get("write"))
     text = form.format(
         iteration=_iteration(record, held.get("iteration")),

@@ -29,6 +29,7 @@ class Arrays:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.source, self.tree, self.marks, self.shared = unit.source, unit.tree, unit.marks, unit.shared
+        self.blocks: dict[str, int] = {}
 
     @property
     def declares(self) -> list[tuple[syntax.Declare, Node | None, str]]:
@@ -224,44 +225,106 @@ class Arrays:
             self.marks.before(at, f" {made} {aligned}")
 
     def allocations(self) -> None:
-        """Name arrays that a pointer gets from malloc or calloc."""
+        """Name what pointers get from malloc and its like: arrays of the directives, and other blocks of the heap."""
         for node in c_tree.walk(self.tree.root):
-            if node.type != "assignment_expression" or node.parent is None:
+            found = given(self.tree, node)
+            if found is None:
                 continue
-            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-            while right is not None and right.type in ("cast_expression", "parenthesized_expression"):
-                right = right.child_by_field_name("value") or (
-                    right.named_children[0] if right.named_children else None
-                )
-            if left is None or left.type != "identifier" or right is None or right.type != "call_expression":
-                continue
-            variable = self.tree.resolve(self.tree.source(left), self.tree.begin(left))
-            if (
-                variable is None
-                or not variable.pointer
-                or not variable.declare
-                or node.parent.type != "expression_statement"
-            ):
-                continue
-            self.allocated(variable, right, node.parent)
+            left, called = found
+            name = self.tree.source(left)
+            variable = self.tree.resolve(name, self.tree.end(left)) if left.type == "identifier" else None
+            if variable is not None and variable.pointer and variable.declare:
+                self.behind(node, self.allocated(variable, called), name)
+            elif not any(self.tree.begin(node) >= begin and self.tree.end(node) <= end
+                         for begin, end, _, _ in self.unit.parallels):  # fmt: skip
+                self.behind(node, self.block(left, variable, called), name)
 
-    def allocated(self, variable: Variable, called: Node, statement: Node) -> None:
-        """Name an array behind the statement that gets its memory."""
-        function = called.child_by_field_name("function")
-        arguments = called.child_by_field_name("arguments")
-        name = self.tree.source(function) if function is not None else ""
-        given = [self.tree.source(a) for a in arguments.named_children if a.type != "comment"] if arguments else []
-        if (name, len(given)) not in (("malloc", 1), ("calloc", 2)):
+    def behind(self, node: Node, text: str, name: str) -> None:
+        """Put calls behind an assignment or declaration, wherever it stands."""
+        above = node.parent
+        if not text or above is None:
             return
+        if node.type == "init_declarator":
+            outer = above.parent
+            if outer is not None and outer.type == "compound_statement":
+                self.marks.before(self.tree.end(above), f" {text}")
+        elif above.type == "expression_statement":
+            self.marks.around(self.tree.begin(above), self.tree.end(above), "", f" {text}")
+        elif c_tree.ancestor(node, {"argument_list", "for_statement", "function_definition"}) == c_tree.ancestor(
+            node, {"function_definition"}
+        ):  # a macro's arguments hold no lines of the preprocessor
+            self.marks.before(self.tree.begin(node), "({ ")
+            self.marks.after(self.tree.end(node), f"; {text} {name}; }})")
+
+    def allocated(self, variable: Variable, called: Node) -> str:
+        """The calls that name and map an array of the directives that gets its memory."""
+        total = asked(self.tree, called)
         number = self.unit.data_id(variable)
-        total = " * ".join(f"({one})" for one in given)
-        first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))"
+        first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
         construct = next(
             self.unit.texted("array", d, text) for _, _, d, text in self.source.directives if d is variable.declare[-1]
         )
         text = self.arrayed(variable, number, first) + self.distributed(variable, number, construct)
-        text += self.aligned(variable, number, construct)
-        self.marks.around(self.tree.begin(statement), self.tree.end(statement), "", f" {text}")
+        return text + self.aligned(variable, number, construct)
+
+    def block(self, left: Node, variable: Variable | None, called: Node) -> str:
+        """The call that names a block of the heap that no directive is about; empty where its name is no plain one."""
+        name = self.tree.source(left)
+        if variable is not None and not variable.pointer:
+            return ""
+        if any(one.type in UNSAFE for one in c_tree.walk(left)):
+            return ""
+        place = self.source.position(self.tree.begin(left))
+        number = self.unit.data_id(variable) if variable else self.blocks.get(name)
+        if number is None:
+            number = self.blocks[name] = self.shared.texts.variable(name, place.file, place.line, "array")
+        if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
+            return call("heap", number, f"(void *)({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+        rank = variable.rank if variable is not None else 1
+        extents = longs(["0", *(
+            f"(__INT64_TYPE__)(sizeof(({name}){'[0]' * d}) / sizeof(({name}){'[0]' * (d + 1)}))" for d in range(1, rank)
+        )])  # fmt: skip
+        return call("heap", number, f"(void *)({name})", f"sizeof(({name}){'[0]' * rank})", rank, extents)
+
+
+UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))
+"""What must not be evaluated twice."""
+
+
+def given(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
+    """What an assignment or declaration gives a value, and the call that the value comes from."""
+    if node.type == "assignment_expression":
+        operator = node.child_by_field_name("operator")
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if operator is None or tree.source(operator) != "=":
+            return None
+    elif node.type == "init_declarator":
+        declared = node.child_by_field_name("declarator")
+        left, right = c_tree.declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
+    else:
+        return None
+    while right is not None and right.type in ("cast_expression", "parenthesized_expression"):
+        right = right.child_by_field_name("value") or (right.named_children[0] if right.named_children else None)
+    if left is None or right is None or right.type != "call_expression":
+        return None
+    return left, right
+
+
+def asked(tree: c_tree.Tree, called: Node) -> str:
+    """How many bytes a call of malloc or its like asks for; empty for other functions."""
+    function = called.child_by_field_name("function")
+    arguments = called.child_by_field_name("arguments")
+    name = tree.source(function) if function is not None else ""
+    texts = [tree.source(a) for a in arguments.named_children if a.type != "comment"] if arguments else []
+    which = SIZES.get((name, len(texts)), ())
+    return " * ".join(f"({texts[k]})" for k in which)
+
+
+SIZES: Final = {
+    ("malloc", 1): (0,), ("calloc", 2): (0, 1), ("realloc", 2): (1,), ("reallocarray", 3): (1, 2),
+    ("aligned_alloc", 2): (1,),
+}  # fmt: skip
+"""The arguments of a function whose product is the size that it is asked for."""
 
 
 def template(number: int, entity: syntax.Entity) -> str:

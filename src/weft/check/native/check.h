@@ -50,6 +50,10 @@ void weft_check_data(int data, const void *base, size_t bytes);
 void weft_check_array(int data, const void *base, size_t element, int rank, const int64_t lower[],
                       const int64_t extent[], int order);
 
+/* Name the block of the heap that begins at base, if one does: elements as weft_check_array has them, extent[0] == 0;
+ * rank 0: as they are accessed. It becomes an object where it is first looked at: lists of small blocks cost nothing. */
+void weft_check_heap(int data, const void *base, size_t element, int rank, const int64_t extent[]);
+
 /* A formal parameter: another name (and view) of what lies at base; its distribution stays. */
 void weft_check_argument(int data, const void *base, size_t element, int rank, const int64_t lower[],
                          const int64_t extent[], int order);

@@ -30,8 +30,6 @@ static size_t zone(size_t size) /* as long as a row of a square array of doubles
     return (n < 1 << 16 ? n : 1 << 16) & ~(size_t)7;
 }
 
-#define NAMED 4096
-
 static void *made(void *p, size_t size, size_t from, bool cleared)
 {
     if (!p || now.off)
@@ -42,6 +40,8 @@ static void *made(void *p, size_t size, size_t from, bool cleared)
     else if (from < size)
         weft_check_clear((char *)p + from, size - from);
     mark(end, low + malloc_usable_size(p), REDZONE);
+    mark(low - 8, low, REDZONE); /* the allocator's own word: blocks.c finds the beginning by it */
+    blocks_made();
     if (size >= NAMED) /* a parameter may be a view of it */
         weft_check_data(0, p, size);
     return p;
@@ -54,7 +54,7 @@ static void gone(void *p)
     uintptr_t low = (uintptr_t)p, high = low + malloc_usable_size(p);
     for (struct object *o; (o = object_after(low)) && o->low < high;)
         object_drop(o);
-    mark(low, high, 0);
+    mark(low - 8, high, 0);
 }
 
 void *__wrap_malloc(size_t size) { return made(__real_malloc(size + zone(size)), size, 0, false); }

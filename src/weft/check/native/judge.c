@@ -745,6 +745,10 @@ static void open_for(struct site *s, struct detail *verdict, uintptr_t a, size_t
     weft_sites_changed += s->key != 0;
     *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
     s->object = object_at(a);
+    if (!s->object && !on_stack(a))
+        s->object = block_object(a, size);
+    else if (s->object && !s->object->array && s->object->data == 0) /* a long block without a name */
+        block_shape(s->object, size);
     s->home = &weft_nowhere;
     if (here.what != SEQUENTIAL)
         ran_place(place);

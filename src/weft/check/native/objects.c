@@ -216,7 +216,7 @@ static struct object *fresh(void)
     return o;
 }
 
-static struct object *insert(int data, uintptr_t low, size_t bytes)
+struct object *object_insert(int data, uintptr_t low, size_t bytes)
 {
     if (bytes == 0)
         bytes = 1;
@@ -241,7 +241,7 @@ static struct object *insert(int data, uintptr_t low, size_t bytes)
     return o;
 }
 
-static void shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[], int order)
+void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[], int order)
 {
     o->array = true, o->element = element, o->rank = rank, o->order = order;
     int64_t stride = (int64_t)element;
@@ -267,7 +267,7 @@ void weft_check_data(int data, const void *base, size_t bytes)
     struct object *o = object_at((uintptr_t)base);
     if (o && o->low == (uintptr_t)base && o->high == o->low + bytes && o->data == data)
         return;
-    o = insert(data, (uintptr_t)base, bytes);
+    o = object_insert(data, (uintptr_t)base, bytes);
     o->element = bytes;
 }
 
@@ -278,10 +278,11 @@ static bool whole(const void *base, size_t element, int rank, const int64_t exte
     if (extent[0] != 0)
         return true;
     const struct object *o = object_at((uintptr_t)base);
+    uintptr_t low, high = o ? o->high : 0;
     size_t row = bytes_of(element, rank - 1, extent + 1);
-    if (!o || row == 0)
+    if (row == 0 || (!o && !block_around((uintptr_t)base, &low, &high)))
         return false;
-    known[0] = (int64_t)((o->high - (uintptr_t)base) / row);
+    known[0] = (int64_t)((high - (uintptr_t)base) / row);
     return known[0] > 0;
 }
 
@@ -291,7 +292,7 @@ void weft_check_array(int data, const void *base, size_t element, int rank, cons
     int64_t known[WEFT_MAX_RANK];
     if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK || !whole(base, element, rank, extent, known))
         return;
-    shape(insert(data, (uintptr_t)base, bytes_of(element, rank, known)), element, rank, lower, known, order);
+    object_shape(object_insert(data, (uintptr_t)base, bytes_of(element, rank, known)), element, rank, lower, known, order);
 }
 
 void weft_check_argument(int data, const void *base, size_t element, int rank, const int64_t lower[],
@@ -311,7 +312,7 @@ void weft_check_argument(int data, const void *base, size_t element, int rank, c
     if (!whole(base, element, rank, extent, known))
         return;
     if (!o->array)
-        shape(o, element, rank, lower, known, order);
+        object_shape(o, element, rank, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
     bool same = o->rank == rank && o->order == order && !o->distributed;
     for (int d = 0; same && d < rank; d++)
@@ -368,7 +369,7 @@ void weft_check_template(int data, int rank, const int64_t lower[], const int64_
     if (now.off || rank > WEFT_MAX_RANK)
         return;
     struct object *o = template_of(data);
-    shape(o, 0, rank, lower, extent, WEFT_ORDER_C);
+    object_shape(o, 0, rank, lower, extent, WEFT_ORDER_C);
     o->root = o;
 }
 

@@ -293,6 +293,15 @@ void copies_keep(struct object *o);
 bool copies_own(const struct object *o, uintptr_t a);
 void copies_forget(struct object *o);
 
+/* --- blocks.c --- */
+#define NAMED 4096 /* blocks of the heap that are at least so long are objects from the beginning */
+void blocks_made(void);
+bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high);
+struct object *block_object(uintptr_t a, size_t size);
+void block_shape(struct object *o, size_t size);
+struct object *object_insert(int data, uintptr_t low, size_t bytes);
+void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[], int order);
+
 /* --- under_way.c --- */
 extern int weft_parts_under_way;
 bool under_way_near(uintptr_t low, uintptr_t high);
