@@ -142,6 +142,21 @@ def test_past_and_future_are_cuts() -> None:
     assert future.started.tolist() == [1, 1, 1]
 
 
+def test_nothing_of_a_spawned_rank_is_before_its_spawn() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].barrier("MPI_COMM_SELF")
+    b.ranks[1].barrier("MPI_COMM_SELF")
+    b.spawn([0], 1, comm=b.comm("MPI_Comm_split", [0]))
+    child = b.ranks[2]
+    child.call("MPI_Init")
+    child.barrier("MPI_COMM_SELF")
+    o = ordered(b)
+    spawn = len(o.trace.ranks[0]) - 1
+    assert o.before((0, 0), (2, 1))
+    assert not o.before((1, 0), (2, 1))
+    assert o.reaches((2, 0), (0, spawn), b_end=True), "it returns when the child initialises MPI"
+
+
 def test_a_run_that_contradicts_itself_is_still_ordered() -> None:
     b = Builder(ranks=2)
     r0, r1 = b.ranks

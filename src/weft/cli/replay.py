@@ -268,9 +268,12 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         for rank, made, recorded in short[:8]:
             say(f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended")
         return status or LEFT_STATUS
-    calls = sum(thread.size for plan in session.plans for thread in plan.threads)
-    ranks = len(session.plans)
+    free = session.free
+    held = [plan for plan in session.plans if plan.rank not in free]
+    calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
     what = "outcomes" if not session.checked else "calls that communicate"
     where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
     say(f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}")
+    if free:
+        say(f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known")
     return status

@@ -41,6 +41,8 @@ def _stands(row: Answer) -> str:
     state = row["state"]
     if state == "ended":
         return "at the end, in MPI_Finalize or past it"
+    if state == "unborn":
+        return "not spawned yet"
     if state == "gone":
         return f"process ended{_after(row.get('last'))}"
     if state == "diverged":

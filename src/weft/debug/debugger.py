@@ -128,6 +128,8 @@ class Debugger:
     def hand(self, rank: int) -> Hand:
         """The hand in a rank. HandError where there can be none."""
         self._check(rank)
+        if not self.replica.controls[rank].pid:
+            raise HandError(f"rank {rank} has not been spawned yet")
         if not self.runs(rank):
             raise HandError(f"rank {rank} has ended")
         if rank not in self.hands:
@@ -178,6 +180,8 @@ class Debugger:
             return row | {"state": "diverged", "next": call_facts(coming) if coming else None}
         if control.state is ControlState.ENDED:
             return row | {"state": "ended"}
+        if not control.pid:
+            return row | {"state": "unborn", "next": call_facts(coming) if coming else None}
         if not replica.exists(rank):
             return row | {"state": "gone", "last": call_facts(last) if last else None}
         if hand is not None and hand.stopped is not None:

@@ -16,12 +16,12 @@ from weft.trace import EVENT, Event, Rank, Trace
 from weft.trace.layout import PAGE, StreamKind
 
 
-def buffer_of(record: Record, run: Path, send: EventId) -> int:
+def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
     """The address of what a send is about to send, its rank parked before it. HandError where that is not known."""
     event, args = record.trace.event(*send), record.arguments_of_send(send)
     if args == send:
-        return int(pending(run / "ranks", event)["buffer"])
-    rank = next((r for r in Trace.open(run).ranks if (r.world, r.rank) == (0, send[0])), None)
+        return int(pending(run / "ranks", event, pid)["buffer"])
+    rank = next((r for r in Trace.open(run).ranks if r.header is not None and r.header.pid == pid), None)
     alike = [] if rank is None else _calls_like(rank, record.trace.event(*args))
     ordinal = _calls_like(event.rank, record.trace.event(*args)).index(args[1])
     if rank is None or ordinal >= len(alike):
@@ -37,7 +37,7 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
     return found
 
 
-def pending(ranks: Path, event: Event) -> Any:
+def pending(ranks: Path, event: Event, pid: int) -> Any:
     """The slot of a call that is parked: it lies behind the thread's last event, written but not counted yet.
 
     (native/shim/shim.h: weft_publish asks the replay before it counts the event.)
@@ -46,14 +46,14 @@ def pending(ranks: Path, event: Event) -> Any:
         with path.open("rb") as file:
             page = file.read(PAGE)
             header = read_header(page)
-            if header is None or header.rank != event.rank.rank:
+            if header is None or header.pid != pid:
                 continue
             chunks, _ = read_chunks(file.fileno(), page)
             stream = [c for c in chunks if (c.kind, c.thread) == (StreamKind.EVENTS, event.thread.slot)]
             slot = np.frombuffer(_behind(file.fileno(), stream), EVENT, count=1)
             if [int(slot[name][0]) for name in ("peer", "tag", "count")] == _expected(event):
                 return slot[0]
-    raise HandError(f"the replay of rank {event.rank.rank} does not stand before that call")
+    raise HandError(f"the replay of rank {event.rank.index} does not stand before that call")
 
 
 def _expected(event: Event) -> list[int]:

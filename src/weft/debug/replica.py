@@ -19,6 +19,7 @@ from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
 from weft.replay.layout import CONTROL_SIZE, ControlState
+from weft.replay.session import begun
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
@@ -71,7 +72,10 @@ class Replica:
         while self.process.poll() is None and time.monotonic() < until:
             if not self.controls and all(file.exists() and file.stat().st_size == CONTROL_SIZE for file in files):
                 self.controls = [Control(self.run / "replay", rank, made=True) for rank in range(self.record.size)]
-            if self.controls and all(control.state is not ControlState.NEW for control in self.controls):
+            if self.controls and all(
+                control.state is not ControlState.NEW or self.record.plans[control.rank].spawned
+                for control in self.controls
+            ):
                 return
             time.sleep(TICK)
         if self.process.poll() is None:
@@ -127,7 +131,9 @@ class Replica:
 
     def in_call(self, rank: int) -> bool:
         """Whether all of a rank's threads are inside MPI."""
-        files = [f for f in self.watch.files.values() if f.header is not None and f.header.rank == rank]
+        files = [
+            f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
+        ]
         return bool(files) and all(inside(file) for file in files)
 
     # What it does
@@ -173,6 +179,8 @@ class Replica:
 
     def _stands(self, thread: Position) -> bool:
         rank, slot = thread
+        if not self.controls[rank].pid:
+            return not begun(self.controls, self.record.plans, rank)
         if not self.alive(rank) or self.parked(rank, slot):
             return True
         control = self.controls[rank]

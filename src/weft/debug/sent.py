@@ -75,7 +75,7 @@ class Messages:
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
             raise HandError("the record does not say which datatype it has")
-        buffer = buffer_of(self.record, replica.run, sent)
+        buffer = buffer_of(self.record, replica.run, sent, replica.controls[sent[0]].pid)
         memory = Memory(replica.controls[sent[0]].pid)
         try:
             return values(memory, args.datatype, buffer, args.count)

@@ -15,6 +15,7 @@ from weft.match import NONE, Match, Post
 from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
+from weft.trace.worlds import NOT_RECORDED, births
 
 U32 = NDArray[np.uint32]
 
@@ -177,6 +178,21 @@ def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]
     )  # fmt: skip
 
 
+def _spawn_edges(trace: Trace, at: Processes) -> list[tuple[Any, Any, Any, Any]]:
+    """Nothing of a child is before its spawn, which returns when the child initialises MPI (MPI-4.1, 11.8.2)."""
+    found: list[tuple[Any, Any, Any, Any]] = []
+    initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
+    for rank, event, children in births(trace):
+        for child in children:
+            if event == NOT_RECORDED or child < 0:
+                continue
+            starts = np.flatnonzero(np.isin(trace.ranks[child].events["function"], initialisers))
+            for first in starts[:1].tolist():
+                process, parent = at.of(child, first), at.of(rank, event)
+                found += [(parent, event, process, first), (process, first, parent, event)]
+    return found
+
+
 def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[tuple[Any, Any, Any, Any]]:
     """Between threads only what must be so: MPI is initialised before other threads call it, a request is made
     before it completes."""
@@ -205,7 +221,8 @@ def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[tuple[Any, 
 
 def generic_edges(trace: Trace, match: Match, at: Processes, more: list[tuple[Any, Any, Any, Any]]) -> Edges:
     """All edges that are neither a message's nor a collective's."""
-    parts = [_probe_edges(match, at), _synchronous_edges(match, at), *_thread_edges(trace, match, at), *more]
+    across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at)]
+    parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]
     process, event, target_process, target = _columns(parts)
     order = np.lexsort((event, process))
     process = process[order]

@@ -241,14 +241,14 @@ class Cuts:
     @cached_property
     def _turns(self) -> _TurnEdges:
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
-        ranks = [rank for rank in self.trace.ranks if rank.world == 0]
+        ranks = self.trace.ranks[: len(self.plans)]
         return _TurnEdges(self.order, ranks, turns(ranks) if taken else Turns())
 
     def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
         """The goal that lies before an event of a process, or behind it."""
         rank = int(self.order.processes.rank[process])
-        if self.trace.ranks[rank].world != 0:
-            return {}
+        if rank >= len(self.plans):
+            return {}  # a process that ended before its rank was known
         slot = process - int(self.order.processes.first[rank])
         index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
         threads = enumerate(self.plans[rank].threads)
@@ -266,7 +266,7 @@ class _TurnEdges:
         for rank in ranks if len(pairs) else ():
             slots = {d.made: d.slot for d in rank.definitions.threads}
             for made, slot in slots.items():
-                mine = np.flatnonzero((owners == (rank.rank, made)).all(axis=1))
+                mine = np.flatnonzero((owners == (rank.index, made)).all(axis=1))
                 merged = np.flatnonzero(rank.event_threads == slot)
                 enter = rank.events["enter"][merged]
                 for name, into in (("begin", begun), ("end", over)):

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-PLAN_MAGIC: Final = 0x316E616C70746677
+PLAN_MAGIC: Final = 0x326E616C70746677
 CONTROL_MAGIC: Final = 0x316C7274636674FF
 CONTROL_THREADS: Final = 32
 CONTROL_SIZE: Final = 4096
@@ -19,7 +19,8 @@ POSTED_NEVER: Final = -2
 HEADER: Final = np.dtype(
     [
         ("magic", "<u8"), ("size", "<u4"), ("functions", "<u4"), ("threads", "<u4"), ("flags", "<u4"),
-        ("kinds", "<u8"), ("canonical", "<u8"), ("table", "<u8"),
+        ("kinds", "<u8"), ("canonical", "<u8"), ("table", "<u8"), ("worlds", "<u8"), ("world_count", "<u4"),
+        ("pad", "<u4"),
     ]
 )  # fmt: skip
 THREAD: Final = np.dtype(

@@ -37,6 +37,7 @@ from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
+from weft.trace.worlds import NOT_RECORDED, births
 
 _MORE = re.compile(
     r"MPI_(Cancel|R?Put|R?Get|R?Accumulate|R?Get_accumulate|Fetch_and_op|Compare_and_swap|Pready\w*|Parrived"
@@ -157,8 +158,14 @@ class RankPlan:
     """What one rank will do, thread by thread (by slot of the record)."""
 
     rank: int
+    """Its index among all ranks of the record."""
     threads: list[ThreadPlan]
     flags: PlanFlag
+    spawned: bool = False
+    parent: tuple[int, int, int] | None = None
+    """The call that spawns it: rank, thread and the entries before it, of the first parent, where that is known."""
+    worlds: list[int] = field(default_factory=list)
+    """The first rank of each world that it spawns, -1 where that is not known."""
 
     def encode(self, functions: FunctionTable, bounded: bool = False) -> bytes:
         """The file that the rank reads."""
@@ -184,6 +191,7 @@ class RankPlan:
             ):
                 column = getattr(thread, name)
                 row[name], row[f"{counted}_count"] = parts.add(column), len(column)
+        header["worlds"], header["world_count"] = parts.add(np.array(self.worlds, np.int32)), len(self.worlds)
         header["table"] = parts.add(table)
         header["size"] = parts.length
         return header.tobytes() + b"".join(parts.done)
@@ -210,15 +218,28 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
-    """The plans of the ranks of the first world. `match` is needed for a record of level `trace`."""
-    ranks = [rank for rank in trace.ranks if rank.world == 0]
+    """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
+    ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     if trace.level is Level.OUTCOMES:
         plans = [_outcomes_of(rank) for rank in ranks]
     else:
         assert match is not None
         plans = [_Tracing(rank, match).plan() for rank in ranks]
     _take_turns_at_windows(plans, turns(ranks))
+    _give_births(trace, plans)
     return plans
+
+
+def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
+    """Give each rank the worlds that it spawned, and each of those who spawned it."""
+    for rank, event, children in births(trace):
+        known = bool(children) and children == tuple(range(children[0], children[0] + len(children)))
+        if rank < len(plans):
+            plans[rank].worlds.append(children[0] if known else -1)
+        for child in children if known else ():
+            plans[child].parent = plans[child].parent or _entry_of(trace.ranks[rank], plans[rank], event)
+    for plan in plans:
+        plan.spawned = trace.ranks[plan.rank].world > 0
 
 
 def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
@@ -229,6 +250,15 @@ def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
     if any(thread.turns["kind"].any() for plan in plans for thread in plan.threads):
         for plan in plans:
             plan.flags |= PlanFlag.TURNS
+
+
+def _entry_of(rank: Rank, plan: RankPlan, event: int) -> tuple[int, int, int] | None:
+    """The thread of the plan that makes a call, and the entries before it; None in a record without events."""
+    if event == NOT_RECORDED:
+        return None
+    slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
+    found = [(plan.rank, i, thread.position(index)) for i, thread in enumerate(plan.threads) if thread.slot == slot]
+    return found[-1] if found else None
 
 
 def whole(rank: Rank) -> bool:
@@ -248,7 +278,7 @@ def _outcomes_of(rank: Rank) -> RankPlan:
             "which order they do: record the run at level `trace` to replay it"
         )
     threads = [_of_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
-    return RankPlan(rank.rank, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
+    return RankPlan(rank.index, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
 
 
 def _of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
@@ -330,7 +360,7 @@ class _Tracing:
                 threads.append(self._thread(slot, slice(first, end), made, posts))
         if len(threads) > 1:
             self._take_turns(threads)
-        return RankPlan(self.rank.rank, threads or [ThreadPlan()], flags)
+        return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
 
     def _take_turns(self, threads: list[ThreadPlan]) -> None:
         """Number the posts of all threads in the order in which MPI got them, as their tickets tell."""

@@ -52,6 +52,8 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
     at = control.at(slot)
     if control.state is ControlState.ENDED:
         return "at the end, past MPI_Finalize"
+    if session.plans[control.rank].spawned and not control.pid:
+        return "not spawned yet"
     last = event_of(trace, session, control.rank, slot, at - 1)
     if (control.rank, slot) in session.outside:
         event = coming(trace, session, control, slot)

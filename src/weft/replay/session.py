@@ -38,6 +38,16 @@ class Result(Enum):
     REFUSED = "refused"
 
 
+def begun(controls: Sequence[Control], plans: Sequence[RankPlan], rank: int) -> bool:
+    """Whether a rank has begun, or is sure to: its parents have made the call that spawns it."""
+    if controls[rank].pid or not plans[rank].spawned:
+        return True
+    if (call := plans[rank].parent) is None:
+        return False  # it runs freely
+    parent, thread, position = call
+    return controls[parent].at(thread) > position
+
+
 @dataclass
 class Replay:
     """A running replay, seen from outside."""
@@ -105,9 +115,14 @@ class Replay:
             return True
         return False
 
+    def begun(self, rank: int) -> bool:
+        """Whether a rank has begun, or is sure to."""
+        return begun(self.controls, self.plans, rank)
+
     def idle(self, quiet: float) -> bool:
         """Whether every rank is in waits of ours, and none polls for less time than it did when it was recorded."""
-        threads = [(c, t) for c, p in zip(self.controls, self.plans, strict=True) for t in range(len(p.threads))]
+        begun = [control for control in self.controls if self.begun(control.rank)]
+        threads = [(c, t) for c in begun for t in range(len(self.plans[c.rank].threads))]
         if any(not (c.state is ControlState.ENDED or c.polling(t) or c.parked(t)) for c, t in threads):
             return False
         awaited = [self.plans[c.rank].threads[t].gap(c.at(t)) for c, t in threads if c.polling(t)]
@@ -118,7 +133,7 @@ class Replay:
         settled, quiet = True, now - self._since
         self.outside.clear()
         for rank, control in enumerate(self.controls):
-            for thread in range(len(self.plans[rank].threads)):
+            for thread in range(len(self.plans[rank].threads)) if self.begun(rank) else ():
                 goal = self.cut.goals.get((rank, thread))
                 if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
                     continue
@@ -159,7 +174,7 @@ class Replay:
         tid = self.controls[rank].tid(thread)
         if not tid:
             return thread > 0
-        files = [f for f in watch.files.values() if f.header is not None and f.header.rank == self.plans[rank].rank]
+        files = [f for f in watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid]
         return bool(files) and all(
             inside(f) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
         )
@@ -168,6 +183,7 @@ class Replay:
         """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
         return all(
             control.state is ControlState.ENDED
+            or not self.begun(rank)
             or control.polling()
             or all(
                 control.parked(t) or self._still(watch, rank, t) or self._joins(watch, rank, t) or control.over(t)
@@ -181,6 +197,11 @@ class Replay:
         """Whether the record says every call, so that the replay is held against it."""
         return any(plan.flags & PlanFlag.CHECKED for plan in self.plans)
 
+    @property
+    def free(self) -> list[int]:
+        """Ranks of spawned worlds that took no plan up, as it is not known which of the record's they are."""
+        return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
+
     def diverged(self) -> list[tuple[int, Divergence, dict[str, int]]]:
         """The ranks that left their record: rank, why, and the numbers."""
         return [(c.rank, *found) for c in self.controls if (found := c.divergence) is not None]
@@ -189,6 +210,8 @@ class Replay:
         """Ranks that made fewer calls than recorded: rank, calls made, calls recorded."""
         found = []
         for control, plan in zip(self.controls, self.plans, strict=True):
+            if control.rank in self.free:
+                continue
             for thread, threads_plan in enumerate(plan.threads):
                 if control.at(thread) < len(threads_plan.entries):
                     found.append((plan.rank, control.at(thread), len(threads_plan.entries)))

@@ -10,7 +10,7 @@ Locks are put in the order in which they were surely held: nobody else had an ex
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,15 +40,19 @@ class Turns:
 
 
 def turns(ranks: Sequence[Rank]) -> Turns:
-    """The turns of a world's ranks. On several hosts no order is known: then each fetch only has its result."""
+    """The turns of ranks, those of each world at its own windows.
+
+    On several hosts no order is known: then each fetch only has its result.
+    """
     found = Turns()
     found.owners, found.accesses = _gathered(ranks)
     accesses, owners = found.accesses, found.owners
+    world = {rank.index: rank.world for rank in ranks}
     if not len(accesses):
         return found
     mine: dict[Thread, list[tuple[int, int, int, int]]] = defaultdict(list)
     ordered: set[int] = set()
-    for channel, rows in enumerate(_channels(accesses, owners) if _one_clock(ranks) else ()):
+    for channel, rows in enumerate(_channels(accesses, owners, world) if _one_clock(ranks) else ()):
         ordered.update(row for row, _ in rows)
         for row, needed, kind in _numbered(rows):
             mine[owners[row]].append((row, channel, needed, kind))
@@ -100,7 +104,7 @@ def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDA
 
 def _gathered(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
     """All rows of all ranks, and whose each is."""
-    parts = [(rank.rank, thread.accesses) for rank in ranks for thread in rank.threads]
+    parts = [(rank.index, thread.accesses) for rank in ranks for thread in rank.threads]
     rows = np.concatenate([np.empty(0, ACCESS), *(part for _, part in parts)])
     owners = [(rank, made) for rank, part in parts for made in part["made"].tolist()]
     return owners, rows
@@ -111,8 +115,16 @@ def _one_clock(ranks: Sequence[Rank]) -> bool:
     return len({(r.header.host, r.header.clock) for r in ranks if r.header}) == 1
 
 
-def _channels(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
-    """What several threads took turns at."""
+def _channels(accesses: NDArray[Any], owners: Sequence[Thread], world: Mapping[int, int]) -> Iterator[Channel]:
+    """What several threads of one world took turns at. `world`: of each rank."""
+    of = np.array([world[rank] for rank, _ in owners])
+    for one in np.unique(of).tolist():
+        mine = np.flatnonzero(of == one)
+        for channel in _channels_of(accesses[mine], [owners[row] for row in mine.tolist()]):
+            yield [(int(mine[row]), changes) for row, changes in channel]
+
+
+def _channels_of(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
     for rows in _locks(accesses):
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))

@@ -6,14 +6,18 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from weft.plain import dataclass
 from weft.trace.definitions import CommDefinition, Members
-from weft.trace.layout import Def
+from weft.trace.layout import Def, Flag
 
 if TYPE_CHECKING:
     from weft.trace.run import Rank, Trace
 
 MAX_GROUP: Final = 2**20
+NOT_RECORDED: Final = -1
+"""Stands for the event of a spawn in a record that has no events."""
 MAX_WORLDS: Final = 256
 """Other worlds of one process that are looked at (the recorder names 64)."""
 
@@ -65,6 +69,22 @@ def _spawns(trace: Trace, rank: Rank) -> list[tuple[int, int, tuple[int, ...]]]:
         if definition.size <= MAX_GROUP:
             group = _expand(trace.worlds[rank.world].ranks, comm.local) if comm else ()
             found.append((definition.index, definition.size, group))
+    return found
+
+
+def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Each spawn of each rank: rank index, its event, and the rank indices of the new world where that is known.
+
+    Those of a rank are in order; one that failed made no world and is left out.
+    """
+    found = []
+    functions = trace.functions.mask(["MPI_Comm_spawn", "MPI_Comm_spawn_multiple"])
+    for rank in trace.ranks if len(trace.worlds) > 1 else ():
+        numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
+        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
+        events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
+        others = rank.other_worlds()
+        found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
     return found
 
 

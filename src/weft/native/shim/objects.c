@@ -460,6 +460,7 @@ void weft_objects_session(MPI_Session session) {
 
 /* Names the remote processes of an intercommunicator that MPI_Comm_spawn or the parent's spawn made. */
 void weft_spawned(MPI_Comm intercomm) {
+    static uint32_t spawned_count;
     MPI_Group remote = MPI_GROUP_NULL;
     int size = 0, inter = 0;
     if (REAL(MPI_Comm_test_inter)(intercomm, &inter) != MPI_SUCCESS || !inter) return;
@@ -475,6 +476,7 @@ void weft_spawned(MPI_Comm intercomm) {
     const char *origin = parent == intercomm ? "parent" : "spawn";
     weft_text_s(&d.text, origin, strlen(origin));
     definition_end(&d, WEFT_DEF_WORLD);
+    if (parent != intercomm) weft_replay_spawned(intercomm, ++spawned_count);
 }
 
 /* ---- the other kinds ---- */

@@ -1,7 +1,7 @@
 /* What a replay follows, one file a rank, written by weft.replay.plan before the run starts, and the page of memory
  * through which `weft replay` and a rank speak while it runs. weft/replay/layout.py mirrors both (a test compares).
  *
- *   | header | kind of each function | its canonical id | thread table | entries | posts | values | times | turns |
+ *   | header | function kinds | canonical ids | worlds | thread table | entries | posts | values | times | turns |
  *
  * All offsets count from the file's start, in bytes, and are multiples of 8. Native byte order.
  */
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define WEFT_PLAN_MAGIC 0x316e616c70746677u /* "wftplan1" */
+#define WEFT_PLAN_MAGIC 0x326e616c70746677u /* "wftplan2" */
 
 struct weft_plan_header {
     uint64_t magic;
@@ -21,6 +21,10 @@ struct weft_plan_header {
     uint64_t kinds;     /* offset of one byte a function */
     uint64_t canonical; /* offset of one uint16 a function: equal for a function and its large-count form */
     uint64_t table;     /* offset of the threads */
+    uint64_t worlds;    /* offset of one int32 a world that the process spawns, in order: the record's index of its first
+                           rank; -1: not known, it runs freely */
+    uint32_t world_count;
+    uint32_t pad;
 };
 
 #define WEFT_PLAN_CHECKED 1u /* entries hold every call that communicates, so that calls are held against them */
@@ -146,7 +150,7 @@ struct weft_control {
     struct weft_control_thread thread[WEFT_CONTROL_THREADS];
 };
 
-_Static_assert(sizeof(struct weft_plan_header) == 48, "plan header layout");
+_Static_assert(sizeof(struct weft_plan_header) == 64, "plan header layout");
 _Static_assert(sizeof(struct weft_plan_thread) == 88, "plan thread layout");
 _Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
 _Static_assert(sizeof(struct weft_plan_turn) == 24, "plan turn layout");

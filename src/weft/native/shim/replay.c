@@ -29,9 +29,16 @@ static uint64_t plan_size;
 static const uint8_t *kinds;
 static const uint16_t *canonical;
 static struct weft_control *control;
+static int index_of_this = -1; /* this rank's place among all ranks of the record */
 static MPI_Comm aside; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
 
 static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
+
+void weft_replay_nap(long microseconds) {
+    struct timespec time = {0, microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+#define nap weft_replay_nap
 
 /* ---- taking the plan up ---- */
 static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
@@ -53,15 +60,49 @@ void *weft_replay_map(const char *folder, const char *name, int rank, int protec
     return at;
 }
 
-/* Called when the world's rank is known; without a usable plan the process runs freely, and the other side is told. */
-void weft_replay_start(const char *folder, int rank) {
+/* ---- spawned worlds: which of the record's a world is only its parents know, by the order of their spawns ---- */
+enum { FAMILY_TAG = 31847, FAMILY_WAIT = 10000 }; /* ms until a child runs freely that is told nothing */
+
+/* In the parents, before MPI_Comm_spawn returns: no message of the program can be earlier. */
+void weft_replay_spawned(MPI_Comm children, uint32_t number) {
+    int rank = 0, size = 0;
+    int32_t first = -1;
+    if (!weft_replaying) return;
+    const int32_t *worlds = span(header->worlds, header->world_count, sizeof *worlds);
+    if (worlds && number - 1 < header->world_count) first = worlds[number - 1];
+    REAL(MPI_Comm_rank)(children, &rank);
+    REAL(MPI_Comm_remote_size)(children, &size);
+    for (int i = 0; first >= 0 && rank == 0 && i < size; i++)
+        REAL(MPI_Send)(&first, 1, MPI_INT, i, FAMILY_TAG, children);
+}
+
+/* In a child: the record's index of the first rank of its world, -1 where nobody tells. */
+static int32_t family(MPI_Comm parent) {
+    int32_t first = -1;
+    for (int waited = 0, flag = 0; !flag && waited < FAMILY_WAIT; waited++) {
+        if (REAL(MPI_Iprobe)(0, FAMILY_TAG, parent, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+        if (flag) REAL(MPI_Recv)(&first, 1, MPI_INT, 0, FAMILY_TAG, parent, MPI_STATUS_IGNORE);
+        else nap(1000);
+    }
+    return first;
+}
+
+/* Called when the world's rank is known; without a usable plan the process runs freely, and the other side is told.
+ * Returns the rank's index in the record, -1 where it is not of the record. */
+int weft_replay_start(const char *folder, int rank) {
     uint64_t size = 0;
     MPI_Comm parent = MPI_COMM_NULL;
-    if (control) return;
+    if (control) return index_of_this;
     aside = MPI_COMM_NULL;
-    if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS || parent != MPI_COMM_NULL) return;
+    if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS) return -1;
+    if (parent != MPI_COMM_NULL) {
+        int32_t first = family(parent);
+        if (first < 0) return -1;
+        rank += first;
+    }
+    index_of_this = rank;
     struct weft_control *page = weft_replay_map(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
-    if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return;
+    if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return -1;
     control = page;
     control->pid = (int32_t)getpid();
     plan = weft_replay_map(folder, "plan", rank, PROT_READ, &plan_size);
@@ -75,7 +116,7 @@ void weft_replay_start(const char *folder, int rank) {
     }
     if (!good) {
         control->state = WEFT_CONTROL_REFUSED;
-        return;
+        return rank;
     }
     const struct weft_plan_thread *t = span(header->table, header->threads, sizeof *t);
     for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++) {
@@ -85,13 +126,8 @@ void weft_replay_start(const char *folder, int rank) {
     weft_turns_start(folder);
     control->state = WEFT_CONTROL_RUNNING;
     weft_replaying = 1;
+    return rank;
 }
-
-void weft_replay_nap(long microseconds) {
-    struct timespec time = {0, microseconds * 1000};
-    nanosleep(&time, NULL);
-}
-#define nap weft_replay_nap
 
 /* MPI goes on for the others while this thread stands still. A probe takes nothing away. Not in `aside`: MPICH answers
  * for a communicator of one process without looking at what others ask for. */

@@ -534,7 +534,7 @@ void weft_started(bool world, int provided) {
     }
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
-    if (world && replay_path[0]) weft_replay_start(replay_path, header->rank);
+    int replayed = world && replay_path[0] ? weft_replay_start(replay_path, header->rank) : -1;
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -550,13 +550,13 @@ void weft_started(bool world, int provided) {
     weft_endings_begin();
     if (!agent_path[0]) weft_crash_begin(); /* a debugger meets the crash itself */
     weft_leaving_begin();
-    if (world && agent_path[0]) debug_attend(header->rank);
+    if (agent_path[0] && replayed >= 0) debug_attend(replayed);
 }
 
 /* ---- spawned processes ---- */
 void weft_spawn_free(struct weft_spawn *spawn) {
     for (int i = 0; i < spawn->n; i++) {
-        for (int k = 0; k < 3; k++) free(spawn->vectors[i][k]);
+        for (int k = 0; k < spawn->variables; k++) free(spawn->vectors[i][k]);
         free(spawn->vectors[i]);
     }
     free(spawn->commands);
@@ -577,11 +577,15 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = calloc(count + 5, sizeof *vector);
+        char **vector = calloc(count + 7, sizeof *vector);
+        size_t at = 3;
         if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 || asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
             asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace") < 0) break;
-        vector[3] = commands[i];
-        for (size_t k = 0; k < count; k++) vector[4 + k] = given[k];
+        if (replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", replay_path) < 0) break;
+        if (agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", agent_path) < 0) break;
+        spawn.variables = (int)at;
+        vector[at++] = commands[i];
+        for (size_t k = 0; k < count; k++) vector[at + k] = given[k];
         spawn.commands[i] = (char *)"/usr/bin/env";
         spawn.vectors[i] = vector;
         spawn.n = i + 1;

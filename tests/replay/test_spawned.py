@@ -1,0 +1,56 @@
+"""Spawned worlds are held to the record like the first one: the same outcomes, the same stops, ranks at the prompt."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from replay.campaign import compile_c, environment
+from replay.every_stop import stands
+from tests_support import Installed, execute
+
+
+class Family:
+    """A recorded run of spawned.c: 2 ranks that spawn 3, and then 3 more."""
+
+    def __init__(self, installed: Installed, folder: Path) -> None:
+        self.command = str(Path(installed.mpicc).parents[1] / "bin" / "weft")
+        self.folder = folder
+        program = compile_c(Path(installed.mpicc).parents[1], "spawned.c", folder)
+        self.said = self.weft("run", "--out", "run", "-n", "2", "--", program).stdout.splitlines()[0]
+
+    def weft(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return execute([self.command, *words], cwd=self.folder, env=environment(), timeout=90)
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return Family(request.getfixturevalue(request.param), tmp_path_factory.mktemp(request.param))
+
+
+def test_races_within_a_spawned_world_and_with_it_come_out_as_recorded(family: Family) -> None:
+    assert len(family.said.split()) == 6, "rank 0 told whom it took six times"
+    for _ in range(3):
+        done = family.weft("replay", "run")
+        assert (done.returncode, done.stdout.strip()) == (0, family.said.strip()), done.stderr
+        assert "replayed 8 ranks, 66 calls that communicate: as recorded" in done.stderr
+
+
+def test_a_stop_in_one_world_holds_the_others(family: Family) -> None:
+    done = family.weft("replay", "run", "--until", "3:6")
+    assert done.returncode == 0, done.stderr
+    assert stands(done.stderr, 3) == [6]
+    assert all(stands(done.stderr, rank) for rank in (0, 1, 2, 4)), done.stderr
+    assert "ranks 5-7 not spawned yet" in done.stderr
+    second = family.weft("replay", "run", "--break", "6:5")
+    assert (second.returncode, stands(second.stderr, 6)) == (0, [5]), second.stderr
+    assert "not spawned yet" not in second.stderr
+
+
+def test_before_its_spawn_a_rank_is_not_there(family: Family) -> None:
+    out = family.weft("debug", "run", "-c", "ranks", "-c", "print 1 @4", "-c", "until 6:5", "-c", "ranks").stdout
+    assert "ranks 2-7      not spawned yet" in out
+    assert "(rank 4 has not been spawned yet)" in out
+    assert "rank 6" in out.partition("(weft) until 6:5")[2]
