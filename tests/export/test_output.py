@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,10 +83,21 @@ def test_a_run_without_a_single_call_is_an_empty_export(to: str, tmp_path: Path)
     assert told[0].many == 0 and (tmp_path / "out").exists()
 
 
-def test_the_commands_and_the_programs_names_agree() -> None:
-    from weft.cli import export
+@pytest.mark.parametrize("to", sorted(FORMATS))
+def test_a_format_is_found_by_name_and_told(to: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    assert re.search(rf"^weft export RUN --to {to} +\S", capsys.readouterr().out, re.M)
+    page = (ROOT / "docs" / "commands" / "export.md").read_text()
+    assert f"--to {to}" in page, f"docs/commands/export.md does not have --to {to}"
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["export"]
+    missing = set(FORMATS[to].needs) - {re.split(r"[^\w-]", one)[0] for one in extra}
+    assert not missing, f"pip install 'weft-debugger[export]' does not bring {missing}"
 
-    assert set(export._FORMATS) == set(FORMATS)
+
+def test_the_formats_of_the_documentation_are_there() -> None:
+    page = (ROOT / "docs" / "commands" / "export.md").read_text()
+    assert set(re.findall(r"--to (\w+)", page)) == set(FORMATS)
 
 
 def test_without_out_it_goes_to_the_current_directory(weft_command: Weft, hung: Trace, tmp_path: Path) -> None:
@@ -163,7 +176,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("to", sorted(FORMATS))
 def test_a_run_larger_than_the_memory_goes_through(to: str, large: Path, tmp_path: Path) -> None:
     # Counted is memory that must stay; the record and the columns of the match lie in files.
-    modules = f"{FORMATS[to].module},weft.match"
+    modules = f"weft.export.{to}.writing,weft.match"
     command = [sys.executable, "-c", LIMITED, large, to, str(ALLOWED), modules]
     done = execute(command, cwd=tmp_path, timeout=110, env={"ARROW_DEFAULT_MEMORY_POOL": "system"})
     assert done.returncode == 0, done.stderr

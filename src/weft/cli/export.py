@@ -1,12 +1,8 @@
 """Write a recorded run in the format of another tool.
 
-weft export RUN --to otf2          an OTF2 archive, for Vampir, Score-P's and Scalasca's tools
-weft export RUN --to perfetto      a trace file for ui.perfetto.dev and the trace processor
-weft export RUN --to parquet       a folder of tables for pandas, Polars, DuckDB and all that reads Parquet
-
 It goes to the current directory under the run's name, or to --out PATH, which must not exist. RUN is the newest run
-where it is left out. Needs `pip install 'weft-debugger[export]'` for otf2 and parquet. A run larger than memory
-goes through.
+where it is left out. What is marked * needs `pip install 'weft-debugger[export]'`. A run larger than memory goes
+through.
 """
 
 from __future__ import annotations
@@ -14,27 +10,38 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_FORMATS: Final = ("otf2", "perfetto", "parquet")
+from weft.export import FORMATS
 
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "export", help="write a run in the format of another tool", description=__doc__,
+        "export", help="write a run in the format of another tool", description=description(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--to", choices=_FORMATS, required=True, help="the format")
+    parser.add_argument("--to", choices=sorted(FORMATS), required=True, help="the format")
     parser.add_argument("--out", type=Path, metavar="PATH", help="where to (RUN's name in the current directory)")
+
+
+def description() -> str:
+    """The docstring with a line for each format under its first sentence."""
+    first, rest = str(__doc__).split("\n\n", 1)
+    width = max(map(len, FORMATS))
+    lines = (
+        f"weft export RUN --to {name:<{width}}   {one.what}{' *' * bool(one.needs)}"
+        for name, one in sorted(FORMATS.items())
+    )
+    return "\n".join([first, "", *lines, "", rest])
 
 
 def run(args: argparse.Namespace) -> int:
     """Export a run."""
     import weft
     from weft.cli._progress import progress
-    from weft.export import FORMATS, default_path, write
+    from weft.export import default_path, write
     from weft.launch.rundir import newest
     from weft.report.text import printable
     from weft.terms.words import plural

@@ -10,7 +10,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from typing import Any, Protocol
 
 import weft
 from weft import cli
@@ -20,15 +20,27 @@ from weft.errors import UsageError, WeftError
 NOT_COMMANDS = {"main"}
 
 
+class Command(Protocol):
+    """What the module of a command holds; its docstring is its help. TAKES_PROGRAM: what follows `--` comes as rest."""
+
+    def register(self, subparsers: Any) -> None:
+        """Declare the command and its options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and return the exit status."""
+
+
 def commands() -> list[str]:
     """Return the commands' names: every public module of weft.cli is one."""
     names = (module.name for module in pkgutil.iter_modules(cli.__path__))
     return sorted(name for name in names if name not in NOT_COMMANDS and not name.startswith("_"))
 
 
-def load(name: str) -> ModuleType:
+def load(name: str) -> Command:
     """Import the module of one command."""
-    return importlib.import_module(f"weft.cli.{name}")
+    module: Any = importlib.import_module(f"weft.cli.{name}")
+    command: Command = module
+    return command
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:

@@ -6,32 +6,31 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from weft.errors import UsageError
-from weft.export.output import Told, staged
-from weft.trace import Level, Trace
+from weft.export.format import Format
 
-__all__ = ["FORMATS", "Format", "Told", "default_path", "write"]
+if TYPE_CHECKING:
+    from weft.export.output import Told
+    from weft.trace import Trace
 
-
-class Format(NamedTuple):
-    """A format: the module that writes it, how its path ends, the packages it needs, and the file that tools open."""
-
-    module: str
-    suffix: str
-    needs: tuple[str, ...] = ()
-    opened: str = ""
+__all__ = ["FORMATS", "Format", "default_path", "write"]
 
 
-FORMATS: Final = {
-    "otf2": Format("weft.export.otf2", ".otf2", ("otf2",), "traces.otf2"),
-    "perfetto": Format("weft.export.perfetto", ".perfetto-trace"),
-    "parquet": Format("weft.export.parquet", ".parquet", ("pyarrow",)),
-}
+def _formats() -> Iterator[tuple[str, Format]]:
+    """Every package of this folder, by its name."""
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            yield module.name, importlib.import_module(f"{__name__}.{module.name}").FORMAT
+
+
+FORMATS: Final[Mapping[str, Format]] = dict(_formats())
+"""The formats by their names, which are the words behind `--to`."""
 
 
 def default_path(trace: Trace, to: str) -> Path:
@@ -45,13 +44,16 @@ def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | 
     `progress` is told which share of the calls is written.
     UsageError for a path that exists, a run without calls, or where a package is missing.
     """
+    from weft.export.output import staged
+    from weft.trace import Level
+
     if trace.level == Level.OUTCOMES:
         raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
     for package in FORMATS[to].needs:
         _require(package, to)
-    writer = importlib.import_module(FORMATS[to].module)
+    writing = importlib.import_module(f"{__name__}.{to}.writing")
     with staged(out) as staging, _watched(trace, progress):
-        told: list[Told] = writer.write(trace, staging)
+        told: list[Told] = writing.write(trace, staging)
     return told
 
 

@@ -1,0 +1,37 @@
+"""Commands are found by name: each is whole, and has its page and its line in the README."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from tests_support import ROOT
+from weft.cli import main
+
+COMMANDS = main.commands()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_whole(name: str) -> None:
+    command = main.load(name)
+    assert list(inspect.signature(command.register).parameters) == ["subparsers"]
+    assert list(inspect.signature(command.run).parameters) == ["args"]
+    first = (command.__doc__ or "").split("\n\n")[0]
+    assert re.fullmatch(r"[A-Z].*[.:]", first, re.DOTALL), f"weft.cli.{name} begins with no sentence: it is the help"
+    assert main.parser([name]).format_help().count(f"    {name}") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_its_page_and_its_line(name: str) -> None:
+    page = ROOT / "docs" / "commands" / f"{name}.md"
+    assert page.is_file(), f"write docs/commands/{name}.md"
+    assert page.read_text().startswith(f"# weft {name}\n")
+    assert f"docs/commands/{name}.md" in (ROOT / "README.md").read_text(), f"the README's table has no weft {name}"
+
+
+def test_every_page_of_a_command_has_its_command() -> None:
+    pages = {path.stem for path in Path(ROOT / "docs" / "commands").glob("*.md")}
+    assert pages == set(COMMANDS)
