@@ -159,7 +159,7 @@ def test_without_one_of_them_the_program_is_wrong(
     ("directive", "message"),
     [
         ("DVM(ON P[0]) {}", "ON stands outside of a TASK_REGION; put TASK_REGION before it"),
-        ("DVM(TASK_REGION P) {}", r"`P` is no task array; put DVM\(TASK\) before its declaration"),
+        ("DVM(TASK_REGION P) {}", r"`P` is not a task array; put DVM\(TASK\) before its declaration"),
         ("DVM(ON P) {}", r"one task of `P` is expected: P\[0\]"),
         ("DVM(CREATE_SHADOW_GROUP P)", "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays"),
     ],
@@ -187,7 +187,7 @@ def test_a_reduction_that_was_not_declared_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"p\.cdv:14:1: `DEBUGG` is no directive of C-DVM"):
+    with pytest.raises(UsageError, match=r"p\.cdv:14:1: `DEBUGG` is not a directive of C-DVM"):
         run(PROGRAM.replace("DVM(DEBUG", "DVM(DEBUGG"), tmp_path)
 
 
@@ -219,5 +219,5 @@ def test_the_old_form_in_todays_words(old: str, today: str | None) -> None:
 
 
 def test_an_unknown_clause_is_an_error() -> None:
-    with pytest.raises(DirectiveError, match="`SHADOW_RENW` is no clause of PARALLEL"):
+    with pytest.raises(DirectiveError, match="`SHADOW_RENW` is not a clause of PARALLEL"):
         c_old.today("PARALLEL [i] ON A[i]; SHADOW_RENW A", Position("p", 1, 1))

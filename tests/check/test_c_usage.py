@@ -82,12 +82,12 @@ def test_a_name_that_is_declared_nowhere(tmp_path: Path) -> None:
 
 def test_inherit_of_what_is_no_parameter(tmp_path: Path) -> None:
     text = "#pragma dvm inherit(b)\nvoid f(double *a) { }\nint main(void) { return 0; }\n"
-    assert complaint(text, tmp_path) == "1:13: `b` in `inherit` is no parameter of the function behind it"
+    assert complaint(text, tmp_path) == "1:13: `b` in `inherit` is not a parameter of the function behind it"
 
 
 def test_an_unknown_directive(tmp_path: Path) -> None:
     assert complaint("\n  #pragma dvm paralel\nint x;\n", tmp_path).startswith(
-        "2:15: `paralel` is no directive of C-DVMH"
+        "2:15: `paralel` is not a directive of C-DVMH"
     )
 
 

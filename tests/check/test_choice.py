@@ -83,11 +83,11 @@ def test_a_word_means_a_kind_a_file_or_a_procedure(word: str) -> None:
 
 def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
     verify(Choice(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
-    with pytest.raises(UsageError, match="stale-halo-raed is no kind of finding, no file and no procedure"):
+    with pytest.raises(UsageError, match="stale-halo-raed names no kind of finding, no file and no procedure"):
         verify(Choice(only=("stale-halo-raed",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match="--fail-on bad: name error"):
         verify(Choice(fail_on=("bad",)), [])
-    with pytest.raises(UsageError, match=r"none\.json is no file; --format json -o FILE writes one"):
+    with pytest.raises(UsageError, match=r"none\.json is not a file; --format json -o FILE writes one"):
         verify(Choice(baseline=folder / "none.json"), [])
 
 

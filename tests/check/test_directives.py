@@ -172,17 +172,17 @@ def test_colons_of_an_alignment_go_together_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
-        ("paralel([i] on a[i])", 13, "`paralel` is no directive of C-DVMH"),
-        ("parallel([i] on a[i]) shadow_renw(a)", 35, "`shadow_renw` is no clause of parallel"),
+        ("paralel([i] on a[i])", 13, "`paralel` is not a directive of C-DVMH"),
+        ("parallel([i] on a[i]) shadow_renw(a)", 35, "`shadow_renw` is not a clause of parallel"),
         ("parallel([i] on a[i * i])", 31, "is not of the form a*i+b"),
         ("parallel([i] on a[b[i]])", 31, "is not of the form a*i+b"),
         ("parallel([i][i] on a[i])", 26, "`i` stands here twice"),
-        ("parallel([i] on a[i]) reduction(avg(s))", 45, "`avg` is no reduction"),
+        ("parallel([i] on a[i]) reduction(avg(s))", 45, "`avg` is not a reduction"),
         ("parallel([i] on a[i]) private(x", 44, "the directive ends where `)` is expected"),
-        ("array distribute[cyclic]", 30, "`cyclic` is no distribution"),
+        ("array distribute[cyclic]", 30, "`cyclic` is not a distribution"),
         ("array distribute[block] align([i] with b[i])", 13, "either distributed or aligned"),
-        ("region use(a)", 20, "`use` is no clause of region"),
-        ("region targets(GPU)", 28, "`GPU` is no target"),
+        ("region use(a)", 20, "`use` is not a clause of region"),
+        ("region targets(GPU)", 28, "`GPU` is not a target"),
         ("actual(a) now", 23, "`now` stands where the directive should end"),
     ],
 )
@@ -196,4 +196,4 @@ def test_what_the_language_does_not_know_is_told_with_its_place(text: str, colum
 def test_the_place_in_a_continued_directive_is_that_of_its_own_line() -> None:
     with pytest.raises(DirectiveError) as caught:
         fortran(" PARALLEL (I) ON A(I),", "  SHADOW_RENWE(A)")
-    assert str(caught.value).startswith("p.fdv:8:8: `SHADOW_RENWE` is no clause of parallel")
+    assert str(caught.value).startswith("p.fdv:8:8: `SHADOW_RENWE` is not a clause of parallel")

@@ -178,14 +178,14 @@ HEAD = "      PROGRAM P\n      REAL A(4), B(4, 4), S\nCDVM$ DISTRIBUTE A(BLOCK)\
 @pytest.mark.parametrize(
     ("rest", "place", "words"),
     [
-        ("CDVM$ PARALEL (I) ON A(I)\n", "4:7", ("PARALEL", "no directive")),
+        ("CDVM$ PARALEL (I) ON A(I)\n", "4:7", ("PARALEL", "not a directive")),
         ("CDVM$ PARALLEL (I) ON A(I)\n      S = 1\n", "4:7", ("needs a DO loop over `i`", "line 5")),
         ("CDVM$ PARALLEL (I) ON A(I)\n      DO J = 1, 4\n      ENDDO\n", "4:7", ("loop over `j`", "over `i`")),
         ("CDVM$ PARALLEL (I) ON S(I)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("`s` in ON", "no distribution")),
         ("CDVM$ PARALLEL (I) ON B(I, *)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("no distribution",)),
         ("CDVM$ PARALLEL (I) ON Q(I)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("`q` in ON", "declared nowhere")),
         ("CDVM$ PARALLEL (I) ON A(I, 1)\n      DO I = 1, 4\n      ENDDO\n", "4:23", ("1 dimension,", "names 2")),
-        ("CDVM$ PARALLEL (I) ON A(I), FOO (S)\n      DO I = 1, 4\n      ENDDO\n", "4:29", ("FOO", "no clause")),
+        ("CDVM$ PARALLEL (I) ON A(I), FOO (S)\n      DO I = 1, 4\n      ENDDO\n", "4:29", ("FOO", "not a clause")),
         (
             "CDVM$ PARALLEL (I) ON A(I)\n      DO I = 1, 4\n        IF (S .GT. 1) GOTO 9\n      ENDDO\n    9 S = 1\n",
             "6:9",
@@ -193,10 +193,10 @@ HEAD = "      PROGRAM P\n      REAL A(4), B(4, 4), S\nCDVM$ DISTRIBUTE A(BLOCK)\
         ),
         ("CDVM$ PARALLEL (I) ON A(I)\n      DO I = 1, 4\n        EXIT\n      ENDDO\n", "6:9", ("`exit` leaves",)),
         ("CDVM$ DISTRIBUTE B(BLOCK)\n      S = 1\n", "4:18", ("`b` has 2 dimensions",)),
-        ("CDVM$ DISTRIBUTE S(BLOCK)\n      S = 1\n", "4:18", ("`s` is no array",)),
+        ("CDVM$ DISTRIBUTE S(BLOCK)\n      S = 1\n", "4:18", ("`s` is not an array",)),
         ("      S = 1\nCDVM$ REGION\n      S = 2\n", "5:7", ("REGION", "no END REGION")),
         ("      S = 1\nCDVM$ END REGION\n", "5:7", ("without a REGION",)),
-        ("      S = 1\nCDVM$ ON T(1)\n", "5:10", ("no task array",)),
+        ("      S = 1\nCDVM$ ON T(1)\n", "5:10", ("not a task array",)),
     ],
 )
 def test_a_wrong_directive_is_told_with_its_place_and_a_remedy(

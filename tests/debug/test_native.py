@@ -168,7 +168,7 @@ def test_wrong_use_is_answered_with_what_is_right(cells: Recorded) -> None:
     assert "`next` goes by one line" in out
     assert 'ranks 0-2  (No symbol "nothing" in current context.)' in out
     assert "break nowhere.c:3\nweft: nowhere.c:3: No source file named nowhere.c." in out
-    assert "'x' is no number of events" in out
+    assert "'x' is not a number of events" in out
     assert "rank 0 stands at its start" in out
 
 

@@ -26,7 +26,7 @@ INTRODUCTION = """\
 - **What ended a rank by its own doing is one finding**: an [uncaught exception](findings/uncaught-exception.md), an
   [early exit](findings/early-exit.md), an [abort](findings/abort.md) or an MPI error, a [crash](findings/crash.md). It names
   the rank, the line and who waits for it. What only follows from it (a collective that the rank never entered, a message
-  that nobody receives) is told with it, in the report's `it follows`, and is no finding of its own.
+  that nobody receives) is told with it, in the report's `it follows`, and is not a finding of its own.
 - **Of an exception** the run keeps its type, its text, the whole traceback as Python printed it and the place of each frame:
   `weft report --format html` shows the traceback, `--format json` has it in `evidence.traceback`. Of a crash it keeps the
   signal, the address, and the native stack of every thread, of a Python rank also the Python stack. Source lines are kept

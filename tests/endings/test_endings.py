@@ -1,4 +1,4 @@
-"""How ranks ended, on built traces: the cause is told once, and what follows from it is no finding of its own."""
+"""How ranks ended, on built traces: the cause is told once, and what follows from it is not a finding of its own."""
 
 from __future__ import annotations
 

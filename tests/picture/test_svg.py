@@ -80,10 +80,10 @@ def test_a_window_and_ranks_can_be_chosen() -> None:
     ("options", "said"),
     [
         ({"window": "3ms-1ms"}, "begins before it ends"),
-        ({"window": "soon"}, "no time"),
-        ({"window": "3ms"}, "no window of time"),
+        ({"window": "soon"}, "not a time"),
+        ({"window": "3ms"}, "not a window of time"),
         ({"ranks": "7-9"}, "it has ranks 0 to 2"),
-        ({"ranks": "x"}, "no whole number"),
+        ({"ranks": "x"}, "not a whole number"),
     ],
 )
 def test_a_wrong_choice_is_said(options: dict[str, str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Programs that poll: every stop is reached at the poll that was asked for, and what polls in vain is told."""
+"""Programs that poll: every stop is reached at the poll that was asked for, and what polls without end is told."""
 
 from __future__ import annotations
 

@@ -108,12 +108,12 @@ def test_what_could_not_be_read_is_said_on_the_error_output(run: str, capsys: py
 
 def test_a_run_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dump", str(tmp_path / "x")]) == 4
-    assert capsys.readouterr().err == f"weft: {tmp_path / 'x'} is no run: there is no such directory\n"
+    assert capsys.readouterr().err == f"weft: {tmp_path / 'x'} is not a run: there is no such directory\n"
 
 
 def test_a_wrong_filter_is_a_usage_error(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dump", run, "--tag", "seven"]) == 2
-    assert "'seven' is no whole number" in capsys.readouterr().err
+    assert "'seven' is not a whole number" in capsys.readouterr().err
 
 
 def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,7 +226,7 @@ def test_ranks_in_another_folder_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such directory"):
         weft.open(tmp_path / "nothing")
-    with pytest.raises(RunError, match="no run of Weft"):
+    with pytest.raises(RunError, match="not a run of Weft"):
         weft.open(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunError, match="not a directory"):
@@ -240,7 +240,7 @@ def test_a_foreign_file_among_the_records_is_named(tmp_path: Path) -> None:
     (tmp_path / "ranks" / "x.weft").write_text("something else altogether")
     (tmp_path / "ranks" / "notes.txt").write_text("mine")
     problems = weft.open(tmp_path).problems
-    assert any("x.weft is no record of Weft" in p for p in problems)
+    assert any("x.weft is not a record of Weft" in p for p in problems)
     assert any("notes.txt" in p for p in problems)
 
 

@@ -330,7 +330,7 @@ static void epochs_within(void) {
     OK(MPI_Win_create(c, sizeof c, 4, MPI_INFO_NULL, world, &w));
     OK(MPI_Win_fence(0, w));
     OK(MPI_Put(a, 1, MPI_INT, me, 50, 1, MPI_INT, w));
-    OK(MPI_Win_fence(0, w)); /* the last one: what follows is no epoch of fences */
+    OK(MPI_Win_fence(0, w)); /* the last one: what follows is not an epoch of fences */
     OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, (me + 1) % n, 0, w));
     OK(MPI_Put(a, 1, MPI_INT, (me + 1) % n, 51, 1, MPI_INT, w));
     OK(MPI_Win_unlock((me + 1) % n, w));

@@ -192,7 +192,7 @@ def test_a_filter_dims_counts_and_steps(page: Show, halo: Path) -> None:
         shown.key("n")
         shown.until(lambda r=rank, i=index: shown.state("page.state.selected") == [r, i])
     shown.filter("fn:No tag:x")
-    assert "no whole number" in shown.text("#found")
+    assert "not a whole number" in shown.text("#found")
     shown.filter("rank:1")
     assert shown.text("#found") == f"{len(trace.ranks[1])} calls"
 

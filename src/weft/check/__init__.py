@@ -60,7 +60,7 @@ def check(request: Request, folder: Path) -> Checked:
 
     for source in request.sources:
         if not source.is_file():
-            raise UsageError(f"{source} is no file; name the program's sources")
+            raise UsageError(f"{source} is not a file; name the program's sources")
     front_end = of(request.sources)
     front_end.verify(request)
     found = folder / "findings.jsonl"

@@ -50,13 +50,13 @@ def verify(choice: Choice, sources: Sequence[Path]) -> None:
     for word in (*choice.only, *choice.skip):
         named = any(fnmatch(path.name, word) or fnmatch(str(path), word) for path in sources)
         if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
-            raise UsageError(f"{word} is no kind of finding, no file and no procedure of the program")
+            raise UsageError(f"{word} names no kind of finding, no file and no procedure of the program")
     for word in choice.fail_on:
         if word not in KINDS and word not in SEVERITIES and word != NEVER:
             raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
     for file, what in ((choice.baseline, "--format json -o FILE writes one"), (choice.suppress, "write it first")):
         if file is not None and not file.is_file():
-            raise UsageError(f"{file} is no file; {what}")
+            raise UsageError(f"{file} is not a file; {what}")
 
 
 def fails(finding: Finding, choice: Choice) -> bool:
@@ -156,7 +156,7 @@ def baseline(path: Path | None) -> Iterable[tuple[str, ...]]:
         held = json.loads(path.read_text(encoding="utf-8"))
         return [key(one) for one in held["findings"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no report of weft check --format json") from error
+        raise UsageError(f"{path} is not a report of weft check --format json") from error
 
 
 def key(finding: dict[str, Any]) -> tuple[str, ...]:

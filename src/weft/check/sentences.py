@@ -21,7 +21,7 @@ OPERATIONS: Final = (
 USAGE: Final = {
     "undistributed-on": "`{name}` in the on clause is not distributed; distribute or align it first",
     "undistributed": "`{name}` is not distributed; distribute or align it first",
-    "unknown-array": "`{name}` is no array that was declared to the directives before; declare it first",
+    "unknown-array": "`{name}` is not an array that was declared to the directives before; declare it first",
 }
 """What the runtime calls a program that cannot be checked."""
 
@@ -85,7 +85,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "undeclared",
     ): "{iteration} writes {element}, which is neither private nor a reduction of the loop",
     ("shared-write", "read-first"): (
-        "{iteration} writes {element}, which {other} reads: every processor has its own copy, and they part"
+        "{iteration} writes {element}, which {other} reads: every processor has its own copy, and they differ then"
     ),
     (
         "shared-write",
@@ -161,7 +161,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 }
 
 
-ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they part"
+ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they differ then"
 
 
 def element(name: str, index: Sequence[int] | None, order: str) -> str:

@@ -90,7 +90,7 @@ class Texts:
         """Read a side file."""
         held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if held.get("schema") != SCHEMA:
-            raise ValueError(f"{path} is no side file of {SCHEMA}")
+            raise ValueError(f"{path} is not a side file of {SCHEMA}")
         return cls(
             language=held["language"],
             constructs={

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.check.front_ends import is_script
 
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
-        raise UsageError(f"-p {args.processors} is no grid of processors: write 4, 2x2 or 2x2x1")
+        raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
     words = [*shlex.split(args.run), *args.rest]
     if is_script(Path(args.program[0])):
         names, arguments = args.program[:1], [*args.program[1:], *words]

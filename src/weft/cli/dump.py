@@ -75,7 +75,7 @@ def register(subparsers: Any) -> None:
 def number(text: str) -> int:
     """Read a number of calls."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no number of calls")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of calls")
     return int(text)
 
 

@@ -66,7 +66,7 @@ def register(subparsers: Any) -> None:
 def positive(text: str) -> int:
     """Read a number of ranks."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks (1 or more)")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks (1 or more)")
     return int(text)
 
 
@@ -77,7 +77,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration in seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in seconds")
     return value
 
 
@@ -285,7 +285,7 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
         )
     if not plan.recognised:
         return (
-            "nothing was recorded: the program never initialised MPI. Likely it is no MPI program, is linked "
+            "nothing was recorded: the program never initialised MPI. Likely it is not an MPI program, is linked "
             f"statically, or uses another MPI than {plan.library.path} (`weft doctor` shows what fits)"
         )
     return (

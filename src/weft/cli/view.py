@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.view.picture import Picture
 
     if not 0 <= args.port < 65536:
-        raise UsageError(f"--port {args.port} is no port: choose one of 1024 to 65535")
+        raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
     if args.text:
         return _draw(weft.open(args.run or newest()), args.last)
     trace = weft.open(args.run or newest())

@@ -160,7 +160,7 @@ class Debugger:
         if text in ("all", "*"):
             return list(range(self.record.size))
         if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
-            raise UsageError(f"{text!r} is no set of ranks: give 0,2-3 or all")
+            raise UsageError(f"{text!r} is not a set of ranks: give 0,2-3 or all")
         found: set[int] = set()
         for part in text.split(","):
             first, _, last = part.partition("-")

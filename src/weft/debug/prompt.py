@@ -92,7 +92,7 @@ def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
     """`[N] [@RANK]` as count and rank."""
     text, ranks = split_ranks(rest)
     if text and not (text.isdigit() and int(text)):
-        raise UsageError(f"{text!r} is no number of events")
+        raise UsageError(f"{text!r} is not a number of events")
     chosen = debugger.ranks_of(ranks)
     if len(chosen) != 1:
         raise UsageError("give one rank")

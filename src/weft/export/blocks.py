@@ -170,7 +170,7 @@ class Block:
         """Bytes of the buffer that count and datatype describe, -1 where they are not known."""
         known = (self.count >= 0) & (self.type_size >= 0)
         size = self.count.astype(np.float64) * self.type_size
-        # A count out of a hostile record times a size is no number of bytes.
+        # A count out of a hostile record times a size is not a number of bytes.
         known &= size < 2.0**62
         return np.where(known, self.count * self.type_size, -1)
 

@@ -162,7 +162,7 @@ def _probe_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
 def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
     """A synchronous send completes only when its receive was posted, and has begun (MPI-4.1, 3.4).
 
-    A matched probe is no receive: that is the call that takes the message it found (MPICH answers the sender there).
+    A matched probe is not a receive: that is the call that takes the message it found (MPICH answers the sender there).
     """
     sends, recvs = match.sends, match.recvs
     sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)

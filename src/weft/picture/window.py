@@ -32,7 +32,7 @@ def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
         first, dash, last = wanted.partition("-")
         start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
         if not dash:
-            raise UsageError(f"{wanted!r} is no window of time; write 1.2s-3s")
+            raise UsageError(f"{wanted!r} is not a window of time; write 1.2s-3s")
     else:
         start = run.first if wanted[0] is None else wanted[0] * 1e9
         end = run.last if wanted[1] is None else wanted[1] * 1e9

@@ -58,7 +58,7 @@ def parse_place(text: str) -> SourcePoint:
     """[RANK:]FILE:LINE[#N] or [RANK:]NAME[#N]."""
     found = re.fullmatch(r"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
-        raise UsageError(f"{text!r} is no place: give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N")
+        raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N")
     rank = int(found[1]) if found[1] else None
     return SourcePoint(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
 

@@ -195,7 +195,7 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
             elif control.polling(slot):
                 event = event_of(trace, session, control.rank, slot, control.at(slot))
                 expected = said(event) if event is not None else "the end"
-                text = f"polls in vain, as its record goes on with {expected}: it awaits something that is not MPI"
+                text = f"polls where its record goes on with {expected}: it awaits something outside of MPI"
             lines.append(f"  rank {control.rank} {text}")
     return lines
 

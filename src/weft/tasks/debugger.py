@@ -45,7 +45,7 @@ class Debugger:
     def go(self, how: How, text: str = "") -> Answer:
         """Let the task in focus come on, the others run as they like."""
         if text and not (text.isdigit() and int(text)):
-            raise UsageError(f"{text!r} is no number of times")
+            raise UsageError(f"{text!r} is not a number of times")
         answer: Answer = {}
         for _ in range(int(text or 1)):
             answer = self._at(self._gone(how))
@@ -204,7 +204,7 @@ def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
         return lambda row: descends(rows, row.id, int(value))
     if key == "name" and value:
         return lambda row: value in row.name
-    raise UsageError(f"{word!r} is no filter: {', '.join(STATES)}, waiting, under=ID, name=TEXT")
+    raise UsageError(f"{word!r} is not a filter: {', '.join(STATES)}, waiting, under=ID, name=TEXT")
 
 
 def text_of(at: SourceLine | None) -> str:

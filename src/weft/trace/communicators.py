@@ -73,7 +73,7 @@ class Communicator:
         return group[peer] if 0 <= peer < len(group) else -1
 
     def rank_of(self, rank: int) -> int:
-        """The rank in this communicator of the process with index `rank`, -1 where it is no member."""
+        """The rank in this communicator of the process with index `rank`, -1 where it is not a member."""
         if self._places is None:
             self._places = {member: i for i, member in enumerate(self.remote_members) if member >= 0}
             self._places.update({member: i for i, member in enumerate(self.members) if member >= 0})

@@ -55,7 +55,7 @@ def duration_ns(text: str) -> float:
     """`1.2s`, `3ms`, `500us`; seconds where no unit stands. UsageError where it is none."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no time; write 1.5s, 20ms, 300us or 40ns")
+        raise UsageError(f"{text!r} is not a time; write 1.5s, 20ms, 300us or 40ns")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
@@ -63,7 +63,7 @@ def _number(text: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise UsageError(f"{text!r} is no whole number") from None
+        raise UsageError(f"{text!r} is not a whole number") from None
 
 
 def ranges(text: str) -> list[tuple[int, int]]:
@@ -72,7 +72,7 @@ def ranges(text: str) -> list[tuple[int, int]]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\w+)\s*(?:-\s*(-?\w+))?\s*", part)
         if match is None:
-            raise UsageError(f"{part!r} is no number and no range such as 0-3")
+            raise UsageError(f"{part!r} is neither a number nor a range such as 0-3")
         first = _number(match[1])
         found.append((first, _number(match[2]) if match[2] else first))
     return found
@@ -257,7 +257,7 @@ def size_of_text(text: str) -> float:
     """`4096`, `64k`, `1.5MiB` in bytes. UsageError where it is none."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no number of bytes; write 4096, 64k or 2MiB")
+        raise UsageError(f"{text!r} is not a number of bytes; write 4096, 64k or 2MiB")
     return float(match[1]) * _SIZES[match[2]]
 
 

@@ -18,7 +18,7 @@ def build_id_of(path: Path) -> str:
     with os.fdopen(fd, "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("the file is no 64-bit ELF file")
+            raise ValueError("the file is not a 64-bit ELF file")
         (table,) = struct.unpack_from("<Q", head, 32)
         size, count = struct.unpack_from("<HH", head, 54)
         file.seek(min(table, 2**62))

@@ -66,7 +66,7 @@ def parse(query: str) -> list[Term]:
                 terms.append(Term("is", ":", word[negated:], negated))
                 continue
             if not _WORD.fullmatch(word[negated:]):
-                raise UsageError(f"{word!r} is no filter; write key:value, such as tag:7 or wait>1ms")
+                raise UsageError(f"{word!r} is not a filter; write key:value, such as tag:7 or wait>1ms")
             terms.append(Term("word", ":", word[negated:], negated))
         else:
             terms.append(Term(match["key"].lower(), match["operator"], match["value"], bool(match["negated"])))

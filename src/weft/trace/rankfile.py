@@ -68,7 +68,7 @@ def open_inside(path: Path, root: Path | None) -> int:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise RunError(f"{path} is no regular file")
+        raise RunError(f"{path} is not a regular file")
     return fd
 
 
@@ -114,7 +114,7 @@ class RankFile:
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
                 raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
-            raise RunError(f"{self.path} is no {self.WHAT} of Weft (it does not begin with {self.MAGIC.decode()})")
+            raise RunError(f"{self.path} is not a {self.WHAT} of Weft (it does not begin with {self.MAGIC.decode()})")
         if len(page) < layout.HEADER.itemsize:
             raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
         raw = np.frombuffer(page, layout.HEADER, count=1)[0]

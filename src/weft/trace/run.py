@@ -349,7 +349,8 @@ class Trace:
         """Open a run directory. RunError where there is none or nothing in it can be read."""
         root = Path(path)
         if not root.is_dir():
-            raise RunError(f"{root} is no run: {'not a directory' if root.exists() else 'there is no such directory'}")
+            why = "not a directory" if root.exists() else "there is no such directory"
+            raise RunError(f"{root} is not a run: {why}")
         problems: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems)
         if "level" in run:
@@ -357,7 +358,7 @@ class Trace:
         table = _table(root, problems)
         files = _rank_files(root, problems)
         if not files and not run:
-            raise RunError(f"{root} is no run of Weft: " + "; ".join(problems[:3]))
+            raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
         trace._problems[:0] = [*problems, *table.problems]
         return trace

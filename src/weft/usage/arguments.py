@@ -207,7 +207,7 @@ class _Arguments:
             source = np.where(source < RANK_INVALID_BASE, source - RANK_INVALID_BASE, source)
             good = (source >= PROC_NULL) & (source < size) | (size < 0)
             yield from self._tell(
-                events[~good], "source", lambda e: f"the source {e.args['source']}, which is no rank,"
+                events[~good], "source", lambda e: f"the source {e.args['source']}, which is not a rank,"
             )
             bad = (tag < ANY_TAG) & (source != PROC_NULL)
             yield from self._tell(events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}")

@@ -130,7 +130,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> 
         )
         yield finding(
             "unmatched-receive",
-            f"rank {event.rank.index} waits in vain for a message of {who} in {said(event)}: {told}",
+            f"rank {event.rank.index} waits in {said(event)} for a message of {who}: {told}",
             [event, *other],
             evidence={"source": source, "tag": int(match.recvs.tag[row])},
             cause=cause(event),

@@ -180,7 +180,7 @@ class Constructs:
         for array in directive.arrays:
             variable = self.unit.variable(array, at)
             if not variable.declare:
-                what = f"`{array.name}` is no distributed array; put `#pragma dvm array` before its declaration"
+                what = f"`{array.name}` is not a distributed array; put `#pragma dvm array` before its declaration"
                 self.unit.fail(array.place, what)
             number = self.unit.data_id(variable)
             if isinstance(directive, syntax.Redistribute):
@@ -425,7 +425,7 @@ class Constructs:
         """The distributed array whose edges a clause names."""
         variable = self.unit.variable(array, at)
         if not variable.declare:
-            self.unit.fail(array.place, f"`{array.name}` in `{where}` is no distributed array")
+            self.unit.fail(array.place, f"`{array.name}` in `{where}` is not a distributed array")
         if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
             has = plural(self.unit.rank(variable), "dimension")
             what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"

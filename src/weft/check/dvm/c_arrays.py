@@ -103,7 +103,7 @@ class Arrays:
             if statement.type == "function_definition" and len(found) != len(inherited):
                 missing = sorted(inherited - {v.name for v in found})
                 self.unit.fail(
-                    directive.place, f"`{missing[0]}` in `inherit` is no parameter of the function behind it"
+                    directive.place, f"`{missing[0]}` in `inherit` is not a parameter of the function behind it"
                 )
             return found
         begin = self.tree.begin(statement) if statement is not None else -1
@@ -150,7 +150,7 @@ class Arrays:
         """The calls that make a template whose sizes its declaration leaves open."""
         variable = self.tree.resolve(entity.name, at)
         if variable is None or not c_calls.is_template(variable):
-            self.unit.fail(entity.place, f"`{entity.name}` is no template; put DVM(DISTRIBUTE …; TEMPLATE) before it")
+            self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
         number = self.unit.data_id(variable)
         return template(number, entity) + self.distributed(variable, number, construct)
 

@@ -118,7 +118,7 @@ def today(old: str, place: Position) -> str | None:
         return f"create_shadow_group {group.strip()}({renewals(held)})"
     if name in USES:
         return f"{name.lower()} {rest}"
-    raise DirectiveError(place, f"`{name}` is no directive of C-DVM")
+    raise DirectiveError(place, f"`{name}` is not a directive of C-DVM")
 
 
 def spread(old: str) -> str:
@@ -149,7 +149,7 @@ def clause(old: str, place: Position) -> str:
         return f"remote_access({whole(rest)})"
     if kind == "PIPE":
         return f"stage({rest})"
-    raise DirectiveError(place, f"`{name}` is no clause of PARALLEL")
+    raise DirectiveError(place, f"`{name}` is not a clause of PARALLEL")
 
 
 def renewals(old: str) -> str:

@@ -133,7 +133,7 @@ class Unit:
         """The number of a task array; complains where a name is none."""
         variable = self.tree.resolve(reference.name, at)
         if variable is None or not variable.has("task"):
-            what = f"`{reference.name}` is no task array; put DVM(TASK) before its declaration"
+            what = f"`{reference.name}` is not a task array; put DVM(TASK) before its declaration"
             self.fail(reference.place, what)
         return self.data_id(variable)
 

@@ -103,7 +103,7 @@ def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
 
 
 def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
-    """The block that a use of a scalar assigns it for; None where the use is no plain assignment."""
+    """The block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
     above = first.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
         return None

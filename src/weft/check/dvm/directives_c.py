@@ -46,7 +46,7 @@ class _Reader(Reader):
         word = cursor.name("a directive")
         reader = DIRECTIVES.get(word.text) or (OLD.get(word.text) if old else None)
         if reader is None:
-            cursor.fail(f"`{word.text}` is no directive of C-DVMH; it knows {', '.join(sorted(DIRECTIVES))}", word)
+            cursor.fail(f"`{word.text}` is not a directive of C-DVMH; it knows {', '.join(sorted(DIRECTIVES))}", word)
         found = reader(self)
         cursor.finish()
         return found
@@ -123,7 +123,7 @@ class _Reader(Reader):
         if kind == "block":
             return syntax.Axis("block")
         if kind not in ("wgtblock", "genblock", "multblock", "indirect", "derived"):
-            cursor.fail(f"`{kind}` is no distribution", word)
+            cursor.fail(f"`{kind}` is not a distribution", word)
         cursor.expect("(")
         if kind == "derived":
             found = syntax.Axis("derived", derived=self.derived())
@@ -264,7 +264,7 @@ class _Reader(Reader):
                 data.append(syntax.Data(cast(syntax.Intent, word.text), self.references()))
             else:
                 cursor.fail(
-                    f"`{word.text}` is no clause of region; known are {', '.join(INTENTS)}, targets, async", word
+                    f"`{word.text}` is not a clause of region; known are {', '.join(INTENTS)}, targets, async", word
                 )
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
@@ -272,7 +272,7 @@ class _Reader(Reader):
         """Read HOST or CUDA."""
         word = self.cursor.name("HOST or CUDA")
         if word.text not in ("HOST", "CUDA"):
-            self.cursor.fail(f"`{word.text}` is no target; known are HOST and CUDA", word)
+            self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)
         return word.text.lower()
 
     def parallel(self) -> Directive:
@@ -306,7 +306,7 @@ class _Reader(Reader):
             reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
-                cursor.fail(f"`{word.text}` is no clause of {of}; known are {known}", word)
+                cursor.fail(f"`{word.text}` is not a clause of {of}; known are {known}", word)
             cursor.expect("(")
             clauses.append(reader(self))
         return tuple(clauses)
@@ -338,7 +338,7 @@ class _Reader(Reader):
         cursor = self.cursor
         word = cursor.name("a reduction")
         if word.text not in REDUCTIONS:
-            cursor.fail(f"`{word.text}` is no reduction; known are {', '.join(REDUCTIONS)}", word)
+            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(REDUCTIONS)}", word)
         cursor.expect("(")
         variable = self.bare()
         location = size = None

@@ -91,7 +91,7 @@ class _Reader(Reader):
             cursor.next()
             found = DIRECTIVES[keyword](self)
         else:
-            cursor.fail(f"`{word.text}` is no directive of Fortran-DVMH", word)
+            cursor.fail(f"`{word.text}` is not a directive of Fortran-DVMH", word)
         cursor.finish()
         return found
 
@@ -195,7 +195,7 @@ class _Reader(Reader):
         word = cursor.name("a distribution")
         kind = AXES.get(cursor.fold(word))
         if kind is None:
-            cursor.fail(f"`{word.text}` is no distribution", word)
+            cursor.fail(f"`{word.text}` is not a distribution", word)
         if kind == "block":
             if cursor.accept("("):
                 cursor.listed(self.keyed)
@@ -256,7 +256,7 @@ class _Reader(Reader):
             word = cursor.word
             keyword = cursor.text
             if keyword not in TYPES and keyword not in TRAITS and keyword not in ("distribute", "align", "shadow"):
-                cursor.fail(f"`{word.text}` is no attribute", word)
+                cursor.fail(f"`{word.text}` is not an attribute", word)
             cursor.next()
             if cursor.word.kind == "name" and keyword not in TYPES and cursor.text not in ("with", "onto"):
                 attribute, entities = self.old_form(keyword)
@@ -317,7 +317,7 @@ class _Reader(Reader):
             word = cursor.name("a clause")
             reader = known.get(cursor.fold(word))
             if reader is None:
-                cursor.fail(f"`{word.text}` is no clause of {of}; known are {', '.join(sorted(known))}", word)
+                cursor.fail(f"`{word.text}` is not a clause of {of}; known are {', '.join(sorted(known))}", word)
             found.append(reader(self))
             if cursor.ended:
                 break
@@ -347,7 +347,7 @@ class _Reader(Reader):
         word = cursor.name("a reduction")
         kind = REDUCTIONS.get(cursor.fold(word))
         if kind is None:
-            cursor.fail(f"`{word.text}` is no reduction; known are {', '.join(REDUCTIONS)}", word)
+            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(REDUCTIONS)}", word)
         cursor.expect("(")
         variable = self.reference()
         location = size = None
@@ -525,7 +525,7 @@ class _Reader(Reader):
                 data.append(syntax.Data(keyword, self.references()))  # type: ignore[arg-type]
             else:
                 cursor.fail(
-                    f"`{word.text}` is no clause of region; known are {', '.join(INTENTS)}, targets, async", word
+                    f"`{word.text}` is not a clause of region; known are {', '.join(INTENTS)}, targets, async", word
                 )
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
@@ -533,7 +533,7 @@ class _Reader(Reader):
         """Read HOST or CUDA."""
         word = self.cursor.name("HOST or CUDA")
         if self.cursor.fold(word) not in ("host", "cuda"):
-            self.cursor.fail(f"`{word.text}` is no target; known are HOST and CUDA", word)
+            self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)
         return self.cursor.fold(word)
 
     def actual(self, get: bool) -> Directive:

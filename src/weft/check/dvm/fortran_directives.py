@@ -399,7 +399,7 @@ class Directives:
         for entity in directive.items:
             mapping = self.marks.mapping(entity.name)
             if mapping is None or mapping.template is None:
-                raise DirectiveError(entity.place, f"`{entity.name}` is no template; declare it with TEMPLATE")
+                raise DirectiveError(entity.place, f"`{entity.name}` is not a template; declare it with TEMPLATE")
             self.here(sentinel, self.marks.template(entity.name, entity.sizes, entity.place))
             self.here(sentinel, *self.marks.mapping_calls(mapping))
 
@@ -474,7 +474,7 @@ class Directives:
     def must_be_tasks(self, name: str, place: Position) -> None:
         """Complain about a task array that is none."""
         if not self.marks.is_tasks(name):
-            raise DirectiveError(place, f"`{name}` is no task array; declare it with TASK {name.upper()}(n)")
+            raise DirectiveError(place, f"`{name}` is not a task array; declare it with TASK {name.upper()}(n)")
 
     def on(self, sentinel: Sentinel, directive: syntax.On) -> None:
         """`on mb(1)` up to `end on`."""

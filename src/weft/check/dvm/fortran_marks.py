@@ -447,7 +447,7 @@ class UnitMarks:
             return
         if mapping.template is None and not (symbol.array or symbol.pointer):
             raise DirectiveError(
-                mapping.place, f"`{mapping.name}` is no array; declare its dimensions, or take it out of the directive"
+                mapping.place, f"`{mapping.name}` is not an array; declare its dimensions, or leave it out here"
             )
         once = int(not allocated and (symbol.dummy or symbol.static or "*save" in self.unit.symbols))
         if mapping.alignment is not None:
