@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +71,55 @@ def test_the_new_run_has_the_other_message_at_the_receive(
         other = {1: 2, 2: 1}[taken(tmp_path / "run", receive)[0]]
         before, after = outcome(tmp_path, f"0:{receive[1]}={2 - other}", receive)
         assert after[0] == other != before[0]
+
+
+@pytest.fixture(scope="module")
+def answered(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where answered.c was recorded as `run`."""
+    folder = tmp_path_factory.mktemp("answered")
+    program = compile_c(Path(mpich.mpicc).parents[1], "answered.c", folder)
+    execute([*WEFT, "run", "--out", "run", "-n", "3", "--", program, "1"], cwd=folder, env=environment())
+    return folder
+
+
+def receives(folder: Path) -> list[EventId]:
+    """The receives of rank 0."""
+    trace = weft.open(folder / "run")
+    return [(0, i) for i in range(len(trace.ranks[0])) if trace.event(0, i).function.base == "MPI_Recv"]
+
+
+def test_what_cannot_happen_is_refused(answered: Path) -> None:
+    first, second, third, _ = receives(answered)
+    took = taken(answered / "run", third)[0]
+    for (rank, event), source, why in [
+        (first, 1, "this is the outcome of the record"),
+        (first, 2, "rank 2 sends its next message that fits"),
+        (first, 0, "rank 0 never sends a message to rank 0 that fits this receive"),
+        (second, 1, "all messages of rank 1 that fit are taken by receives before this one"),
+        (third, took, "this is the outcome of the record"),
+    ]:
+        done = execute([*WEFT, "replay", "run", "--force", f"{rank}:{event}={source}"], cwd=answered)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert f"--force {rank}:{event}={source}: {why}" in done.stderr
+
+
+def test_an_interrupted_replay_says_that_it_is_not_whole(answered: Path) -> None:
+    rank, event = receives(answered)[2]
+    source = 3 - taken(answered / "run", (rank, event))[0]
+    for words, what in [([f"--force={rank}:{event}={source}"], "the other outcome"), ([], "the replay")]:
+        command = [*WEFT, "replay", "run", *words, "-n", "3", "--", str(answered / "answered"), "60"]
+        with subprocess.Popen(
+            command, cwd=answered, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().startswith("first ")
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+        assert process.returncode != 0
+        assert "the replay was interrupted" in said
+        assert "rank 0 in event" in said
+        assert f"{what} up to there is recorded in" in said
+        assert "as recorded" not in said

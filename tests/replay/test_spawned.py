@@ -49,6 +49,13 @@ def test_a_stop_in_one_world_holds_the_others(family: Family) -> None:
     assert "not spawned yet" not in second.stderr
 
 
+def test_a_parent_that_stands_before_a_spawn_holds_the_other_one_in_it(family: Family) -> None:
+    done = family.weft("replay", "run", "--break", "1:3")
+    assert (done.returncode, stands(done.stderr, 1)) == (0, [3]), done.stderr
+    assert "rank 0 in event 3: comm_spawn(root=0) at spawned.c" in done.stderr
+    assert "ranks 2-7 not spawned yet" in done.stderr
+
+
 def test_before_its_spawn_a_rank_is_not_there(family: Family) -> None:
     out = family.weft("debug", "run", "-c", "ranks", "-c", "print 1 @4", "-c", "until 6:5", "-c", "ranks").stdout
     assert "ranks 2-7      not spawned yet" in out

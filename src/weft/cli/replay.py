@@ -219,7 +219,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     from weft.launch.verdict import certain_deadlocks
     from weft.replay import Result
     from weft.replay.force import parse_force
-    from weft.replay.sentences import deadlocked, diverged, refused, stalled, standing, stopped, timed_out
+    from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
 
     ending = finish.finish(job)
     if args.driven:
@@ -251,6 +251,11 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
             say(line)
         say(f"the other outcome up to there is recorded in {place}")
         return LEFT_STATUS
+    if job.ended == "interrupted" or job.interrupted is not None:
+        for line in interrupted(trace, session):
+            say(line)
+        say(f"{'the other outcome' if args.force else 'the replay'} up to there is recorded in {place}")
+        return job.process.shell_status or LEFT_STATUS
     tells = {
         Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
     }  # fmt: skip

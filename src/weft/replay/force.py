@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from weft.errors import UsageError
-from weft.match import NONE, Match, Post
+from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
-from weft.replay.plan import RankPlan, ThreadPlan
+from weft.replay.plan import RankPlan, ThreadPlan, whole
 from weft.replay.points import EventId, check
 from weft.trace import Trace
 
@@ -51,9 +51,44 @@ class Forcing:
         if comm is not None and source >= len(comm.peers(rank)):
             raise UsageError(f"--force {rank}:{index}={source}: {comm} has ranks 0 to {len(comm.peers(rank)) - 1} only")
         decided = int(match.recvs.decided[rows[0]]) if rows else index
-        process, point = order.point(rank, index if decided == NONE else decided, end=True)
+        decided = index if decided == NONE else decided
+        if comm is not None:
+            probes = match.probes
+            row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == event), None)
+            self._can_happen(match.recvs if rows else probes, row, comm.peers(rank)[source], (rank, decided), order)
+        process, point = order.point(rank, decided, end=True)
         self.future = order.future_points({process: point})
         self.processes = order.processes
+
+    def _can_happen(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
+        """UsageError where no run that follows the record up to the receive can have this outcome."""
+        rank, index = self.event
+        text, sends, recvs = f"--force {rank}:{index}={self.source}", self.match.sends, self.match.recvs
+        if row is None:
+            return
+        took = int(posts.partner[row])
+        if took != NONE and sends.rank_of(took) == sender:
+            raise UsageError(f"{text}: this is the outcome of the record: give another source")
+        if not whole(self.trace.ranks[sender]):
+            return  # it may send what its record does not have
+        part = sends.of_rank(sender)
+        fits = (sends.peer[part] == rank) & (sends.comm[part] == posts.comm[row])
+        if not posts.flags[row] & Post.ANY_TAG:
+            fits &= sends.tag[part] == posts.tag[row]
+        fitting = part.start + np.flatnonzero(fits)
+        if not len(fitting):
+            raise UsageError(f"{text}: rank {sender} never sends a message to rank {rank} that fits this receive")
+        taken = sends.partner[fitting]
+        posted = recvs.event[np.where(taken == NONE, 0, taken)] if len(recvs) else np.zeros(len(taken), np.uint32)
+        left = fitting[(taken == NONE) | (posted > index)]
+        if not len(left):
+            raise UsageError(f"{text}: all messages of rank {sender} that fit are taken by receives before this one")
+        send = sends.id(int(left[0]))
+        if order.reaches(decided, send, a_end=True, b_end=False):
+            raise UsageError(
+                f"{text}: rank {sender} sends its next message that fits (event {send[1]}) only after this receive "
+                "has its own: it cannot come first"
+            )
 
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """The plans, cut at what depends on the receive, with its source exchanged."""

@@ -162,8 +162,8 @@ class RankPlan:
     threads: list[ThreadPlan]
     flags: PlanFlag
     spawned: bool = False
-    parent: tuple[int, int, int] | None = None
-    """The call that spawns it: rank, thread and the entries before it, of the first parent, where that is known."""
+    parents: list[tuple[int, int, int]] = field(default_factory=list)
+    """The calls that spawn it, where they are known: rank, thread and the entries before it."""
     worlds: list[int] = field(default_factory=list)
     """The first rank of each world that it spawns, -1 where that is not known."""
 
@@ -237,7 +237,7 @@ def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
         if rank < len(plans):
             plans[rank].worlds.append(children[0] if known else -1)
         for child in children if known else ():
-            plans[child].parent = plans[child].parent or _entry_of(trace.ranks[rank], plans[rank], event)
+            plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
     for plan in plans:
         plan.spawned = trace.ranks[plan.rank].world > 0
 
@@ -252,13 +252,13 @@ def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
             plan.flags |= PlanFlag.TURNS
 
 
-def _entry_of(rank: Rank, plan: RankPlan, event: int) -> tuple[int, int, int] | None:
-    """The thread of the plan that makes a call, and the entries before it; None in a record without events."""
+def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
+    """The thread of the plan that makes a call, and the entries before it; empty in a record without events."""
     if event == NOT_RECORDED:
-        return None
+        return []
     slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
     found = [(plan.rank, i, thread.position(index)) for i, thread in enumerate(plan.threads) if thread.slot == slot]
-    return found[-1] if found else None
+    return found[-1:]
 
 
 def whole(rank: Rank) -> bool:

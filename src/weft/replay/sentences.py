@@ -169,6 +169,11 @@ def timed_out(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     return [f"the replay was ended after {session.timeout:g} seconds, as --timeout says", *_waits(trace, session)]
 
 
+def interrupted(trace: Trace, session: Replay) -> list[str]:
+    """Where the ranks were when a person ended the replay."""
+    return ["the replay was interrupted", *_waits(trace, session)]
+
+
 def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
     """Weft ended the replay, as none of its ranks could ever go on."""
     if forced:

@@ -39,13 +39,11 @@ class Result(Enum):
 
 
 def begun(controls: Sequence[Control], plans: Sequence[RankPlan], rank: int) -> bool:
-    """Whether a rank has begun, or is sure to: its parents have made the call that spawns it."""
+    """Whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
     if controls[rank].pid or not plans[rank].spawned:
         return True
-    if (call := plans[rank].parent) is None:
-        return False  # it runs freely
-    parent, thread, position = call
-    return controls[parent].at(thread) > position
+    calls = plans[rank].parents  # none are known of one that runs freely
+    return bool(calls) and all(controls[parent].at(thread) > position for parent, thread, position in calls)
 
 
 @dataclass
