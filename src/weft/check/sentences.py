@@ -37,6 +37,7 @@ DIRECTIVES: Final = {
     "copy-twice": "starts an asynchronous copy again that no ASYNCWAIT has completed",
     "copy-wait": "waits for an asynchronous copy that was not started",
     "copy-unwaited": "starts an asynchronous copy that no ASYNCWAIT completes",
+    "edge-unknown": "renews a shadow edge that no `shadow_add` has made",
     "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
 
@@ -125,6 +126,9 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "remote-access",
         "changed",
     ): "{iteration} reads {element} from the buffer of remote_access, but it changed after that was filled",
+    ("remote-access", "localize"): (
+        "{element} is {number}, an index of {array} that its processor neither owns nor has in an edge"
+    ),
     ("remote-access", "task"): "{iteration} {does} {element}, which is distributed onto another task",
     ("halo-write", ""): "{iteration} writes the shadow element {element}{distance}: its owner never sees that",
     ("stale-halo-read", "never"): "{iteration} reads the shadow element {element}{distance}, which was never renewed",
@@ -196,6 +200,7 @@ def message(record: Record, texts: Texts) -> str:
         operation=OPERATIONS[held.get("operation", 0)],
         expected=held.get("expected", ""),
         got=held.get("got", ""),
+        number=held.get("number", ""),
     )
     return text[0].upper() + text[1:] if text[0] != "`" else text
 

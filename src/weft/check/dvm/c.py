@@ -12,7 +12,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.check.dvm import c_calls, c_groups, c_source, c_uses, syntax
+from weft.check.dvm import c_calls, c_groups, c_scattered, c_source, c_uses, syntax
 from weft.check.dvm.c_arrays import Arrays
 from weft.check.dvm.c_calls import base, call, longs, size
 from weft.check.dvm.c_hooks import Hooks
@@ -109,6 +109,10 @@ class Constructs:
         elif isinstance(directive, syntax.NewArray):
             number = self.unit.texted("create_template", directive, text)
             self.marks.before(begin, self.arrays.created(directive.items[0], begin, number))
+        elif isinstance(directive, syntax.ShadowAdd):
+            self.marks.before(begin, c_scattered.shadow_add(self.unit, directive, begin, text))
+        elif isinstance(directive, syntax.Localize):
+            self.marks.before(begin, c_scattered.localize(self.unit, directive, begin, text))
         elif isinstance(directive, syntax.UseGroup):
             name = f"{directive.kind}_{directive.step}"
             self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
@@ -187,6 +191,7 @@ class Constructs:
                 axes = directive.distribution.axes or ()
                 construct = self.unit.texted("redistribute", directive, text)
                 found.append(c_calls.blocks(number, variable, axes))
+                found.append(c_scattered.owners(self.unit, number, variable, axes, at))
                 task = self.unit.task(directive.distribution.onto, at)
                 found.append(c_calls.spread(construct, number, variable, axes, task))
             else:
@@ -404,6 +409,7 @@ class Constructs:
                 found.append(
                     call("loop_shadow_renew", self.unit.data_id(variable), base(variable), *edges, int(renewal.corner))
                 )
+                found.extend(c_scattered.renewed(self.unit, 0, variable, renewal.widths, renewal.array.place))
         elif isinstance(clause, syntax.Across):
             for dependence in clause.items:
                 # An array without distribution may be named too: `tie` loops of one processor.

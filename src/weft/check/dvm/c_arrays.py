@@ -7,7 +7,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.check.dvm import c_calls, c_tree, syntax
+from weft.check.dvm import c_calls, c_scattered, c_tree, syntax
 from weft.check.dvm.c_calls import base, call, longs, size
 from weft.check.dvm.c_tree import Variable
 from weft.check.dvm.c_unit import FIRST, Unit
@@ -182,6 +182,8 @@ class Arrays:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
                     sizes = c_calls.blocks(number, variable, attribute.axes)
+                    if not variable.outside:  # before the program begins no table has its numbers
+                        sizes += c_scattered.owners(self.unit, number, variable, attribute.axes, variable.begin)
                     task = self.unit.task(attribute.onto, variable.begin)
                     return f" {sizes} " + c_calls.spread(construct, number, variable, attribute.axes, task)
         return ""

@@ -30,9 +30,8 @@ KINDS: Final = {
     "wgtblock": "WEFT_WGTBLOCK",
     "genblock": "WEFT_GENBLOCK",
     "multblock": "WEFT_MULTBLOCK",
-    # Who owns an element is known to the program's own tables only: such a dimension is not checked.
-    "indirect": "WEFT_WHOLE",
-    "derived": "WEFT_WHOLE",
+    "indirect": "WEFT_INDIRECT",
+    "derived": "WEFT_DERIVED",
 }
 OPERATIONS: Final = {name: f"WEFT_{name.upper()}" for name in ("sum", "product", "max", "min", "and", "or", "xor")} | {
     "maxloc": "WEFT_MAXLOC",

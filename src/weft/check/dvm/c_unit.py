@@ -24,6 +24,8 @@ class Shared:
     names: dict[str, int] = field(default_factory=dict)
     spread: dict[str, list[syntax.Declare]] = field(default_factory=dict)
     """What the directives of all sources say of external names."""
+    edges: dict[str, int] = field(default_factory=dict)
+    """Numbers of named shadow edges."""
 
 
 FIRST: Final = 60001

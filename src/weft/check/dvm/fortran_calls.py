@@ -13,8 +13,8 @@ from weft.check.dvm.syntax import DirectiveError, Reference
 
 CONSTANT: Final = -1
 ALL: Final = -2
-KINDS: Final = {"*": 0, "block": 1, "wgtblock": 2, "genblock": 3, "multblock": 4, "indirect": 0, "derived": 0}
-"""Of check.h; where elements go by an owner's table, ownership is not modelled."""
+KINDS: Final = {"*": 0, "block": 1, "wgtblock": 2, "genblock": 3, "multblock": 4, "indirect": 5, "derived": 6}
+"""Of check.h."""
 OPERATIONS: Final = {
     "sum": 1,
     "product": 2,

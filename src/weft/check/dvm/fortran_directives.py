@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from weft.check.dvm import syntax
+from weft.check.dvm import fortran_scattered, syntax
 from weft.check.dvm.fortran_calls import (
     ACROSS,
     ACTUAL,
@@ -93,6 +93,10 @@ class Directives:
                 self.map(sentinel, directive)
             case syntax.NewArray():
                 self.template_create(sentinel, directive)
+            case syntax.ShadowAdd():
+                self.here(sentinel, *fortran_scattered.shadow_add(self.marks, sentinel, directive))
+            case syntax.Localize():
+                self.here(sentinel, fortran_scattered.localize(self.marks, sentinel, directive))
             case syntax.ArrayCopy():
                 self.array_copy(at, sentinel)
             case syntax.Note(keyword="hostsection" | "host_section"):
@@ -279,6 +283,8 @@ class Directives:
                 case syntax.ShadowRenew():
                     for item in clause.items:
                         yield self.edges(RENEW, construct, 0, item)
+                        array = item.array
+                        yield from fortran_scattered.renewed(self.marks, array.name, item.widths, array.place)
                 case syntax.ShadowUse(kind="compute"):
                     computed = [clause.array] if clause.array else self.computed(sentinel)
                     for item in computed:
@@ -317,8 +323,7 @@ class Directives:
         """An array with widths for each dimension; none: the declared ones."""
         array = item.array
         widths = item.widths
-        known = self.marks.widths(widths) if widths is not None else None
-        low, high = known if known is not None else ([], [])
+        low, high = self.marks.widths(widths) if widths is not None else ([], [])
         if low:
             self.marks.fits(array.name, len(low), array.place)
         number = self.marks.data(array.name, array.place)
@@ -387,6 +392,8 @@ class Directives:
         construct = self.marks.construct(kind, sentinel)
         for array in directive.arrays:
             if isinstance(directive, syntax.Redistribute):
+                axes = directive.distribution.axes or ()
+                self.here(sentinel, *fortran_scattered.owners(self.marks, array.name, axes, array.place))
                 calls = self.marks.distribute(construct, array.name, directive.distribution, array.place, 0)
             else:
                 calls = self.marks.align(construct, array.name, directive.alignment, array.place, 0)

@@ -67,6 +67,7 @@ class Numbers:
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
         self.held: dict[tuple[int, str], int] = {}
+        self.edges: dict[str, int] = {}
 
     def of(self, unit: Unit, name: str, place: Position, what: str = "variable") -> int:
         """The id of a name that this unit declares."""
@@ -455,22 +456,15 @@ class UnitMarks:
         elif mapping.distribution is not None:
             yield from self.distribute(mapping.construct, mapping.name, mapping.distribution, mapping.place, once)
         if mapping.shadow is not None:
-            widths = self.widths(mapping.shadow.widths)
-            if widths is not None:
-                low, high = widths
-                number = self.data(mapping.name, mapping.place)
-                yield f"call weft_check_shadow({number}, {len(low)}, {longs(low)}, {longs(high)}, {mapping.name})"
+            low, high = self.widths(mapping.shadow.widths)
+            number = self.data(mapping.name, mapping.place)
+            yield f"call weft_check_shadow({number}, {len(low)}, {longs(low)}, {longs(high)}, {mapping.name})"
 
     @staticmethod
-    def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]] | None:
-        """The widths below and above; None where edges have names (their elements are known at run time only)."""
-        low, high = [], []
-        for width in widths:
-            if isinstance(width, syntax.NamedEdges):
-                return None
-            low.append(width.low.text)
-            high.append(width.high.text)
-        return low, high
+    def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
+        """The widths below and above; what named edges hold is known at run time only."""
+        plain = [width if isinstance(width, syntax.Width) else None for width in widths]
+        return [w.low.text if w else "0" for w in plain], [w.high.text if w else "0" for w in plain]
 
     def distribute(
         self, construct: int, name: str, distribution: syntax.Distribution, place: Position, once: int

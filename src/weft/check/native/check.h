@@ -88,6 +88,26 @@ void weft_check_distribute(int construct, int data, const void *base, int rank, 
 /* Sizes of the blocks of one dimension (genblock: elements, wgtblock: weights), before weft_check_distribute. */
 void weft_check_blocks(int data, const void *base, int dimension, int64_t count, const double sizes[]);
 
+/* Owners of elements, before weft_check_distribute: `indirect` (a number each), `derived` (where an index of the target
+ * is). The loops over elements run from weft_check_lower, weft_check_extent times. */
+int64_t weft_check_extent(int data, const void *base, int dimension);
+int64_t weft_check_lower(int data, const void *base, int dimension);
+void weft_check_owner(int data, const void *base, int dimension, int64_t element, int64_t processor);
+void weft_check_owner_derived(int data, const void *base, int dimension, int64_t element, int target,
+                              const void *target_base, int axis, int64_t index);
+
+/* A named shadow edge (shadow_add) in a dimension: begin, for each index of the target's axis the elements that it
+ * names, the arrays that get the edge, end. over: another edge of the target whose indices count too; 0: none. */
+void weft_check_edge_begin(int construct, int name, int data, const void *base, int dimension, int target,
+                           const void *target_base, int axis, int over);
+void weft_check_edge_element(int64_t index, int64_t element);
+void weft_check_edge_include(int data, const void *base);
+void weft_check_edge_end(void);
+/* Renewed now; construct 0: by the loop that begins. */
+void weft_check_edge_renew(int construct, int name, int data, const void *base);
+/* Numbers in an array become indices of the target's axis: each must be its processor's own, or in an edge. */
+void weft_check_localize(int construct, int data, const void *base, int target, const void *target_base, int axis);
+
 /* Distribute onto one task's processors (REDISTRIBUTE A(...) ONTO MPT(task)). */
 void weft_check_distribute_onto(int construct, int data, const void *base, int rank, const int kinds[], int tasks,
                                 int64_t task);

@@ -237,6 +237,20 @@ void findings_parameter(const char *why, int construct, int data, int dimension,
     send(&l);
 }
 
+/* A number in an array that is localized, and is no index that its processor has. */
+void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value)
+{
+    int id = enter("remote-access", "localize", construct, data, (uintptr_t)target);
+    if (!id)
+        return;
+    struct line l;
+    begin(&l, id, "remote-access", "localize", construct, 0);
+    put(&l, ",\"data\":%d,\"array\":%d,\"number\":%lld", data, target, (long long)value);
+    put_numbers(&l, "index", rank, index);
+    put(&l, "}");
+    send(&l);
+}
+
 /* A directive that cannot be right where it stands; the construct tells where. */
 void findings_directive(const char *why, int construct, int data)
 {

@@ -244,6 +244,47 @@ void weft_fortran_shadow(int data, int rank, const int64_t *low, const int64_t *
         weft_check_shadow(data, base_of(array), rank, low, high);
 }
 
+void weft_fortran_owners(int data, int dimension, CFI_cdesc_t *owners, CFI_cdesc_t *array)
+{
+    int64_t lower = weft_check_lower(data, base_of(array), dimension);
+    for (CFI_index_t k = 0; owners->rank == 1 && k < owners->dim[0].extent; k++)
+        weft_check_owner(data, base_of(array), dimension, lower + k, (int64_t)number_at(owners, k));
+}
+
+void weft_fortran_owner_derived(int data, int dimension, int64_t element, int target, int axis, int64_t index,
+                                CFI_cdesc_t *array, CFI_cdesc_t *goal)
+{
+    weft_check_owner_derived(data, base_of(array), dimension, element, target, base_of(goal), axis, index);
+}
+
+int64_t weft_fortran_lower(int data, int dimension, CFI_cdesc_t *array)
+{
+    return weft_check_lower(data, base_of(array), dimension);
+}
+
+int64_t weft_fortran_extent(int data, int dimension, CFI_cdesc_t *array)
+{
+    return weft_check_extent(data, base_of(array), dimension);
+}
+
+void weft_fortran_edge_begin(int construct, int name, int data, int dimension, int target, int axis, int over,
+                             CFI_cdesc_t *array, CFI_cdesc_t *goal)
+{
+    weft_check_edge_begin(construct, name, data, base_of(array), dimension, target, base_of(goal), axis, over);
+}
+
+void weft_fortran_edge_include(int data, CFI_cdesc_t *array) { weft_check_edge_include(data, base_of(array)); }
+
+void weft_fortran_edge_renew(int construct, int name, int data, CFI_cdesc_t *array)
+{
+    weft_check_edge_renew(construct, name, data, base_of(array));
+}
+
+void weft_fortran_localize(int construct, int data, int target, int axis, CFI_cdesc_t *numbers, CFI_cdesc_t *goal)
+{
+    weft_check_localize(construct, data, base_of(numbers), target, base_of(goal), axis);
+}
+
 /* --- loops -------------------------------------------------------------------------------------------------------- */
 
 void weft_fortran_mapped(int what, int group, int data, int rank, const int *axis, const int64_t *coefficient,

@@ -239,6 +239,51 @@ static bool only_read_so_far(uintptr_t low, bool write)
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
 
+/* What a REMOTE_ACCESS clause of the construct brings. */
+static bool fetched(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
+                    bool write)
+{
+    const struct widths nothing = {{0}, {0}};
+    for (int i = 0; i < here.aspect_count; i++) {
+        struct aspect *r = &here.aspects[i];
+        int64_t delta[WEFT_MAX_RANK];
+        int axes;
+        if (!r->remote || r->object != o || distance(r, at, &nothing, delta, &axes) != 0)
+            continue;
+        around(s, r, a, size);
+        mode(s, REMOTE, r->filled < now.base ? r->filled : now.base);
+        if (write)
+            bad(s, d, "remote-access", "buffer-write");
+        else if (!r->filled)
+            bad(s, d, "remote-access", "not-filled");
+        return true;
+    }
+    return false;
+}
+
+/* An array where tables tell who owns an element: nothing that holds here holds at a distance from here. */
+static void by_tables(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
+                      bool write)
+{
+    unsigned apart = scattered_apart(o, at);
+    stamp_t when = 0;
+    interval(s, a, a + size);
+    if (!apart) {
+        mode(s, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+    } else if (!fetched(s, d, o, a, at, size, write)) {
+        int edge = scattered_edge(o, at, apart, &when);
+        if (edge == 0)
+            bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        else if (write)
+            bad(s, d, "halo-write", NULL);
+        else if (edge == 1)
+            bad(s, d, "stale-halo-read", "never");
+        else
+            mode(s, EDGE, when < now.base ? when : now.base);
+    }
+    s->closed = true;
+}
+
 /* A distributed array in a construct that has owners. */
 static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
 {
@@ -259,6 +304,10 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         return;
     }
     const struct widths nothing = {{0}, {0}};
+    if (scattered(o->root) || scattered(here.on)) {
+        by_tables(s, d, o, a, at, size, write);
+        return;
+    }
     if (gridded())
         around_in_block(s, v, a, at);
     else
@@ -285,19 +334,8 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
             mode(s, OWN, now.base);
             return;
         }
-    for (int i = 0; i < here.aspect_count; i++) {
-        struct aspect *r = &here.aspects[i];
-        int64_t delta[WEFT_MAX_RANK];
-        if (r->remote && r->object == o && distance(r, at, &nothing, delta, &axes) == 0) {
-            around(s, r, a, size);
-            mode(s, REMOTE, r->filled < now.base ? r->filled : now.base);
-            if (write)
-                bad(s, d, "remote-access", "buffer-write");
-            else if (!r->filled)
-                bad(s, d, "remote-access", "not-filled");
-            return;
-        }
-    }
+    if (fetched(s, d, o, a, at, size, write))
+        return;
     far = elsewhere ? 2 : distance(v, at, &o->shadow, d->delta, &axes);
     if (far == 1)
         edge(s, d, v, write, d->delta, axes);

@@ -171,8 +171,10 @@ static void drop(int i)
     for (int k = 0; k < count; k++)
         used |= k != i && table[k]->root == o;
     memmove(table + i, table + i + 1, sizeof *table * (size_t)(--count - i));
-    if (!used && o != here.on)
+    if (!used && o != here.on) {
+        scattered_forget(o);
         o->next_free = spare, spare = o;
+    }
     forget_sites();
 }
 
@@ -406,6 +408,8 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
     o->root = o, o->tasks = tasks, o->task = task;
     for (int d = 0; d < rank; d++) {
         o->kinds[d] = kinds[d];
+        if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED)
+            free(o->owner[d]), o->owner[d] = NULL;
         if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {
             double sum = 0;
             for (int64_t k = 0; k < o->block_count[d]; k++)

@@ -40,6 +40,8 @@ void weft_check_shadow_renew(int construct, int data, const void *base, int rank
         ran(construct);
     set_widths(o, &o->renewed, rank, low, high);
     o->corner = corner, o->renewed_at = now.cur, o->begun_at = 0;
+    if (!low) /* as declared: named edges, too */
+        scattered_renew(o, 0);
     forget_sites();
 }
 
@@ -112,6 +114,7 @@ void weft_check_shadow_wait(int construct, int group)
         any = true;
         o->renewed = members[i].widths, o->corner = members[i].corner;
         o->renewed_at = o->begun_at, o->begun_at = 0;
+        scattered_renew(o, 0);
     }
     if (!any)
         findings_directive("shadow-wait", construct, group);

@@ -73,6 +73,7 @@ struct object {
     int kinds[WEFT_MAX_RANK];         /* of a root */
     double *blocks[WEFT_MAX_RANK];    /* sizes or weights; NULL: equal blocks */
     int64_t block_count[WEFT_MAX_RANK];
+    int64_t *owner[WEFT_MAX_RANK];    /* indirect, derived: the processor of each element; owned by the object */
     struct term map[WEFT_MAX_RANK];   /* for each dimension of the root, from this object's index */
     int tasks;                        /* task array that it is distributed onto; 0: none */
     int64_t task;
@@ -302,6 +303,13 @@ void block_shape(struct object *o, size_t size);
 struct object *object_insert(int data, uintptr_t low, size_t bytes);
 void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[], int order);
 
+/* --- scattered.c --- */
+bool scattered(const struct object *root);
+unsigned scattered_apart(const struct object *o, const int64_t at[]);
+int scattered_edge(const struct object *o, const int64_t at[], unsigned apart, stamp_t *when);
+void scattered_renew(struct object *o, int name);
+void scattered_forget(struct object *o);
+
 /* --- under_way.c --- */
 extern int weft_parts_under_way;
 bool under_way_near(uintptr_t low, uintptr_t high);
@@ -363,6 +371,7 @@ void findings_parameter(const char *why, int construct, int data, int dimension,
 void findings_directive(const char *why, int construct, int data);
 void findings_reduction(const char *kind, const char *why, const struct reduction *r, const char *expected,
                         const char *got, int other_data);
+void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value);
 void usage_error(const char *why, int construct, int data);
 bool findings_open(void);
 

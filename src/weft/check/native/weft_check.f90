@@ -153,6 +153,58 @@ module weft_check
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group
     end subroutine
+    subroutine weft_check_owners(data, dimension, owners, base) bind(C, name="weft_fortran_owners")
+      import :: weft_check_int
+      integer(weft_check_int), value :: data, dimension
+      type(*), dimension(..), target :: owners
+      type(*), dimension(..), target, optional :: base
+    end subroutine
+    subroutine weft_check_owner_derived(data, dimension, element, goal_data, axis, index, base, goal) &
+        bind(C, name="weft_fortran_owner_derived")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_int), value :: data, dimension, goal_data, axis
+      integer(weft_check_long), value :: element, index
+      type(*), dimension(..), target, optional :: base, goal
+    end subroutine
+    function weft_check_lower(data, dimension, base) bind(C, name="weft_fortran_lower")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_int), value :: data, dimension
+      type(*), dimension(..), target, optional :: base
+      integer(weft_check_long) :: weft_check_lower
+    end function
+    function weft_check_extent(data, dimension, base) bind(C, name="weft_fortran_extent")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_int), value :: data, dimension
+      type(*), dimension(..), target, optional :: base
+      integer(weft_check_long) :: weft_check_extent
+    end function
+    subroutine weft_check_edge_begin(construct, name, data, dimension, goal_data, axis, over, base, goal) &
+        bind(C, name="weft_fortran_edge_begin")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, name, data, dimension, goal_data, axis, over
+      type(*), dimension(..), target, optional :: base, goal
+    end subroutine
+    subroutine weft_check_edge_element(index, element) bind(C, name="weft_check_edge_element")
+      import :: weft_check_long
+      integer(weft_check_long), value :: index, element
+    end subroutine
+    subroutine weft_check_edge_include(data, base) bind(C, name="weft_fortran_edge_include")
+      import :: weft_check_int
+      integer(weft_check_int), value :: data
+      type(*), dimension(..), target :: base
+    end subroutine
+    subroutine weft_check_edge_end() bind(C, name="weft_check_edge_end")
+    end subroutine
+    subroutine weft_check_edge_renew(construct, name, data, base) bind(C, name="weft_fortran_edge_renew")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, name, data
+      type(*), dimension(..), target :: base
+    end subroutine
+    subroutine weft_check_localize(construct, data, goal_data, axis, base, goal) bind(C, name="weft_fortran_localize")
+      import :: weft_check_int
+      integer(weft_check_int), value :: construct, data, goal_data, axis
+      type(*), dimension(..), target, optional :: base, goal
+    end subroutine
     ! written: 1 what the copy writes, 0 what it reads
     subroutine weft_check_copied(construct, group, written, part) bind(C, name="weft_fortran_copied")
       import :: weft_check_int
