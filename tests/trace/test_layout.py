@@ -21,6 +21,7 @@ STRUCTS = {
     "weft_header": layout.HEADER,
     "weft_event": layout.EVENT,
     "weft_access": layout.ACCESS,
+    "weft_touch": layout.TOUCH,
     "weft_switch": SWITCH,
 }
 ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
@@ -35,6 +36,7 @@ ENUMS: dict[str, tuple[str, type[IntEnum]]] = {
     "weft_class": ("WEFT_CLASS_", layout.ObjectClass),
     "weft_log_kind": ("WEFT_LOG_", layout.LogKind),
     "weft_access_kind": ("WEFT_ACCESS_", layout.AccessKind),
+    "weft_touch_kind": ("WEFT_TOUCH_", layout.TouchKind),
     "weft_change": ("WEFT_CHANGE_", layout.Change),
     "weft_task_kind": ("WEFT_TASK_", TaskKind),
 }
@@ -53,6 +55,7 @@ CONSTANTS = {
     "WEFT_RANK_PROC_NULL": layout.PROC_NULL,
     "WEFT_RANK_ROOT": layout.ROOT,
     "WEFT_RANK_INVALID_BASE": layout.RANK_INVALID_BASE,
+    "WEFT_TOUCH_NO_EVENTS": layout.NO_EVENTS,
     "WEFT_TAG_ANY": layout.ANY_TAG,
     "WEFT_ID_NONE": layout.ID_NONE,
     "WEFT_ID_NULL": layout.ID_NULL,

@@ -279,6 +279,8 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
     watching, buffer, count, datatype = watched(f)
     condition = "if (weft_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
+    if {p.name for p in f.parameters} & {"dest", "source"}:
+        condition = "if (event->peer != WEFT_RANK_PROC_NULL) "  # nothing is sent from there, nothing comes
     call, more = ("weft_watch_receive", f", *{p.name}") if watching == "WATCH_RECEIVE" else ("weft_watch", "")
     if watching != "NO_WATCH":
         yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
@@ -463,6 +465,16 @@ def _did(f: Function) -> Iterator[str]:
         yield ".request = *request, .requested = true"
 
 
+def parameters(f: Function) -> str:
+    """The parameters of a wrapper of the function, as C."""
+    return ", ".join(_declare(p) for p in f.parameters) or "void"
+
+
+def forwarded(f: Function, through: str) -> str:
+    """The call of what a table holds for the function, with the wrapper's own arguments."""
+    return _call(f, {}, through)
+
+
 def _call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:
     types = ", ".join(_abstract(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
@@ -478,8 +490,8 @@ def _abstract(p: Parameter) -> str:
 
 def wrapper(f: Function) -> str:
     """The C text of one function's wrapper at level trace."""
-    parameters = ", ".join(_declare(p) for p in f.parameters) or "void"
-    lines = [f"WEFT_HIDDEN {f.result} weft_w_{f.name}({parameters});", f"{f.result} weft_w_{f.name}({parameters}) {{"]
+    given = parameters(f)
+    lines = [f"WEFT_HIDDEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
     lines += _opening(f)
     entry = [p for p in f.parameters if p.part in ("entry", "both")]
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]

@@ -23,19 +23,20 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
-from weft.mpi import generate, meaning, ready, seldom, table
+from weft.mpi import accessed, generate, meaning, ready, seldom, table
 from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c")  # fmt: skip
+            "ends.c", "buffers.c", "access.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
+            "seldom.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
-_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h")
+_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h", "access.h", "client.h")
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
-    "hot": ("objects.c", "sites.c", "buffers.c", "python.c"),
+    "hot": ("objects.c", "sites.c", "buffers.c", "access.c", "python.c"),
     "warm": ("seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
-    "cold": ("endings.c", "crash.c", "leaving.c", "ends.c", "cores.c", "tables.c", "seldom_table.c"),
+    "cold": ("endings.c", "crash.c", "leaving.c", "ends.c", "cores.c", "tables.c", "accessed.c", "seldom_table.c"),
 }
 """Sources that are compiled as one, as every compilation reads mpi.h: what each recorded call goes through, what loops
 seldom meet, what a replay adds, and what runs once."""
@@ -190,7 +191,7 @@ def _note_key(mpicc: str) -> str:
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
     stated = sorted(Path(str(meaning.__file__)).parent.glob("*.py"))
-    modules = [path.read_bytes() for path in (*(Path(str(m.__file__)) for m in (table, generate, seldom)), *stated)]
+    modules = [path.read_bytes() for path in (*(Path(str(m.__file__)) for m in (table, generate, seldom, accessed)), *stated)]
     for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]
@@ -318,6 +319,7 @@ def _generated(library: Library) -> dict[str, bytes]:
         "shim/seldom_table.c": seldom.table_c(functions),
         "shim/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
         "shim/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
+        "shim/accessed.c": accessed.accessed_c(functions),
         **{f"shim/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }

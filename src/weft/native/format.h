@@ -17,7 +17,8 @@
  * (what does not fit a slot); a process has one of DEFINITIONS; level `outcomes` has one of OUTCOMES a thread.
  *
  * A chunk's `used` is written after the bytes it counts, so whatever moment the process dies at, the first
- * `used` bytes of each chunk are whole. Nothing but an event slot (patched at the call's exit) is ever changed.
+ * `used` bytes of each chunk are whole. Nothing but an event slot (patched at the call's exit) is ever changed, and a
+ * row of ACCESSES while the program goes on in equal steps.
  */
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
@@ -31,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 2
+#define WEFT_FORMAT_MINOR 3
 #define WEFT_PAGE 4096u
 
 enum weft_stream_kind {
@@ -41,6 +42,8 @@ enum weft_stream_kind {
     WEFT_STREAM_OUTCOMES = 4,
     WEFT_STREAM_TABLE = 5, /* more chunk-table entries: the table continues at this chunk's offset */
     WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread (since 1.1) */
+    WEFT_STREAM_ACCESSES = 7, /* struct weft_touch (since 1.3), one for each thread of a program that was built with
+                                 `weft cc`; numbered on their own, as threads that make no calls have one too */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -354,6 +357,51 @@ enum weft_change {
     WEFT_CHANGE_SWAP = 4,    /* by `operand` if it is equal to `compare` */
 };
 
+/* ACCESSES: what the program itself does to memory that MPI has: buffers of pending operations, and windows. Rows of two
+ * sorts, in the order of the thread's program.
+ *
+ *    0     8       16     24      32      40       48     52     56       60       64     66      67       68    72
+ *    | low | first | last | event | count | stride | site | size | object | again | thread | kind | dropped | tid |
+ *
+ * A touch (kind: a sum of WEFT_TOUCH_READ, ... below 16): `count` accesses of `size` bytes each by one line, at low,
+ * low + stride, ... between the ticks `first` and `last`.
+ * Worked example: `for (i = 0; i < 10; i++) a[2 * i] = 0;` on doubles at 0x1000 is low 0x1000, size 8, stride 16, count
+ * 10, kind WEFT_TOUCH_WRITE.
+ *
+ * A hold (kind from 16 on): from here on MPI has that memory. SENT, WRITTEN: `count` elements of datatype `size` (an object
+ * id) at `low`, `stride` bytes from first to last, of the request `object` (0: a one-sided operation); the call is the
+ * thread's event `event` - 1. UNIFIED, SEPARATE: memory of window `object`, by its model: `stride` bytes at `low` that are
+ * rank `count`'s, with displacement unit `size`. GONE: window `object` no longer has the memory at `low`. */
+struct weft_touch {
+    uint64_t low;
+    uint64_t first, last; /* ticks */
+    uint64_t event;       /* events in the stream of its thread when it began; WEFT_TOUCH_NO_EVENTS: the thread has none */
+    uint64_t count;
+    uint64_t stride;
+    uint32_t site;        /* id of a SITE definition */
+    uint32_t size;
+    uint32_t object;
+    uint32_t again;       /* accesses by this line of what it had accessed before, within the row */
+    uint16_t thread;      /* slot of the thread + 1, 0: it has made no calls */
+    uint8_t kind;
+    uint8_t dropped;      /* accesses by this line that did not fit: the rows of a line and an event are bounded */
+    uint32_t tid;
+};
+
+#define WEFT_TOUCH_NO_EVENTS UINT64_MAX
+enum weft_touch_kind {
+    WEFT_TOUCH_READ = 1,
+    WEFT_TOUCH_WRITE = 2,
+    WEFT_TOUCH_ATOMIC = 4,
+    WEFT_TOUCH_VOLATILE = 8,
+    WEFT_TOUCH_SENT = 16,     /* MPI reads it */
+    WEFT_TOUCH_WRITTEN = 17,  /* MPI writes it */
+    WEFT_TOUCH_UNIFIED = 32,
+    WEFT_TOUCH_SEPARATE = 33,
+    WEFT_TOUCH_GONE = 34,
+};
+
+_Static_assert(sizeof(struct weft_touch) == 72, "touch layout");
 _Static_assert(sizeof(struct weft_access) == 80, "access layout");
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");
 _Static_assert(sizeof(struct weft_event) == 56, "event layout");

@@ -71,12 +71,19 @@ def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
     """The findings without those that only follow from how a rank ended; these become evidence of that."""
     from weft.endings import consequences
 
+    findings = without_samples(findings)
     following = consequences(trace, findings)
     kept = [finding for finding in findings if not following.of(finding)]
     return [
         replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(one)) else one
         for one in kept
     ]
+
+
+def without_samples(findings: list[Finding]) -> list[Finding]:
+    """The findings without those of watched samples of a buffer whose every access was seen (weft.access)."""
+    exact = {event for finding in findings if "access" in finding.evidence for event in finding.events}
+    return [f for f in findings if not (f.evidence.get("seen") == "by sample" and exact.intersection(f.events))]
 
 
 def _side_by_side(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.terms.calls import catalogue
 from weft.trace import Trace
+from weft.trace.layout import StreamKind
 
 if TYPE_CHECKING:
     from weft.match import Match
@@ -63,3 +64,8 @@ class Ground:
         """Whether any call of the run is one-sided, or makes a window."""
         known = [f.id for f in self.trace.functions if "Win_" in f.name or f.name.removesuffix("_c") in _REMOTE]
         return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+
+    @property
+    def touched(self) -> bool:
+        """Whether the run holds the program's own accesses of memory that MPI had."""
+        return any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in self.trace.ranks)

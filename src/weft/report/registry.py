@@ -88,6 +88,12 @@ def _onesided(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.order)
 
 
+def _pending(ground: Ground) -> Iterable[Finding]:
+    from weft.access.pending import find
+
+    return find(ground.trace)
+
+
 def _races(ground: Ground) -> Iterable[Finding]:
     from weft.races import find
 
@@ -114,6 +120,10 @@ def _windows(ground: Ground) -> bool:
     return ground.windows
 
 
+def _touched(ground: Ground) -> bool:
+    return ground.touched
+
+
 NONE: Final[frozenset[Need]] = frozenset()
 MATCH: Final[frozenset[Need]] = frozenset(("match",))
 ORDER: Final[frozenset[Need]] = frozenset(("match", "order"))
@@ -130,6 +140,7 @@ ANALYSES: Final = (
     Analysis("messages", MATCH, _messages),
     Analysis("requests", NONE, _requests),
     Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("accesses of buffers", NONE, _pending, _touched),
     Analysis("message races", ORDER, _races, _receives),
     Analysis("resources", NONE, _resources),
     Analysis("waits", MATCH, _waits),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 MAGIC: Final = b"WEFTRANK"
 FORMAT_MAJOR: Final = 1
-FORMAT_MINOR: Final = 2
+FORMAT_MINOR: Final = 3
 PAGE: Final = 4096
 HEADER_CHUNKS: Final = 156
 TAIL_ALIGN: Final = 2
@@ -48,6 +48,7 @@ class StreamKind(IntEnum):
     OUTCOMES = 4
     TABLE = 5
     WINDOWS = 6
+    ACCESSES = 7
 
 
 class State(IntEnum):
@@ -193,6 +194,20 @@ class AccessKind(IntEnum):
     UPDATE = 4
 
 
+class TouchKind(IntEnum):
+    """What a row of an ACCESSES stream is: the sum of some up to VOLATILE for an access, else one for a hold."""
+
+    READ = 1
+    WRITE = 2
+    ATOMIC = 4
+    VOLATILE = 8
+    SENT = 16
+    WRITTEN = 17
+    UNIFIED = 32
+    SEPARATE = 33
+    GONE = 34
+
+
 class Change(IntEnum):
     """What an atomic access does to its place."""
 
@@ -257,6 +272,16 @@ ACCESS: Final = np.dtype(
         ("bytes", "u1"), ("change", "<u2"),
     ]
 )  # fmt: skip
+
+TOUCH: Final = np.dtype(
+    [
+        ("low", "<u8"), ("first", "<u8"), ("last", "<u8"), ("event", "<u8"), ("count", "<u8"), ("stride", "<u8"),
+        ("site", "<u4"), ("size", "<u4"), ("object", "<u4"), ("again", "<u4"), ("thread", "<u2"), ("kind", "u1"),
+        ("dropped", "u1"), ("tid", "<u4"),
+    ]
+)  # fmt: skip
+NO_EVENTS: Final = 2**64 - 1
+"""The `event` of a TOUCH of a thread that makes no calls."""
 
 Events = NDArray[Any]
 """A structured array of dtype EVENT."""

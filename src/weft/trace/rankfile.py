@@ -210,7 +210,12 @@ class RankFile:
 
     def threads(self) -> list[int]:
         """Thread slots that have a stream."""
-        return sorted({thread for kind, thread in self._extents if kind != StreamKind.DEFINITIONS})
+        others = (StreamKind.DEFINITIONS, StreamKind.ACCESSES)
+        return sorted({thread for kind, thread in self._extents if kind not in others})
+
+    def numbers(self, kind: StreamKind) -> list[int]:
+        """The numbers of the streams of a kind."""
+        return sorted(thread for of, thread in self._extents if of == kind)
 
     def extents(self, kind: StreamKind, thread: int = 0) -> list[Extent]:
         """Where a stream lies in the file."""

@@ -27,6 +27,7 @@ from weft.trace.layout import (
     ACCESS,
     EVENT,
     TAIL_ALIGN,
+    TOUCH,
     Def,
     Events,
     Flag,
@@ -165,6 +166,17 @@ class Rank:
         header = self.file.header
         file = self.trace._task_files.get((header.host, header.pid, header.job))
         return Tasks(self, file) if file else None
+
+    @cached_property
+    def touches(self) -> NDArray[Any]:
+        """What the program did to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by thread.
+
+        Empty for a program that was not built with `weft cc`.
+        """
+        numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
+        parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
+        whole = [part[: len(part) // TOUCH.itemsize * TOUCH.itemsize].view(TOUCH) for part in parts]
+        return np.concatenate(whole) if whole else np.empty(0, TOUCH)
 
     # Events
 

@@ -334,6 +334,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
             "buffer-reuse",
             f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
+            evidence={"seen": "by sample"},
             cause=cause(event),
         )
 

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim.h"
+#include "access.h"
 
 /* ---- one table a class: handle -> id and what hangs on it ---- */
 struct entry { uintptr_t handle; uint32_t id; uint32_t state; void *extra; };
@@ -605,6 +605,7 @@ void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base,
     weft_text_u(&d.text, (uint64_t)unit);
     weft_text_u(&d.text, on ? on->windows++ : 0);
     definition_end(&d, WEFT_DEF_WINDOW);
+    if (UNLIKELY(weft_accessing)) weft_access_window(made, id, comm, flavor, base, size, unit);
     if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
 }
 
@@ -659,6 +660,7 @@ static void pending_drop(struct weft_pending *p) {
                 break;
             }
     free(p->seen);
+    if (UNLIKELY(p->parts)) weft_parts_free(p->parts);
     p->next = pending_pool;
     pending_pool = p;
 }
@@ -684,6 +686,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->stamp = kept->given = 0;
             kept->doubt = 0;
             kept->maker = weft_self;
+            kept->parts = NULL;
             kept->handle = request;
             kept->placed = kept->place && kept->silent && !kept->persistent;
             if (kept->placed) {
@@ -708,6 +711,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     }
     if (UNLIKELY(!kept)) free(pending->seen);
     table_unlock(t);
+    if (UNLIKELY(weft_accessing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
     return id;
 }
 
@@ -779,6 +783,7 @@ void weft_request_started(MPI_Request request) {
     struct weft_pending *p = e ? e->extra : NULL;
     bool watched = p && p->persistent && p->bytes;
     table_unlock(t);
+    if (UNLIKELY(weft_accessing) && p && p->parts) weft_parts_hold(p->parts, p->id);
     if (UNLIKELY(watched)) weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
 }
 
@@ -800,6 +805,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         done = *p;
         if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
     }
+    if (UNLIKELY(weft_accessing) && p && p->parts) weft_parts_let_go(p->parts);
     if (p && after == MPI_REQUEST_NULL) {
         struct weft_pending *head = e->extra;
         guessed |= id <= head->doubt;

@@ -203,6 +203,7 @@ static void watch(const struct call *c, struct weft_pending *pending, MPI_Reques
     const void *buffer = (const void *)c->words[f->buffer];
     int64_t amount = value(c, f->amount);
     MPI_Datatype type = HANDLE(MPI_Datatype, value(c, f->datatype));
+    if (c->event->peer == WEFT_RANK_PROC_NULL && f->watching != WATCH_AT_ROOT) return; /* nothing is sent, nothing comes */
     if (f->watching == WATCH_RECEIVE) weft_watch_receive(pending, c->event->site, buffer, amount, type, request);
     else weft_watch(pending, c->event->site, buffer, amount, type);
 }

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "endings.h"
 #include "wrap.h"
 
@@ -295,7 +296,7 @@ struct weft_thread *weft_thread_new(void) {
         weft_objects_share();
         weft_threaded = 1;
         for (int k = 0; k < weft_count; k++)
-            if (weft_split[k] && weft_under[k] == weft_next[k]) weft_under[k] = weft_split[k];
+            if (weft_split[k] && *weft_lowest(k) == weft_next[k]) *weft_lowest(k) = weft_split[k];
     }
     pthread_mutex_unlock(&lock);
     if (!thread) return NULL;
@@ -459,6 +460,7 @@ static void child_after_fork(void) {
     weft_sites_reset();
     pthread_mutex_init(&lock, NULL);
     weft_post_reset();
+    weft_access_fork();
 }
 
 static uint32_t job_hash(const char *job) {
@@ -535,6 +537,7 @@ void weft_started(bool world, int provided) {
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
     int replayed = world && replay_path[0] ? weft_replay_start(replay_path, header->rank) : -1;
+    if (!replay_path[0] && level == WEFT_LEVEL_TRACE) weft_access_begin();
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];

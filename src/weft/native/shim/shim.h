@@ -109,6 +109,7 @@ WEFT_INLINE void *weft_thread_scratch_fast(struct weft_thread *thread, size_t by
 
 /* ---- call sites (sites.c, python.c) ---- */
 WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
+WEFT_COLD uint32_t weft_site_at(uintptr_t address);
 extern WEFT_HIDDEN volatile int weft_python;     /* 1: a supported interpreter lives in this process */
 struct weft_python_callers { uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS]; };
 WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
@@ -187,6 +188,7 @@ struct weft_pending {              /* what a completion needs to know of its sta
     uint64_t bytes;                /* of a contiguous buffer under watch, else 0 */
     uint64_t checksum;             /* of a send's */
     struct weft_seen *seen;        /* of a receive's */
+    struct weft_parts *parts;      /* its buffers, where the program's accesses are seen (access.h) */
     MPI_Comm *made;                /* nonblocking creation: where the new communicator's handle appears */
     uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
     uint16_t function;
@@ -232,6 +234,10 @@ WEFT_COLD void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, 
 WEFT_COLD void weft_exposed_gone(MPI_Win window);
 WEFT_HIDDEN void weft_exposed_closing(MPI_Win window);
 WEFT_HIDDEN void weft_exposed_fenced(MPI_Win window, uint32_t site);
+
+/* Where a function of MPI is called from beneath all else that stands above it. */
+extern WEFT_HIDDEN void *weft_beneath[];
+WEFT_INLINE void **weft_lowest(int k) { return weft_beneath[k] ? &weft_beneath[k] : &weft_under[k]; }
 
 /* ---- windows (windows.c) ---- */
 struct weft_did { /* an atomic access that has just been started */

@@ -314,6 +314,27 @@ uint32_t weft_site(struct weft_thread *thread, void *return_address) {
     return site_cache(thread, cached, address, frame, code, offset, &callers);
 }
 
+/* A place in the code, without the way there. */
+uint32_t weft_site_at(uintptr_t address) {
+    const struct weft_site_cached asked = {.address = address};
+    uint32_t id = 0;
+    pthread_mutex_lock(&lock);
+    if ((used + 4) * 2 < capacity || table_grow()) {
+        struct weft_site_cached *e = way(NULL, &asked);
+        if (!e->address) {
+            *e = asked;
+            used++;
+        }
+        if (!e->id) {
+            e->id = ++last_id;
+            site_define(e);
+        }
+        id = e->id;
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
 void weft_sites_forget(struct weft_thread *thread) {
     memset(thread->sites, 0, sizeof thread->sites);
     thread->stack_start = thread->stack_end = 0;

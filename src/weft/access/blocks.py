@@ -1,0 +1,137 @@
+"""Which bytes an element of a datatype takes: as (offset, length) blocks in the order of memory (MPI-4.1, 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from weft.terms.sizes import size_of, solid
+from weft.trace import Datatype
+
+Block = tuple[int, int]
+MOST: Final = 4096
+"""Blocks of one element that are kept apart."""
+_DEEPEST: Final = 50
+
+
+class _TooMany(Exception):
+    """A datatype of more blocks than are kept."""
+
+
+def blocks(datatype: Datatype | None, count: int) -> list[Block] | None:
+    """The blocks of `count` elements, offsets from the buffer's address; None where they are not known."""
+    if datatype is None:
+        return None
+    if size := solid(datatype):
+        return [(0, size * count)]
+    try:
+        one = _of(datatype, 0)
+        if one is None or datatype.extent is None:
+            return None
+        return _joined((offset + k * datatype.extent, n) for k in range(count) for offset, n in one)
+    except _TooMany:
+        return None
+
+
+def _of(datatype: Datatype, depth: int) -> list[Block] | None:
+    """The blocks of one element."""
+    if size := solid(datatype):
+        return [(0, size)]
+    definition = datatype.definition
+    if definition is None or depth > _DEEPEST:
+        size = size_of(datatype) or 0
+        return [(0, size)] if size and definition is None else None
+    parts = _parts(datatype)
+    if parts is None:
+        return None
+    found: list[Block] = []
+    for child, offset, times in parts:
+        inner = _of(child, depth + 1)
+        if inner is None or child.extent is None:
+            return None
+        if len(inner) * times > MOST and inner != [(0, child.extent)]:
+            raise _TooMany
+        if inner == [(0, child.extent)]:
+            found.append((offset, child.extent * times))
+        else:
+            found += [(offset + k * child.extent + at, n) for k in range(times) for at, n in inner]
+        if len(found) > MOST:
+            raise _TooMany
+    return _joined(found)
+
+
+def _parts(datatype: Datatype) -> list[tuple[Datatype, int, int]] | None:
+    """What it is made of: (inner datatype, offset in bytes, how many behind each other); None for other forms."""
+    definition = datatype.definition
+    inner = datatype.inner
+    if definition is None or not inner or any(child is None for child in inner):
+        return None
+    children = [child for child in inner if child is not None]
+    i, a = list(definition.integers), list(definition.addresses)
+    step = children[0].extent
+    combiner = datatype.combiner.removesuffix("_INTEGER")
+    if combiner in ("STRUCT",) and len(i) == 1 + len(children) == 1 + len(a):
+        return [(child, at, n) for child, at, n in zip(children, a, i[1:], strict=True) if n > 0]
+    if step is None or len(children) != 1:
+        return None
+    places = _places(combiner, i, a, step)
+    return None if places is None else [(children[0], at, n) for at, n in places if n > 0]
+
+
+def _places(combiner: str, i: list[int], a: list[int], step: int) -> list[Block] | None:
+    """Offsets in bytes, and how many elements lie behind each other there."""
+    if combiner in ("DUP", "RESIZED"):
+        return [(0, 1)]
+    if combiner == "CONTIGUOUS" and i:
+        return [(0, i[0])]
+    if combiner == "VECTOR" and len(i) == 3:
+        return [(k * i[2] * step, i[1]) for k in range(_bounded(i[0]))]
+    if combiner == "HVECTOR" and len(i) >= 2 and a:
+        return [(k * a[0], i[1]) for k in range(_bounded(i[0]))]
+    if combiner == "INDEXED" and i and len(i) == 1 + 2 * i[0]:
+        return [(at * step, n) for n, at in zip(i[1 : 1 + i[0]], i[1 + i[0] :], strict=True)]
+    if combiner == "HINDEXED" and i and len(i) == 1 + i[0] and len(a) == i[0]:
+        return list(zip(a, i[1:], strict=True))
+    if combiner == "INDEXED_BLOCK" and len(i) > 1 and len(i) == 2 + i[0]:
+        return [(at * step, i[1]) for at in i[2:]]
+    if combiner == "HINDEXED_BLOCK" and len(i) == 2 and len(a) == i[0]:
+        return [(at, i[1]) for at in a]
+    if combiner == "SUBARRAY" and i and len(i) == 2 + 3 * i[0]:
+        return _subarray(i, step)
+    return None
+
+
+def _subarray(i: list[int], step: int) -> list[Block]:
+    n, order = i[0], i[-1]
+    sizes, subsizes, starts = i[1 : 1 + n], i[1 + n : 1 + 2 * n], i[1 + 2 * n : 1 + 3 * n]
+    if order != _subarray_c_order(order):
+        sizes, subsizes, starts = sizes[::-1], subsizes[::-1], starts[::-1]
+    offsets = [0]
+    for size, subsize, start in zip(sizes[:-1], subsizes[:-1], starts[:-1], strict=True):
+        offsets = [(offset + start + k) * 1 for offset in (o * size for o in offsets) for k in range(_bounded(subsize))]
+        _bounded(len(offsets))
+    return [((offset * sizes[-1] + starts[-1]) * step, subsizes[-1]) for offset in offsets]
+
+
+def _subarray_c_order(order: int) -> int:
+    """MPI_ORDER_C: 56 in MPICH, 0 in Open MPI; MPI_ORDER_FORTRAN is 57 and 1."""
+    return order if order in (0, 56) else order - 1
+
+
+def _bounded(n: int) -> int:
+    if n > MOST:
+        raise _TooMany
+    return max(n, 0)
+
+
+def _joined(found: Iterable[Block]) -> list[Block]:
+    """Blocks in order, those that touch as one."""
+    joined: list[Block] = []
+    for number, (offset, n) in enumerate(sorted(block for block in found if block[1] > 0)):
+        if number > MOST * 16:
+            raise _TooMany
+        if joined and joined[-1][0] + joined[-1][1] >= offset:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], offset + n - joined[-1][0]))
+        else:
+            joined.append((offset, n))
+    return joined

@@ -1,0 +1,164 @@
+"""A compiler's command line with the access hooks added: for what is compiled, and for what is linked.
+
+The hooks are those of -fsanitize=thread; its runtime must not be linked, so that a line that compiles and links at once
+becomes one for each source and one for the link.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.errors import UsageError
+from weft.plain import dataclass
+
+_WITH_VALUE: Final = frozenset(
+    "-o -I -L -l -D -U -x -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -isysroot -MF -MT -MQ -J"
+    " -T -u -z -e -h -A -B -G -Xlinker -Xassembler -Xpreprocessor -Xclang -mllvm --param -aux-info -dumpbase -dumpdir"
+    " -wrapper -specs -target --sysroot -soname -rpath".split()
+)
+_ENDS_EARLIER: Final = frozenset(("-E", "-M", "-MM", "-fsyntax-only"))
+"""Options with which nothing is compiled."""
+_OF_LINKS: Final = ("-l", "-L", "-Wl,", "-shared", "-static", "-pie", "-no-pie", "-rdynamic", "-nostdlib",
+                    "-nodefaultlibs", "-nostartfiles", "-fuse-ld", "-s")  # fmt: skip
+_OF_LINKS_WITH_VALUE: Final = frozenset(
+    ("-o", "-L", "-l", "-T", "-u", "-z", "-e", "-h", "-Xlinker", "-soname", "-rpath")
+)
+_SOURCES: Final = frozenset(
+    ".c .i .cc .cpp .cxx .c++ .cp .ii .C .CPP .f .for .ftn .F .FOR .FTN .fpp"
+    " .f90 .f95 .f03 .f08 .F90 .F95 .F03 .F08".split()
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    """An argument, with its value where that stands apart; `source`: the name of a file to compile."""
+
+    words: tuple[str, ...]
+    source: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line of a compiler: its own words, and the arguments."""
+
+    compiler: str
+    arguments: tuple[Word, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The files that it compiles."""
+        return [argument.words[0] for argument in self.arguments if argument.source]
+
+    def has(self, *options: str) -> bool:
+        """Whether one of the options is given."""
+        return any(argument.words[0] in options for argument in self.arguments)
+
+    @property
+    def output(self) -> str:
+        """What the result is to be called."""
+        named = [a.words[-1].removeprefix("-o") for a in self.arguments if a.words[0].startswith("-o") and not a.source]
+        return named[-1] if named else "a.out"
+
+    @property
+    def compiles_only(self) -> bool:
+        """Whether nothing is linked."""
+        return self.has("-c", "-S")
+
+    @property
+    def passes(self) -> bool:
+        """Whether there is nothing to add: a question to the compiler, or a source that is only read."""
+        return self.has(*_ENDS_EARLIER) or not (self.sources or self._inputs)
+
+    @property
+    def _inputs(self) -> bool:
+        return any(not a.words[0].startswith("-") for a in self.arguments)
+
+
+def parsed(command: Sequence[str]) -> Line:
+    """A command line by its parts. UsageError for one that has hooks of its own."""
+    compiler, *rest = command
+    words = list(_expanded(rest))
+    if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
+        raise UsageError("weft cc: the line has -fsanitize=thread, whose hooks weft cc needs itself: leave it out")
+    arguments: list[Word] = []
+    named_language = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word in _WITH_VALUE and at + 1 < len(words):
+            arguments.append(Word((word, words[at + 1])))
+            named_language |= word == "-x" and words[at + 1] != "none"
+            at += 2
+            continue
+        plain = not word.startswith("-")
+        arguments.append(Word((word,), (plain and (named_language or Path(word).suffix in _SOURCES)) or word == "-"))
+        at += 1
+    return Line(compiler, tuple(arguments))
+
+
+def _expanded(words: Sequence[str]) -> Sequence[str]:
+    """The words with those of response files (@FILE) in their place."""
+    found: list[str] = []
+    for word in words:
+        file = Path(word[1:])
+        if word.startswith("@") and file.is_file():
+            found += _expanded(shlex.split(file.read_text()))
+        else:
+            found.append(word)
+    return found
+
+
+def compiling(line: Line, hooks: Sequence[str]) -> list[str]:
+    """The line, which compiles and does not link, with hooks."""
+    return [line.compiler, *_flat(line.arguments), *hooks, *_whole(line)]
+
+
+def one_by_one(line: Line, hooks: Sequence[str], folder: Path) -> list[list[str]]:
+    """For each source of a line that links, too, the line that compiles it to an object in `folder`."""
+    kept = [a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _of_links(a.words[0])]
+    lines = []
+    for number, source in enumerate(line.sources):
+        made = ["-c", source, "-o", str(_object(folder, number, source)), *_dependencies(line, source)]
+        lines.append([line.compiler, *_flat(kept), *hooks, *_whole(line), *made])
+    return lines
+
+
+def linking(line: Line, folder: Path, more: Sequence[str]) -> list[str]:
+    """The line with objects in the place of its sources, and with `more`."""
+    words: list[str] = []
+    number = 0
+    for argument in line.arguments:
+        if argument.source:
+            words.append(str(_object(folder, number, argument.words[0])))
+            number += 1
+        elif argument.words[0] != "-x" and not argument.words[0].startswith("-M"):
+            words += argument.words
+    return [line.compiler, *words, *_whole(line), *more]
+
+
+def _flat(arguments: Sequence[Word]) -> list[str]:
+    return [word for argument in arguments for word in argument.words]
+
+
+def _of_links(word: str) -> bool:
+    return word in _OF_LINKS_WITH_VALUE or (word.startswith(_OF_LINKS) and not word.startswith("-std"))
+
+
+def _object(folder: Path, number: int, source: str) -> Path:
+    return folder / f"{number}-{Path(source).stem or 'stdin'}.o"
+
+
+def _dependencies(line: Line, source: str) -> list[str]:
+    """Where the list of headers goes that a line asks for without saying so: beside the output, as gcc does it."""
+    if not line.has("-MD", "-MMD") or line.has("-MF"):
+        return []
+    output = Path(line.output)
+    return ["-MF", str(output.with_name(f"{output.stem}-{Path(source).stem}.d"))]
+
+
+def _whole(line: Line) -> list[str]:
+    """Hooks are put in when a file is compiled; with -flto that would be when all are linked."""
+    return ["-fno-lto"] if any(a.words[0].startswith("-flto") for a in line.arguments) else []

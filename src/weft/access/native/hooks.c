@@ -1,0 +1,179 @@
+/* The compiler's access hooks: linked into what `weft cc` builds.
+ *
+ * The compiler puts a call before every load and store (-fsanitize=thread; its own runtime is not used). Here the address
+ * is held against what the recorder is interested in. Without a recorder that is nothing.
+ */
+#include "client.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define PLACE ((uintptr_t)__builtin_return_address(0))
+
+static struct weft_client client = {.version = WEFT_CLIENT_VERSION};
+
+/* Weak: a program that is linked statically has no dlsym, and no recorder either. */
+extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+
+__attribute__((constructor)) static void announce(void)
+{
+    if (!dlsym)
+        return;
+    void (*join)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_join");
+    if (join)
+        join(&client);
+}
+
+__attribute__((destructor)) static void retract(void)
+{
+    if (!client.touched || !dlsym)
+        return;
+    void (*leave)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_leave");
+    if (leave)
+        leave(&client);
+}
+
+static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
+{
+    if (LIKELY(a - client.low >= client.span))
+        return;
+    uint8_t held = client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
+    if (UNLIKELY(held & (kind & WEFT_HOOK_WRITE ? 3 : 1)))
+        client.touched(a, bytes, kind, place);
+}
+
+/* Ranges may begin outside of what is of interest. */
+static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
+{
+    if (LIKELY(!client.span || !bytes || a >= client.low + client.span || a + bytes <= client.low))
+        return;
+    client.touched(a, bytes, kind, place);
+}
+
+#define HOOKS(n)                                                                                                       \
+    void __tsan_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                                   \
+    void __tsan_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                                 \
+    void __tsan_volatile_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE); }    \
+    void __tsan_volatile_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE); }  \
+    void __tsan_read_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE); }
+#define UNALIGNED(n)                                                                                                   \
+    void __tsan_unaligned_read##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                   \
+    void __tsan_unaligned_write##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                 \
+    void __tsan_unaligned_read_write##n(void *p) {                                                                     \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                       \
+    }                                                                                                                  \
+    void __tsan_unaligned_volatile_read##n(void *p) {                                                                  \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                                    \
+    }                                                                                                                  \
+    void __tsan_unaligned_volatile_write##n(void *p) {                                                                 \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                                   \
+    }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+UNALIGNED(2)
+UNALIGNED(4)
+UNALIGNED(8)
+UNALIGNED(16)
+
+void __tsan_read_range(void *p, size_t n) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }
+void __tsan_write_range(void *p, size_t n) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }
+void __tsan_init(void) {}
+void __tsan_func_entry(void *caller) { (void)caller; }
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void **p, void *v) { (void)v, touch((uintptr_t)p, sizeof *p, WEFT_HOOK_WRITE, PLACE); }
+void __tsan_vptr_read(void **p) { touch((uintptr_t)p, sizeof *p, WEFT_HOOK_READ, PLACE); }
+void __tsan_ignore_thread_begin(void) {}
+void __tsan_ignore_thread_end(void) {}
+
+/* ---- atomic operations: the compiler calls these in place of its own instructions ----
+ *
+ * The order asked for is a variable here; the strongest there is holds in every case. */
+#define READS (WEFT_HOOK_READ | WEFT_HOOK_ATOMIC)
+#define WRITES (WEFT_HOOK_WRITE | WEFT_HOOK_ATOMIC)
+#define UPDATES (READS | WRITES)
+#define FETCH(n, type, op)                                                                                             \
+    type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order)                                            \
+    {                                                                                                                  \
+        (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
+        return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                            \
+    }
+#define EXCHANGE(n, type, strength, weak)                                                                              \
+    int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order, int fail)  \
+    {                                                                                                                  \
+        (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
+        return __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
+    }
+#define ATOMIC(n, type)                                                                                                \
+    type __tsan_atomic##n##_load(const volatile type *p, int order)                                                    \
+    {                                                                                                                  \
+        (void)order, touch((uintptr_t)p, sizeof *p, READS, PLACE);                                                     \
+        return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
+    }                                                                                                                  \
+    void __tsan_atomic##n##_store(volatile type *p, type v, int order)                                                 \
+    {                                                                                                                  \
+        (void)order, touch((uintptr_t)p, sizeof *p, WRITES, PLACE);                                                    \
+        __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                      \
+    }                                                                                                                  \
+    type __tsan_atomic##n##_exchange(volatile type *p, type v, int order)                                              \
+    {                                                                                                                  \
+        (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
+        return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    FETCH(n, type, add)                                                                                                \
+    FETCH(n, type, sub)                                                                                                \
+    FETCH(n, type, and)                                                                                                \
+    FETCH(n, type, or)                                                                                                 \
+    FETCH(n, type, xor)                                                                                                \
+    FETCH(n, type, nand)                                                                                               \
+    EXCHANGE(n, type, strong, 0)                                                                                       \
+    EXCHANGE(n, type, weak, 1)                                                                                         \
+    type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail)         \
+    {                                                                                                                  \
+        (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
+        __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
+        return expected;                                                                                               \
+    }
+ATOMIC(8, uint8_t)
+ATOMIC(16, uint16_t)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)
+void __tsan_atomic_thread_fence(int order) { (void)order, __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+/* ---- copies: the linker leads the program's calls of these here (--wrap) ---- */
+#define COPIES(name)                                                                                                   \
+    void *__real_##name(void *to, const void *from, size_t n);                                                         \
+    void *__wrap_##name(void *to, const void *from, size_t n)                                                          \
+    {                                                                                                                  \
+        if (UNLIKELY(client.span)) {                                                                                   \
+            touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                   \
+            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
+        }                                                                                                              \
+        return __real_##name(to, from, n);                                                                             \
+    }
+COPIES(memcpy)
+COPIES(memmove)
+
+void *__real_memset(void *to, int value, size_t n);
+void *__wrap_memset(void *to, int value, size_t n)
+{
+    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    return __real_memset(to, value, n);
+}
+
+/* _FORTIFY_SOURCE's forms. They end the program where `n` is more than `room`. */
+#define CHECKED(name, second, reads)                                                                                   \
+    void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
+    void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room)                                          \
+    {                                                                                                                  \
+        if (UNLIKELY(client.span) && n <= room) {                                                                      \
+            if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                        \
+            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
+        }                                                                                                              \
+        return __real___##name##_chk(to, from, n, room);                                                               \
+    }
+CHECKED(memcpy, const void *, 1)
+CHECKED(memmove, const void *, 1)
+CHECKED(memset, int, 0)

@@ -1,0 +1,218 @@
+"""Buffers that the program touches while an operation has them (MPI-4.1, 3.7.3, 6.12, 12.3).
+
+A buffer that MPI reads may not be written before the operation is complete; one that MPI writes may not be touched at
+all. The record has the bytes of each access, and between which calls of its thread it lay; the operation was pending
+from its start to the call that completed it. Both together are the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from weft.access.blocks import blocks
+from weft.access.said import lies, place, site_of
+from weft.access.touches import Holds, Placed, Touches, left
+from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.traffic import Traffic, behind
+from weft.findings import Finding
+from weft.plain import dataclass
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.cited import finding, said
+from weft.terms.columns import Ints
+from weft.terms.describe import where
+from weft.trace import Event, Flag, Rank, Trace
+from weft.trace.layout import GUESSED, TouchKind
+from weft.usage.completion import completion
+from weft.usage.epochs import epochs
+
+MOST_OF_A_PAIR: Final = 20
+"""Findings of one line and one call of a rank that are told; they become one."""
+
+
+def find(trace: Trace) -> Iterator[Finding]:
+    """Accesses of pending buffers, of every rank whose accesses are recorded."""
+    gatherings = None
+    for rank in trace.ranks:
+        if not len(rank.touches) or not len(rank):
+            continue
+        placed = Placed(rank)
+        touches, holds = placed.touches(), placed.holds()
+        if len(touches) and len(holds):
+            gatherings = gatherings or Gatherings(trace)
+            yield from _Pending(rank, touches, holds, gatherings).find()
+
+
+@dataclass(frozen=True)
+class Met:
+    """An access that meets the buffer of a pending operation: rows of Touches and Holds, and the bytes."""
+
+    touch: int
+    hold: int
+    low: int
+    high: int
+
+
+class _Pending:
+    """The holds of one rank, each until the call that completes its operation."""
+
+    def __init__(self, rank: Rank, touches: Touches, holds: Holds, gatherings: Gatherings) -> None:
+        self.rank, self.touches, self.holds = rank, touches, holds
+        self.end = ends(rank, holds, gatherings)
+
+    def find(self) -> Iterator[Finding]:
+        told: dict[tuple[int, int], int] = {}
+        for met in self.met():
+            key = int(self.touches.site[met.touch]), int(self.rank.events["site"][self.holds.event[met.hold]])
+            told[key] = told.get(key, 0) + 1
+            if told[key] <= MOST_OF_A_PAIR:
+                yield self._finding(met)
+
+    def met(self) -> Iterator[Met]:
+        """The accesses that meet pending buffers, each with the first bytes that do."""
+        touches, holds = self.touches, self.holds
+        writes, several = touches.writes, len(self.rank.threads) > 1 or bool((touches.slot < 0).any())
+        for hold in np.flatnonzero(holds.event >= 0).tolist():
+            start, end = int(holds.event[hold]), int(self.end[hold])
+            first = int(np.searchsorted(touches.before, start, "right"))
+            last = int(np.searchsorted(touches.before, end, "right"))
+            if first == last:
+                continue
+            rows = np.arange(first, last)
+            rows = rows[(touches.low[rows] < _top(holds, hold)) & (touches.high[rows] > _bottom(holds, hold))]
+            rows = rows if holds.written[hold] else rows[writes[rows]]
+            if several:
+                rows = rows[self._inside(rows, start, end)]
+            yield from self._of(hold, rows)
+
+    def _inside(self, rows: Ints, start: int, end: int) -> Any:
+        """Which accesses began after the start had returned, and before the completing call was made, by the clock."""
+        inside = self.touches.first[rows] > int(left(self.rank, np.array([start]))[0])
+        if end < len(self.rank):
+            inside &= self.touches.first[rows] < int(self.rank.events["enter"][end])
+        return inside
+
+    def _of(self, hold: int, rows: Ints) -> Iterator[Met]:
+        if not len(rows):
+            return
+        holds = self.holds
+        parts = blocks(self.rank.datatype(int(holds.datatype[hold])), int(holds.count[hold]))
+        for row in rows.tolist():
+            for offset, size in parts or ():
+                low = int(holds.address[hold]) + offset
+                met = self.touches.meets(row, low, low + size)
+                if met:
+                    yield Met(row, hold, *met)
+                    break
+
+    def _finding(self, met: Met) -> Finding:
+        rank, touches, holds = self.rank, self.touches, self.holds
+        start = rank.event(int(holds.event[met.hold]))
+        end = int(self.end[met.hold])
+        maker = _maker(rank, start, int(holds.request[met.hold]))
+        completed = rank.event(end) if end < len(rank) else None
+        kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
+        verb = "stores to" if kind & TouchKind.WRITE else "loads from"
+        begun = f", started{where(start)}," if maker is not start else ""
+        other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
+        until = f"{said(completed)} completes it" if completed else "nothing completes it"
+        made = finding(
+            "buffer-reuse",
+            f"rank {rank.index} {verb} {lies(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
+            f"{place(site)}{other} while {said(maker)}{begun} has it: {until}",
+            [start, *([completed] if completed else [])],
+            evidence=self._proof(met, start, completed),
+            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{place(site)}; {maker.function.name}{where(maker)}",
+        )
+        return site_of(made, rank, site, kind)
+
+    def _proof(self, met: Met, start: Event, completed: Event | None) -> Mapping[str, Any]:
+        touches = self.touches
+        return {
+            "access": "write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
+            "bytes": [met.low, met.high],
+            "before": [self.rank.index, int(touches.before[met.touch])],
+            "ticks": int(touches.first[met.touch]),
+            "started": list(start.id),
+            "completed": list(completed.id) if completed else None,
+        }
+
+
+def _top(holds: Holds, hold: int) -> int:
+    return int(holds.address[hold] + holds.bytes[hold]) + _slack(holds, hold)
+
+
+def _bottom(holds: Holds, hold: int) -> int:
+    return int(holds.address[hold]) - _slack(holds, hold)
+
+
+def _slack(holds: Holds, hold: int) -> int:
+    """A datatype may begin before the address that is given, or behind it."""
+    return int(holds.bytes[hold])
+
+
+def _maker(rank: Rank, start: Event, of_request: int) -> Event:
+    """The call that names the buffer: the start itself, or the init of the persistent request that it starts."""
+    if start.function.name not in ("MPI_Start", "MPI_Startall"):
+        return start
+    event, request, init = Traffic(rank).starts
+    rows = np.flatnonzero((event == start.index) & (request == of_request) & (init >= 0))
+    return rank.event(int(init[rows[0]])) if len(rows) else start
+
+
+def ends(rank: Rank, holds: Holds, gatherings: Gatherings) -> Ints:
+    """By hold the event that completes its operation; the number of events where none does, -1 where it is a guess."""
+    found = np.full(len(holds), len(rank), np.int64)
+    of = Traffic(rank)
+    frees = masks(rank.trace.functions).where(rank, frozenset(("Request_free",)))
+    ids, at = of.done
+    checks, checked = _status_checks(rank, holds.request)
+    done = np.concatenate([ids, rank.events["object"][frees].astype(np.int64), checks])
+    event = np.concatenate([at, frees, checked])
+    asked = np.flatnonzero(holds.request > 1)
+    if len(asked) and len(done):
+        row = behind(done, event, holds.request[asked], holds.event[asked])
+        found[asked[row >= 0]] = event[row[row >= 0]]
+    _one_sided(rank, holds, gatherings, found)
+    known = np.flatnonzero(found < len(rank))
+    completed = found[known]
+    waits = masks(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
+    found[known[waits & (rank.events["buffer"][completed] == GUESSED)]] = -1
+    return found
+
+
+def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
+    """What MPI_Request_get_status found complete: (request, event). After that the buffer is the program's again."""
+    which = masks(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
+    true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
+    pairs = [(int(id), event) for event in true.tolist() for id in _asked(rank.event(event), requests)]
+    if not pairs:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    ids, events = np.array(pairs, np.int64).T
+    return ids, events
+
+
+def _asked(event: Event, requests: Ints) -> list[int]:
+    if event.function.name == "MPI_Request_get_status":
+        return [event.object]
+    return [int(id) for id in requests]  # one of several: which is not asked here
+
+
+def _one_sided(rank: Rank, holds: Holds, gatherings: Gatherings, found: Ints) -> None:
+    """Enter what completes one-sided operations at their origin."""
+    names = calls.RMA | calls.REQUEST_RMA
+    which = np.flatnonzero(
+        (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
+    )
+    of = epochs(rank, gatherings) if len(which) else None
+    if of is None:
+        return
+    over = completion(rank, of).local
+    row = np.searchsorted(of.event, holds.event[which])
+    row = np.minimum(row, len(of.event) - 1)
+    hit = of.event[row] == holds.event[which]
+    end = np.where(hit, over[row], -1)
+    found[which] = np.where(end >= 0, end, len(rank))

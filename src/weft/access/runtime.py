@@ -1,0 +1,58 @@
+"""The object that `weft cc` links programs with, compiled on first use with the system's compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from weft.errors import UsageError, WeftError
+from weft.mpi.ready import cache_folder
+
+WRAPPED: Final = ("memcpy", "memmove", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk")
+"""Functions of libc whose calls the linker leads to the object."""
+_FLAGS: Final = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.")
+_BUILD_SECONDS: Final = 120
+
+
+def link_words() -> list[str]:
+    """What a link needs beside the program's own words."""
+    return [str(built()), *(f"-Wl,--wrap={name}" for name in WRAPPED)]
+
+
+def built() -> Path:
+    """The object. WeftError where it cannot be built."""
+    weft = files("weft")
+    texts = {"hooks.c": weft / "access/native/hooks.c", "client.h": weft / "native/shim/client.h"}
+    contents = {name: text.read_bytes() for name, text in texts.items()}
+    key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
+    target = cache_folder() / "access" / key / "weft-access.o"
+    if not target.exists():
+        _build(contents, target)
+    return target
+
+
+def _build(contents: dict[str, bytes], target: Path) -> None:
+    compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
+    if compiler is None:
+        raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            for name, text in contents.items():
+                Path(folder, name).write_bytes(text)
+            command = [compiler, *_FLAGS, "-c", "hooks.c", "-o", "made.o"]
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False,
+                errors="replace",
+            )  # fmt: skip
+            if done.returncode:
+                raise WeftError(f"cannot build the hooks of `weft cc` with {compiler}: {done.stderr.strip()}")
+            Path(folder, "made.o").replace(target)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WeftError(f"cannot build the hooks of `weft cc` in {target.parent}: {error}") from error

@@ -1,0 +1,182 @@
+"""The accesses and the holds of one rank as columns, placed among the rank's events.
+
+An access of a thread lies between two of its calls: `before` is the second of them. One of a thread that makes no calls
+is placed by the clock among those of the process's first thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.plain import dataclass
+from weft.terms.columns import Ints
+from weft.trace import Rank
+from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
+
+_HOLDS_FROM: Final = int(TouchKind.SENT)
+
+
+@dataclass(frozen=True)
+class Touches:
+    """Accesses, one row for those of one line that go on at equal steps, sorted by `before`.
+
+    `count` accesses of `size` bytes, the first at `low`, each `stride` behind the last; `high` is the end of all.
+    `before`: the event of the rank that follows, its number of events where none does. `slot`: of the thread, -1 for
+    one that makes no calls. `first`, `last`: ticks. `again`: accesses of what the row had already.
+    """
+
+    low: Ints
+    high: Ints
+    size: Ints
+    stride: Ints
+    count: Ints
+    kind: Ints
+    site: Ints
+    before: Ints
+    slot: Ints
+    first: Ints
+    last: Ints
+    again: Ints
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def pick(self, rows: Any) -> Touches:
+        """Some of the rows."""
+        return Touches(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @property
+    def writes(self) -> NDArray[np.bool_]:
+        """Which of them store."""
+        result: NDArray[np.bool_] = (self.kind & TouchKind.WRITE) != 0
+        return result
+
+    def meets(self, row: int, low: int, high: int) -> tuple[int, int] | None:
+        """The first bytes of a row's accesses that lie in [low, high): one access's part of it; None for none."""
+        at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
+        first = max(0, -(-(low - size + 1 - at) // stride))
+        if first >= int(self.count[row]) or at + first * stride >= high:
+            return None
+        begin = at + first * stride
+        return max(begin, low), min(begin + size, high)
+
+
+@dataclass(frozen=True)
+class Holds:
+    """Buffers of operations. `event` made the call, `request` is its request or 0; `datatype` and `count` say what."""
+
+    address: Ints
+    count: Ints
+    datatype: Ints
+    bytes: Ints
+    request: Ints
+    event: Ints
+    written: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of windows from one event to another. `target`: the rank in the window's group whose it is."""
+
+    window: Ints
+    low: Ints
+    high: Ints
+    target: Ints
+    unit: Ints
+    begin: Ints
+    end: Ints
+    separate: NDArray[np.bool_]
+
+
+class Placed:
+    """The rows of a rank, each with its place among the rank's events."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        raw = rank.touches
+        self.raw = raw[(raw["low"] != 0) & (raw["count"] < 1 << 62)]
+        self.slot = self.raw["thread"].astype(np.int64) - 1
+        self.before = self._before()
+
+    def _before(self) -> Ints:
+        rows, rank = self.raw, self.rank
+        found = np.full(len(rows), len(rank), np.int64)
+        slots = [thread.slot for thread in rank.threads]
+        for number, slot in enumerate(slots):
+            own = np.flatnonzero(rank.event_threads == number)
+            mine = (self.slot == slot) & (rows["event"] != NO_EVENTS)
+            at = rows["event"][mine].astype(np.int64)
+            found[mine] = np.append(own, len(rank))[np.clip(at, 0, len(own))]
+        rest = rows["event"] == NO_EVENTS
+        if rest.any() and slots:
+            own = np.flatnonzero(rank.event_threads == 0)
+            at = np.searchsorted(rank.events["enter"][own], rows["first"][rest])
+            found[rest] = np.append(own, len(rank))[at]
+        return found
+
+    def touches(self) -> Touches:
+        """The accesses."""
+        rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
+        rows = rows[np.argsort(self.before[rows], kind="stable")]
+        raw = self.raw[rows]
+        low, size, stride, count = (_column(raw, name) for name in ("low", "size", "stride", "count"))
+        high: Ints = low + (np.maximum(count, 1) - 1) * stride + size
+        kind, site, first, last, again = (_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
+        before, slot = self.before[rows], self.slot[rows]
+        return Touches(low, high, size, stride, count, kind, site, before, slot, first, last, again)
+
+    def _own(self, rows: Ints) -> Ints:
+        """The call during which each of some rows was written: of its thread the one before the next."""
+        own = np.full(len(rows), -1, np.int64)
+        for number, thread in enumerate(self.rank.threads):
+            places = np.flatnonzero(self.rank.event_threads == number)
+            mine = self.slot[rows] == thread.slot
+            at = self.raw["event"][rows[mine]].astype(np.int64) - 1
+            own[mine] = places[np.clip(at, 0, len(places) - 1)] if len(places) else -1
+        return own
+
+    def holds(self) -> Holds:
+        """The buffers of operations."""
+        kinds = self.raw["kind"]
+        rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
+        raw = self.raw[rows]
+        low, count, datatype, bytes_, request = (
+            _column(raw, name) for name in ("low", "count", "size", "stride", "object")
+        )
+        return Holds(low, count, datatype, bytes_, request, self._own(rows), raw["kind"] == TouchKind.WRITTEN)
+
+    def memory(self) -> Memory:
+        """The memory of windows."""
+        kinds = self.raw["kind"]
+        rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
+        gone = np.flatnonzero(kinds == TouchKind.GONE)
+        begin, ended = self._own(rows), self._own(gone)
+        raw = self.raw[rows]
+        end = np.full(len(rows), len(self.rank), np.int64)
+        for row, at in zip(gone.tolist(), ended.tolist(), strict=True):
+            same = (raw["object"] == self.raw["object"][row]) & (raw["low"] == self.raw["low"][row]) & (begin < at)
+            end[same & (end == len(self.rank))] = at
+        window, low, bytes_, target, unit = (
+            _column(raw, name) for name in ("object", "low", "stride", "count", "size")
+        )
+        separate = raw["kind"] == TouchKind.SEPARATE
+        return Memory(window, low, low + bytes_, target, unit, begin, end, separate)
+
+
+def _column(rows: NDArray[Any], name: str) -> Ints:
+    column: Ints = rows[name].astype(np.int64)
+    return column
+
+
+def left(rank: Rank, events: Ints) -> Ints:
+    """The ticks at which some calls returned."""
+    chosen = rank.events[events]
+    result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
+    return result

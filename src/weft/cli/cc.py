@@ -1,0 +1,74 @@
+"""Compile a program so that `weft run` sees what it does to memory that MPI has.
+
+weft cc mpicc -g -O2 -o prog prog.c            before your own compiler call: C, C++ or Fortran
+make CC="weft cc mpicc" FC="weft cc mpif90"    whatever builds the program
+cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" ...
+
+It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
+runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
+ranks touch at once, is told with the line that did it. Exits as the compiler does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UsageError
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "cc", help="compile a program whose memory accesses `weft run` sees", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter, usage="weft cc COMPILER ARGS...",
+    )  # fmt: skip
+    parser.add_argument("line", nargs=argparse.REMAINDER, metavar="COMPILER ARGS", help="the compiler call")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, link, or both."""
+    from weft.access.compilation import compiling, parsed
+    from weft.access.compilers import hooks
+
+    if not args.line:
+        raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
+    line = parsed(args.line)
+    if line.passes:
+        return _call(args.line)
+    found = hooks(line.compiler)
+    if line.compiles_only:
+        return _call(compiling(line, found))
+    return _linked(line, found)
+
+
+def _linked(line: Any, found: Sequence[str]) -> int:
+    from weft.access.compilation import linking, one_by_one
+    from weft.access.runtime import link_words
+
+    more = [] if line.has("-r") else link_words()
+    with tempfile.TemporaryDirectory(prefix="weft-cc-") as folder:
+        for command in one_by_one(line, found, Path(folder)):
+            status = _call(command)
+            if status:
+                return status
+        return _call(linking(line, Path(folder), more))
+
+
+def _call(command: Sequence[str]) -> int:
+    """Run a command with our own input and output; its exit status, 128 and more for one that was killed."""
+    if os.environ.get("WEFT_CC_SHOW"):
+        print(*command, file=sys.stderr)
+    try:
+        status = subprocess.run(command, check=False).returncode
+    except FileNotFoundError:
+        raise UsageError(f"weft cc: there is no compiler {command[0]}") from None
+    except OSError as error:
+        raise UsageError(f"weft cc: cannot run {command[0]}: {error.strerror}") from None
+    return status if status >= 0 else 128 - status

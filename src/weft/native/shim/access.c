@@ -1,0 +1,523 @@
+/* What the program does to memory that MPI is using: pending buffers, and windows.
+ *
+ * A hold is such memory, for the time that MPI has it. While there are holds, the hooks of programs built with `weft cc`
+ * (access/native/hooks.c) ask here about each access that may meet one. What does is written down as a row of the
+ * ACCESSES stream, together with the event of its thread that it comes before; accesses of one place that go on at equal
+ * steps are one row. Which operation an access meets, and whether it may, is for the analysis (weft.access): the holds are
+ * rows too.
+ */
+#define _GNU_SOURCE
+#include "access.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client.h"
+
+volatile int weft_accessing;
+
+enum { HOLDS = 60000, LONG = 1 << 20 };
+struct hold {
+    uintptr_t low, high;
+    bool reads;        /* reads count too */
+    uint32_t next;     /* of the free ones */
+};
+
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weft_client *clients;
+static struct hold *holds;         /* HOLDS of them; readers go by `sequence` */
+static volatile uint32_t hold_top; /* those in use lie below */
+static uint32_t hold_free, held;   /* number 0 is not used */
+static volatile uint64_t sequence; /* odd: `holds` is being changed */
+static uint8_t fine_bits[WEFT_FINE], coarse_bits[WEFT_COARSE];
+static uint16_t fine_writes[WEFT_FINE], fine_reads[WEFT_FINE], coarse_writes[WEFT_COARSE], coarse_reads[WEFT_COARSE];
+
+static void count_one(uint16_t *writes, uint16_t *reads, uint8_t *bits, size_t at, bool with_reads, int by) {
+    writes[at] = (uint16_t)(writes[at] + by);
+    if (with_reads) reads[at] = (uint16_t)(reads[at] + by);
+    __atomic_store_n(&bits[at], (uint8_t)((writes[at] ? 2 : 0) | (reads[at] ? 1 : 0)), __ATOMIC_RELAXED);
+}
+
+static void count_pieces(const struct hold *h, int by) {
+    bool is_long = h->high - h->low > LONG;
+    int shift = is_long ? WEFT_COARSE_SHIFT : WEFT_FINE_SHIFT;
+    size_t entries = is_long ? WEFT_COARSE : WEFT_FINE, pieces = ((h->high - 1) >> shift) - (h->low >> shift) + 1;
+    if (pieces > entries) pieces = entries;
+    for (size_t i = 0; i < pieces; i++) {
+        size_t at = ((h->low >> shift) + i) % entries;
+        if (is_long) count_one(coarse_writes, coarse_reads, coarse_bits, at, h->reads, by);
+        else count_one(fine_writes, fine_reads, fine_bits, at, h->reads, by);
+    }
+}
+
+/* What the hooks look at first. It only grows while anything is held: to find what is left would take a search. */
+static void tell_clients(uintptr_t low, uintptr_t high) {
+    for (struct weft_client *c = clients; c; c = c->next) {
+        if (low >= high) {
+            c->span = 0;
+            continue;
+        }
+        uintptr_t from = c->span && c->low < low ? c->low : low, to = c->span && c->low + c->span > high ? c->low + c->span : high;
+        c->low = from;
+        __atomic_store_n(&c->span, to - from, __ATOMIC_RELEASE);
+    }
+}
+
+static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
+    if (low >= high) return 0;
+    pthread_mutex_lock(&hold_lock);
+    uint32_t number = hold_free;
+    if (number) hold_free = holds[number].next;
+    else if (hold_top < HOLDS) number = hold_top;
+    if (number) {
+        __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
+        holds[number] = (struct hold){.low = low, .high = high, .reads = reads};
+        if (number == hold_top) hold_top++;
+        count_pieces(&holds[number], 1);
+        __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
+        held++;
+        tell_clients(low, high);
+    }
+    pthread_mutex_unlock(&hold_lock);
+    return number;
+}
+
+static void hold_end(uint32_t number) {
+    if (!number) return;
+    pthread_mutex_lock(&hold_lock);
+    __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
+    count_pieces(&holds[number], -1);
+    holds[number] = (struct hold){.next = hold_free};
+    hold_free = number;
+    if (!--held) {
+        hold_top = 1;
+        hold_free = 0;
+        tell_clients(0, 0);
+    }
+    __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&hold_lock);
+}
+
+/* ---- rows ---- */
+enum { ENTRIES = 1 << 12, ROWS_OF_A_PLACE = 256, MOST_ROWS = 1 << 19 };
+struct line_entry { /* the newest row of a place in the program */
+    uintptr_t place;
+    struct weft_touch *row;
+    uint64_t event, sequence;
+    uintptr_t low, high; /* the hold that it lies in, as of `sequence` */
+    uint32_t rows, kind;
+    uint64_t next;       /* where the next access lies if the steps go on */
+};
+
+struct toucher { /* a thread that accesses memory, whether or not it calls MPI */
+    struct weft_stream stream;
+    uint32_t tid, rows;
+    bool stopped;
+    struct toucher *next_free;
+    struct line_entry entries[ENTRIES];
+};
+
+static __thread struct toucher *toucher_here;
+static __thread bool toucher_busy;
+static pthread_mutex_t touchers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct toucher *free_touchers;
+static uint32_t toucher_count;
+static pthread_key_t toucher_end;
+
+static void toucher_ended(void *data) {
+    struct toucher *t = data;
+    pthread_mutex_lock(&touchers_lock);
+    t->next_free = free_touchers;
+    free_touchers = t;
+    pthread_mutex_unlock(&touchers_lock);
+    toucher_here = NULL;
+    toucher_busy = true; /* what runs later at the thread's end is not looked at */
+}
+
+static __attribute__((cold, noinline)) struct toucher *toucher_new(void) {
+    pthread_mutex_lock(&touchers_lock);
+    struct toucher *t = free_touchers;
+    if (t) {
+        free_touchers = t->next_free;
+        memset(t->entries, 0, sizeof t->entries);
+    } else if ((t = calloc(1, sizeof *t))) {
+        t->stopped = !weft_stream_open(weft_the_record, &t->stream, WEFT_STREAM_ACCESSES, (int)toucher_count++);
+    }
+    pthread_mutex_unlock(&touchers_lock);
+    if (!t) return NULL;
+    t->tid = (uint32_t)syscall(SYS_gettid);
+    pthread_setspecific(toucher_end, t);
+    return toucher_here = t;
+}
+
+static inline uint64_t events_so_far(void) {
+    return weft_self ? (uint64_t)(weft_self->events.next - weft_self->events.base) / sizeof(struct weft_event) : WEFT_TOUCH_NO_EVENTS;
+}
+
+static struct weft_touch *row_new(struct toucher *t) {
+    if (t->stopped) return NULL;
+    if (t->rows == MOST_ROWS || !weft_stream_fits(&t->stream, sizeof(struct weft_touch))) {
+        t->stopped = true;
+        return NULL;
+    }
+    struct weft_touch *row = (struct weft_touch *)t->stream.next;
+    *row = (struct weft_touch){.event = events_so_far(), .first = weft_ticks(weft_clock_kind), .tid = t->tid};
+    row->last = row->first;
+    row->thread = (uint16_t)(weft_self ? weft_self->slot + 1 : 0);
+    t->rows++;
+    return row;
+}
+
+static void row_publish(struct toucher *t) {
+    t->stream.next += sizeof(struct weft_touch);
+    weft_stream_publish(&t->stream);
+}
+
+/* Whether [a, a + n) meets a hold for which this kind counts; the bytes between which that stays so. */
+static bool meets(uintptr_t a, size_t n, unsigned kind, uintptr_t *low, uintptr_t *high, uint64_t *as_of) {
+    for (;;) {
+        uint64_t before = __atomic_load_n(&sequence, __ATOMIC_ACQUIRE);
+        if (before & 1) continue;
+        bool found = false;
+        uint32_t top = hold_top;
+        for (uint32_t i = 1; i < top && !found; i++) {
+            const struct hold *h = &holds[i];
+            if (a >= h->high || a + n <= h->low || !(h->reads || kind & WEFT_TOUCH_WRITE)) continue;
+            *low = h->low;
+            *high = h->high;
+            found = true;
+        }
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&sequence, __ATOMIC_RELAXED) != before) continue;
+        *as_of = before;
+        return found;
+    }
+}
+
+/* Whether the row already says it, or can be made to. */
+static bool row_takes(struct line_entry *e, uintptr_t a) {
+    struct weft_touch *row = e->row;
+    if (a == e->next && row->count > 1) {
+        row->count++;
+        e->next += row->stride;
+        return true;
+    }
+    if (a >= row->low) {
+        uint64_t behind = a - row->low;
+        if (row->count == 1) {
+            if (behind && (behind < row->size || behind > 1 << 20)) return false;
+            if (behind) {
+                row->stride = behind;
+                row->count = 2;
+                e->next = a + behind;
+            } else if (row->again < UINT32_MAX) row->again++;
+            return true;
+        }
+        if (behind / row->stride < row->count && behind % row->stride == 0) {
+            if (row->again < UINT32_MAX) row->again++;
+            return true;
+        }
+        return false;
+    }
+    uint64_t before = row->low - a;
+    if (row->count == 1 ? before < row->size || before > 1 << 20 : before != row->stride) return false;
+    if (row->count == 1) e->next = row->low + before;
+    row->stride = before;
+    row->low = a;
+    row->count++;
+    return true;
+}
+
+static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
+    uint64_t event = events_so_far();
+    struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
+    bool same = e->place == place && e->kind == kind && e->event == event && e->row && e->row->size == n;
+    if (!same || e->sequence != sequence || a < e->low || a + n > e->high) {
+        uintptr_t low, high;
+        uint64_t as_of;
+        if (!meets(a, n, kind, &low, &high, &as_of)) return;
+        bool here = same && e->low == low && e->high == high;
+        if (e->place != place || e->kind != kind || e->event != event) {
+            *e = (struct line_entry){.place = place, .kind = kind, .event = event};
+            here = false;
+        }
+        e->sequence = as_of;
+        e->low = low;
+        e->high = high;
+        same = here;
+    }
+    if (same && row_takes(e, a)) {
+        if (weft_threaded || !weft_self) e->row->last = weft_ticks(weft_clock_kind);
+        return;
+    }
+    if (e->rows >= ROWS_OF_A_PLACE) {
+        if (e->row && e->row->dropped < UINT8_MAX) e->row->dropped++;
+        return;
+    }
+    struct weft_touch *row = row_new(t);
+    if (!row) return;
+    row->low = a;
+    row->size = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
+    row->count = 1;
+    row->kind = (uint8_t)kind;
+    row->site = weft_site_at(place);
+    row_publish(t);
+    e->row = row;
+    e->rows++;
+    e->next = 0;
+}
+
+/* What the hooks call. Accesses inside of MPI's own calls (functions of reductions, attributes) are MPI's. */
+static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
+    if (!weft_recording || weft_depth || toucher_busy) return;
+    toucher_busy = true;
+    struct toucher *t = toucher_here ? toucher_here : toucher_new();
+    if (t && !t->stopped) touched_now(t, a, n, kind, place);
+    toucher_busy = false;
+}
+
+/* A hold, as a row. */
+static void tell_hold(uint8_t kind, uintptr_t low, int64_t count, uint32_t type, uint64_t bytes, uint32_t object) {
+    struct toucher *t = toucher_here ? toucher_here : toucher_new();
+    struct weft_touch *row = t ? row_new(t) : NULL;
+    if (!row) return;
+    row->low = low;
+    row->count = (uint64_t)count;
+    row->size = type;
+    row->stride = bytes;
+    row->object = object;
+    row->kind = kind;
+    row_publish(t);
+}
+
+/* ---- clients ---- */
+__attribute__((visibility("default"))) void weft_access_join(struct weft_client *client);
+void weft_access_join(struct weft_client *client) {
+    if (client->version != WEFT_CLIENT_VERSION) return;
+    pthread_mutex_lock(&hold_lock);
+    client->fine = fine_bits;
+    client->coarse = coarse_bits;
+    client->touched = touched;
+    client->next = clients;
+    clients = client;
+    for (uint32_t i = 1; weft_accessing && i < hold_top; i++)
+        if (holds[i].high) tell_clients(holds[i].low, holds[i].high);
+    pthread_mutex_unlock(&hold_lock);
+}
+
+__attribute__((visibility("default"))) void weft_access_leave(struct weft_client *client);
+void weft_access_leave(struct weft_client *client) {
+    pthread_mutex_lock(&hold_lock);
+    for (struct weft_client **link = &clients; *link; link = &(*link)->next)
+        if (*link == client) {
+            *link = client->next;
+            break;
+        }
+    client->span = 0;
+    pthread_mutex_unlock(&hold_lock);
+}
+
+void weft_access_begin(void) {
+    if (!clients || weft_accessing) return;
+    holds = mmap(NULL, HOLDS * sizeof *holds, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (holds == MAP_FAILED) return;
+    hold_top = 1;
+    pthread_key_create(&toucher_end, toucher_ended);
+    for (int k = 0; k < weft_count; k++)
+        if (weft_accessed[k]) {
+            weft_beneath[k] = weft_under[k];
+            weft_under[k] = weft_accessed[k];
+        }
+    weft_accessing = 1;
+}
+
+void weft_access_fork(void) {
+    weft_accessing = 0;
+    for (struct weft_client *c = clients; c; c = c->next) c->span = 0;
+}
+
+/* ---- parts ---- */
+enum { FEW = 64 };
+static __thread struct { int64_t n, space; struct weft_part *each, few[FEW]; } named;
+
+void weft_parts_begin(void) { named.n = 0; }
+
+int64_t weft_many(MPI_Comm comm) {
+    int n = weft_peers(comm);
+    return n > 0 ? n : 0;
+}
+
+void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
+    if (!buffer || buffer == MPI_IN_PLACE || buffer == MPI_BOTTOM || count <= 0 || type == MPI_DATATYPE_NULL) return;
+    if (!named.each) {
+        named.each = named.few;
+        named.space = FEW;
+    }
+    if (named.n == named.space) {
+        struct weft_part *more = malloc(sizeof *more * (size_t)named.space * 2);
+        if (!more) return;
+        memcpy(more, named.each, sizeof *more * (size_t)named.n);
+        if (named.each != named.few) free(named.each);
+        named.each = more;
+        named.space *= 2;
+    }
+    named.each[named.n++] = (struct weft_part){.buffer = buffer, .count = count, .type = type, .written = written};
+}
+
+void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written) {
+    if (!buffer || buffer == MPI_IN_PLACE || count <= 0) return;
+    weft_part((const char *)buffer + displacement, count, type, written);
+}
+
+/* The bytes between which a part lies. */
+static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *high) {
+    MPI_Aint lb, extent, true_lb, true_extent;
+    if (REAL(MPI_Type_get_extent)(part->type, &lb, &extent) != MPI_SUCCESS ||
+        REAL(MPI_Type_get_true_extent)(part->type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0) return false;
+    int64_t first = true_lb, last = true_lb + (part->count - 1) * (int64_t)extent;
+    if (last < first) {
+        int64_t other = first;
+        first = last;
+        last = other;
+    }
+    *low = (uintptr_t)part->buffer + (uintptr_t)first;
+    *high = (uintptr_t)part->buffer + (uintptr_t)(last + true_extent);
+    return true;
+}
+
+static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
+    uintptr_t low, high;
+    if (!span_of(part, &low, &high)) return 0;
+    uint32_t number = hold_add(low, high, part->written);
+    uint32_t type = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
+    if (number) tell_hold(part->written ? WEFT_TOUCH_WRITTEN : WEFT_TOUCH_SENT, (uintptr_t)part->buffer, part->count, type, high - low, object);
+    return number;
+}
+
+struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
+    int64_t n = named.n;
+    named.n = 0;
+    struct weft_parts *parts = n ? malloc(sizeof *parts + (size_t)n * sizeof *parts->each) : NULL;
+    if (!parts) return NULL;
+    *parts = (struct weft_parts){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
+    memcpy(parts->each, named.each, (size_t)n * sizeof *parts->each);
+    if (!persistent) weft_parts_hold(parts, request);
+    return parts;
+}
+
+void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
+    if (parts->held || !parts->holds) return;
+    parts->held = true;
+    for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = part_hold(&parts->each[i], request);
+}
+
+void weft_parts_let_go(struct weft_parts *parts) {
+    for (int64_t i = 0; parts->held && i < parts->n; i++) hold_end(parts->holds[i]);
+    parts->held = false;
+}
+
+void weft_parts_free(struct weft_parts *parts) {
+    weft_parts_let_go(parts);
+    free(parts->holds);
+    free(parts);
+}
+
+/* ---- one-sided operations ---- */
+struct operation { MPI_Win window; int target; uint32_t hold; };
+static struct operation *operations;
+static int64_t operation_count, operation_space;
+static pthread_mutex_t operations_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void weft_parts_of_window(MPI_Win window, int target) {
+    int64_t n = named.n;
+    named.n = 0;
+    if (target < 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t hold = part_hold(&named.each[i], 0);
+        if (!hold) continue;
+        pthread_mutex_lock(&operations_lock);
+        if (operation_count == operation_space) {
+            int64_t space = operation_space ? operation_space * 2 : 64;
+            struct operation *more = realloc(operations, sizeof *more * (size_t)space);
+            if (more) {
+                operations = more;
+                operation_space = space;
+            }
+        }
+        bool kept = operation_count < operation_space;
+        if (kept) operations[operation_count++] = (struct operation){window, target, hold};
+        pthread_mutex_unlock(&operations_lock);
+        if (!kept) hold_end(hold);
+    }
+}
+
+void weft_parts_completed(MPI_Win window, int target) {
+    if (!operation_count) return;
+    pthread_mutex_lock(&operations_lock);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < operation_count; i++) {
+        if (operations[i].window == window && (target < 0 || operations[i].target == target)) hold_end(operations[i].hold);
+        else operations[kept++] = operations[i];
+    }
+    operation_count = kept;
+    pthread_mutex_unlock(&operations_lock);
+}
+
+/* ---- windows ---- */
+struct exposure { MPI_Win window; const void *base; uint32_t hold, id; struct exposure *next; };
+static struct exposure *exposures;
+
+static void expose(MPI_Win window, uint32_t id, int target, const void *base, int64_t size, int64_t unit) {
+    if (!base || size <= 0) return;
+    int *model = NULL, there = 0;
+    bool separate = REAL(MPI_Win_get_attr)(window, MPI_WIN_MODEL, &model, &there) == MPI_SUCCESS && there && *model == MPI_WIN_SEPARATE;
+    struct exposure *made = malloc(sizeof *made);
+    if (!made) return;
+    *made = (struct exposure){.window = window, .base = base, .id = id, .next = exposures};
+    made->hold = hold_add((uintptr_t)base, (uintptr_t)base + (uintptr_t)size, true);
+    exposures = made;
+    tell_hold(separate ? WEFT_TOUCH_SEPARATE : WEFT_TOUCH_UNIFIED, (uintptr_t)base, target, (uint32_t)unit, (uint64_t)size, id);
+}
+
+void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+    enum { DYNAMIC = 2, SHARED = 3 };
+    if (flavor == DYNAMIC) return;
+    int rank = 0, n = 0;
+    REAL(MPI_Comm_rank)(comm, &rank);
+    if (flavor != SHARED) {
+        expose(window, id, rank, base, size, unit);
+        return;
+    }
+    REAL(MPI_Comm_size)(comm, &n);
+    for (int r = 0; r < n; r++) {
+        MPI_Aint bytes = 0;
+        int step = 1;
+        void *at = NULL;
+        if (REAL(MPI_Win_shared_query)(window, r, &bytes, &step, &at) == MPI_SUCCESS) expose(window, id, r, at, bytes, step);
+    }
+}
+
+void weft_access_attached(MPI_Win window, const void *base, int64_t size) {
+    MPI_Group group;
+    int rank = 0;
+    if (REAL(MPI_Win_get_group)(window, &group) != MPI_SUCCESS) return;
+    REAL(MPI_Group_rank)(group, &rank);
+    REAL(MPI_Group_free)(&group);
+    expose(window, weft_id(weft_self, WEFT_CLASS_WINDOW, (uintptr_t)window), rank, base, size, 0);
+}
+
+/* `base` NULL: all of the window. */
+void weft_access_window_gone(MPI_Win window, const void *base) {
+    for (struct exposure **link = &exposures, *e; (e = *link);) {
+        if (e->window != window || (base && e->base != base)) {
+            link = &e->next;
+            continue;
+        }
+        *link = e->next;
+        hold_end(e->hold);
+        tell_hold(WEFT_TOUCH_GONE, (uintptr_t)e->base, 0, 0, 0, e->id);
+        free(e);
+    }
+}

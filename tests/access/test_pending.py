@@ -1,0 +1,74 @@
+"""pending.c: every access of a pending buffer is found at its line, and its corrected twin reports nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests_support import WEFT, Installed, execute
+from weft.access import proof
+from weft.trace import Trace
+
+SOURCE = Path(__file__).parent / "pending.c"
+NOTES = {"late-sender", "late-receiver", "wait-at-collective", "imbalance", "wait-at-epoch"}
+
+
+def bugs(source: Path) -> set[tuple[int, str]]:
+    """Line and kind of each error of the wrong run."""
+    lines = enumerate(source.read_text().splitlines(), 1)
+    return {(number, kind) for number, line in lines for kind in re.findall(r"BUG ([a-z-]+)", line)}
+
+
+def built(mpi: Installed, folder: Path, source: Path, *words: str) -> Path:
+    program = folder / source.stem
+    if not program.exists():
+        line = [*WEFT, "cc", mpi.mpicc, "-g", "-O1", *words, "-o", program, source]
+        done = execute(line, env=mpi.environment, timeout=120)
+        assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(mpi: Installed, folder: Path, program: Path, mode: str, ranks: int = 2) -> list[dict[str, Any]]:
+    """The findings of a run that are no notes on time."""
+    command = [*WEFT, "run", "--out", folder / f"run-{mode}", "--report", folder / f"{mode}.json", "--"]
+    done = execute(
+        [*command, *mpi.mpiexec, "-n", str(ranks), program, mode], cwd=folder, env=mpi.environment, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    findings = json.loads((folder / f"{mode}.json").read_text())["findings"]
+    return [finding for finding in findings if finding["kind"] not in NOTES]
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Installed, Path]:
+    return request.getfixturevalue(request.param), tmp_path_factory.mktemp(f"pending-{request.param}")
+
+
+def test_right_programs_are_not_alarmed(of_mpi: tuple[Installed, Path]) -> None:
+    mpi, folder = of_mpi
+    assert [finding["message"] for finding in run(mpi, folder, built(mpi, folder, SOURCE), "right")] == []
+
+
+def test_each_access_of_a_pending_buffer_is_found_at_its_line_and_nothing_else(of_mpi: tuple[Installed, Path]) -> None:
+    mpi, folder = of_mpi
+    found = run(mpi, folder, built(mpi, folder, SOURCE), "wrong")
+    assert {(f["sites"][0]["line"], f["kind"]) for f in found} == bugs(SOURCE)
+    assert {(f["severity"], f["certainty"]) for f in found} == {("error", "certain")}
+
+
+def test_the_proof_of_each_finding_holds_on_the_record(of_mpi: tuple[Installed, Path]) -> None:
+    mpi, folder = of_mpi
+    if not (folder / "wrong.json").exists():
+        run(mpi, folder, built(mpi, folder, SOURCE), "wrong")
+    trace = Trace.open(folder / "run-wrong")
+    findings = json.loads((folder / "wrong.json").read_text())["findings"]
+    proofs = [f["evidence"] for f in findings if "access" in f["evidence"]]
+    assert len(proofs) == len(bugs(SOURCE))
+    assert [proof.holds(trace, one) for one in proofs] == [True] * len(proofs)
+    # And of an access that was made after the operation was complete it does not.
+    late = [{**one, "before": [one["before"][0], one["completed"][1] + 1]} for one in proofs]
+    assert [proof.holds(trace, one) for one in late] == [False] * len(late)
