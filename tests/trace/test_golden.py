@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import main
-from weft.trace import layout
+from weft.trace import Trace, layout
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -24,6 +24,12 @@ def test_a_golden_run_reads_as_on_its_day(version: str) -> None:
     expected = (GOLDEN / version / "expected.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in output.getvalue().splitlines()] == [json.loads(line) for line in expected]
     assert errors.getvalue() == ""
+
+
+def test_accesses_of_memory_that_mpi_had_are_read_whole() -> None:
+    [row] = Trace.open(GOLDEN / "1.3").ranks[1].touches
+    assert (row["low"], row["count"], row["size"], row["stride"], row["event"]) == (0x1000, 10, 8, 16, 2)
+    assert (row["kind"], row["thread"]) == (layout.TouchKind.WRITE, 1)
 
 
 def test_the_present_version_has_a_golden_run() -> None:

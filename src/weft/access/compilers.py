@@ -28,7 +28,7 @@ def hooks(compiler: str) -> list[str]:
     if re.search(r"\bclang\b|Intel\(R\) oneAPI DPC", version) and not re.search(r"\bflang\b", version):
         options = ["-tsan-instrument-func-entry-exit=0", "-tsan-distinguish-volatile=1"]
         return ["-fsanitize=thread", *(word for option in options for word in ("-mllvm", option))]
-    gcc = re.search(r"(?:GNU Fortran|gcc|g\+\+|c\+\+|cc)\b.*?\s(\d+)\.\d+", version.splitlines()[0] if version else "")
+    gcc = re.search(r"(?:GNU Fortran|gcc|g\+\+|c\+\+|cc)\s.*?\s(\d+)\.\d+", version.splitlines()[0] if version else "")
     if gcc is None or "Free Software Foundation" not in version:
         said = version.splitlines()[0] if version else "nothing"
         raise UsageError(

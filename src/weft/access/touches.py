@@ -127,7 +127,8 @@ class Placed:
         rows = rows[np.argsort(self.before[rows], kind="stable")]
         raw = self.raw[rows]
         low, size, stride, count = (_column(raw, name) for name in ("low", "size", "stride", "count"))
-        high: Ints = low + (np.maximum(count, 1) - 1) * stride + size
+        steps: Ints = np.maximum(count, 1) - 1
+        high: Ints = low + steps * stride + size
         kind, site, first, last, again = (_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
         before, slot = self.before[rows], self.slot[rows]
         return Touches(low, high, size, stride, count, kind, site, before, slot, first, last, again)

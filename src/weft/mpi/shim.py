@@ -191,7 +191,9 @@ def _note_key(mpicc: str) -> str:
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
     stated = sorted(Path(str(meaning.__file__)).parent.glob("*.py"))
-    modules = [path.read_bytes() for path in (*(Path(str(m.__file__)) for m in (table, generate, seldom, accessed)), *stated)]
+    modules = [
+        path.read_bytes() for path in (*(Path(str(m.__file__)) for m in (table, generate, seldom, accessed)), *stated)
+    ]
     for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]

@@ -374,7 +374,8 @@ enum weft_change {
  * rank `count`'s, with displacement unit `size`. GONE: window `object` no longer has the memory at `low`. */
 struct weft_touch {
     uint64_t low;
-    uint64_t first, last; /* ticks */
+    uint64_t first;       /* ticks */
+    uint64_t last;
     uint64_t event;       /* events in the stream of its thread when it began; WEFT_TOUCH_NO_EVENTS: the thread has none */
     uint64_t count;
     uint64_t stride;

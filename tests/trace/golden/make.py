@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.trace.builder import ANY, Builder, standard_functions
-from weft.trace.layout import ACCESS, AccessKind, EndingKind
+from weft.trace.layout import ACCESS, TOUCH, AccessKind, EndingKind, TouchKind
 
 NAMES = """MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe
 MPI_Finalize""".split()
@@ -32,6 +32,10 @@ def make(path: Path) -> None:
     access = np.zeros(1, ACCESS)
     access["window"], access["end"], access["kind"], access["bytes"], access["result"] = 7, 5, AccessKind.FETCH, 8, 41
     r0.accesses(access)
+    touch = np.zeros(1, TOUCH)
+    touch["low"], touch["count"], touch["size"], touch["stride"], touch["event"] = 0x1000, 10, 8, 16, 2
+    touch["kind"], touch["thread"] = TouchKind.WRITE, 1
+    r1.touches(touch)
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     r0.ends(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",

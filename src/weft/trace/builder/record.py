@@ -197,6 +197,10 @@ class RankRecord:
         """Append locks and atomic accesses of windows (dtype layout.ACCESS) to the thread's WINDOWS stream."""
         self._file().append(StreamKind.WINDOWS, thread, rows)
 
+    def touches(self, rows: NDArray[Any], number: int = 0) -> None:
+        """Append accesses and holds of memory that MPI has (dtype layout.TOUCH) to an ACCESSES stream."""
+        self._file().append(StreamKind.ACCESSES, number, rows)
+
     def switch(
         self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
         until: int = 0,
