@@ -84,7 +84,7 @@ RECORDS: Final = (
     # requests, objects and arguments
     Kind("request-leak", "error", ("requests",)),
     Kind("request-misuse", "error", ("requests",)),
-    Kind("buffer-reuse", "error", ("requests",)),
+    Kind("buffer-reuse", "error", ("requests", "accesses of buffers")),
     Kind("resource-leak", "warning", ("resources",)),
     Kind("invalid-argument", "error", ("invalid arguments", "lifetime and threads", "one-sided")),
     # one-sided
