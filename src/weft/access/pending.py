@@ -33,9 +33,10 @@ MOST_OF_A_PAIR: Final = 20
 """Findings of one line and one call of a rank that are told; they become one."""
 
 
-def find(trace: Trace) -> Iterator[Finding]:
+def find(trace: Trace) -> list[Finding]:
     """Accesses of pending buffers, of every rank whose accesses are recorded."""
     gatherings = None
+    found: list[Finding] = []
     for rank in trace.ranks:
         if not len(rank.touches) or not len(rank):
             continue
@@ -43,7 +44,8 @@ def find(trace: Trace) -> Iterator[Finding]:
         touches, holds = placed.touches(), placed.holds()
         if len(touches) and len(holds):
             gatherings = gatherings or Gatherings(trace)
-            yield from _Pending(rank, touches, holds, gatherings).find()
+            found += _Pending(rank, touches, holds, gatherings).find()
+    return found
 
 
 @dataclass(frozen=True)
