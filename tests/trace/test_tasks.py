@@ -131,7 +131,7 @@ def test_a_file_of_tasks_is_no_record_and_a_record_no_file_of_tasks() -> None:
     path = b.write()
     with pytest.raises(weft_error(), match="not a file of tasks"):
         TaskFile(next((path / "ranks").iterdir()))
-    with pytest.raises(weft_error(), match="no record"):
+    with pytest.raises(weft_error(), match="not a record"):
         RankFile(next((path / "tasks").iterdir()))
 
 
