@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from weft import deadlock
 from weft.findings import Finding
 from weft.terms.words import rank_set
@@ -54,6 +56,17 @@ def test_the_wrong_tag_is_named() -> None:
     b.ranks[1].open.recv(0, tag=17, site=at(5))
     b.ranks[0].open.barrier(site=at(4))
     assert "(it sent tag 7 at step.py:3, which nobody receives)" in one(b).message
+
+
+@pytest.mark.parametrize("sent", [(7, 7), (7, 8)])
+def test_the_wrong_tag_that_several_ranks_were_sent_is_named_once(sent: tuple[int, int]) -> None:
+    b = Builder(ranks=3)
+    for rank, tag in zip((1, 2), sent, strict=True):
+        b.ranks[0].send(rank, tag=tag, site=at(3))
+        b.ranks[rank].open.recv(0, tag=17, site=at(5))
+    b.ranks[0].open.barrier(site=at(4))
+    named = "rank 0 sends none (it sent tag 7 to each at step.py:3, which nobody receives)"
+    assert (named in one(b).message) == (sent[0] == sent[1])
 
 
 def test_the_wrong_communicator_is_named() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.partitions import numbers
@@ -15,6 +15,9 @@ from weft.terms import calls, describe
 from weft.terms.words import listed, rank_words
 from weft.trace import Event
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
+
+if TYPE_CHECKING:
+    from weft.deadlock.ledger import Channel
 
 MAX_GROUPS = 6
 MAX_CYCLE = 4
@@ -165,13 +168,14 @@ class _Telling:
             if not others:
                 return f"nobody is left who could send {_tagged(reason.tag)}{near}"
             return f"nobody who could send {_tagged(reason.tag)} does{near}: {self._places(sorted(others), group)}"
-        near = self._near_message(group, reason, reason.peer)
         if len(group.ranks) > 1:
             wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
             rest = sorted(wanted.difference(group.ranks))
             if not rest:
                 return "each waits for a message of another of them"
-            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none: {self._places(rest, group)}"
+            near = self._near_message(group, reason, rest[0]) if len(rest) == 1 else ""
+            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none{near}: {self._places(rest, group)}"
+        near = self._near_message(group, reason, reason.peer)
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
@@ -209,27 +213,29 @@ class _Telling:
         return ""
 
     def _near_message(self, group: Group, reason: Reason, source: int | None) -> str:
-        """A message that lies there and almost fits: other tag, other communicator, other sender."""
-        me = group.ranks[0]
-        if len(group.ranks) > 1 or reason.comm is None:
+        """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
+        if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
         from weft.deadlock.ledger import ledgers
 
-        left = ledgers(self.standstill.traffic, {me})[me].left
-        near = [c for c in left if c.source == source or source is None] or [
-            c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
-        ]
-        if not near:
+        books = ledgers(self.standstill.traffic, set(group.ranks))
+        found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
+        first = found.pop()
+        if found or first is None:
             return ""
-        channel = near[0]
-        sends = self.standstill.traffic[channel.source].sends
-        rows = (sends.comm == channel.comm) & (sends.peer == me) & (sends.tag == channel.tag)
-        event = self.standstill.trace.ranks[channel.source].event(int(sends.event[rows][-1]))
-        comm = self.standstill.trace.communicators[channel.comm]
+        event = self._last_sent(first, group.ranks[0])
+        comm = self.standstill.trace.communicators[first.comm]
         on = f" on {comm.name}" if comm is not reason.comm else ""
-        self.misses.append({"source": channel.source, "tag": channel.tag, "comm": comm.name, "event": list(event.id)})
-        who = "it" if channel.source == source else _name(channel.source)
-        return f" ({who} sent tag {channel.tag}{on}{describe.where(event)}, which nobody receives)"
+        self.misses.append({"source": first.source, "tag": first.tag, "comm": comm.name, "event": list(event.id)})
+        who = "it" if first.source == source else _name(first.source)
+        whom = " to each" if len(group.ranks) > 1 else ""
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"
+
+    def _last_sent(self, channel: Channel, to: int) -> Event:
+        """The last message of a channel to a rank."""
+        sends = self.standstill.traffic[channel.source].sends
+        rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
+        return self.standstill.trace.ranks[channel.source].event(int(sends.event[rows][-1]))
 
     def _places(self, ranks: list[int], group: Group) -> str:
         """Where some ranks are."""
@@ -304,6 +310,15 @@ class _Telling:
         if shown is cycle:
             return f"{listed(parts)}: a cycle in which each waits for the next"
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
+
+
+def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
+    """The channel of a message that nobody took, from the sender that is waited for or with the tag that is wanted."""
+    assert reason.comm is not None
+    near = [c for c in left if c.source == source or source is None] or [
+        c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
+    ]
+    return near[0] if near else None
 
 
 def _main(blocked: list[Blocked]) -> Blocked:
