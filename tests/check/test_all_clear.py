@@ -168,4 +168,4 @@ def test_without_tree_sitter_one_line_says_how_to_get_it(tmp_path: Path) -> None
     )
     done = execute([sys.executable, "-c", code], timeout=60, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "weft: checking C programs needs tree-sitter: pip install 'weft-debugger[check]'\n"
+    assert done.stderr == "weft: checking C and C++ programs needs tree-sitter: pip install 'weft-debugger[check]'\n"

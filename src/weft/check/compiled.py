@@ -42,7 +42,9 @@ C_FLAGS: Final = (
     *COMMON, "-fsanitize=bounds",
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove",  # the wrapped functions are to be called
 )  # fmt: skip
+CPLUSPLUS_FLAGS: Final = (*C_FLAGS, "-Wno-narrowing")
 FORTRAN_FLAGS: Final = (*COMMON, "-fcheck=bounds", "-ffixed-line-length-none", "-ffree-line-length-none")
+FLAGS: Final = {"c": C_FLAGS, "c++": CPLUSPLUS_FLAGS, "fortran": FORTRAN_FLAGS}
 LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
 
 _MESSAGE: Final = re.compile(
@@ -95,7 +97,7 @@ class Job:
         """The compiler's options, but for what it is to make."""
         fortran = self.language == "fortran"
         return [
-            *(FORTRAN_FLAGS if fortran else C_FLAGS), *(HOOKS if self.gcc else CLANG_HOOKS),
+            *FLAGS[self.language], *(HOOKS if self.gcc else CLANG_HOOKS),
             *(GCC_ONLY if self.gcc else ()), *(["-J", str(self.folder)] if fortran else []),
             f"-I{sources()}", f"-I{self.marked.original.parent}", *(f"-I{path}" for path in self.options.include),
             *(f"-D{name}" for name in self.options.define), *self.options.flags,

@@ -10,6 +10,9 @@ from typing import Any, Final, Literal, Self
 
 SCHEMA: Final = "weft-check/1"
 
+CPLUSPLUS: Final = (".cpp", ".cc", ".cxx", ".C")
+"""Suffixes of sources in C++."""
+
 Language = Literal["c", "c++", "fortran", "python"]
 
 

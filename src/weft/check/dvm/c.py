@@ -22,10 +22,8 @@ from weft.check.dvm.c_unit import Shared, Unit
 from weft.check.dvm.c_unroll import Unroll
 from weft.check.dvm.syntax import Directive, Reference
 from weft.check.texts import Marked, Texts
-from weft.errors import UsageError
 from weft.terms.words import plural
 
-CPLUSPLUS: Final = (".cpp", ".cc", ".cxx", ".C")
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
@@ -34,9 +32,6 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
-    for path in paths:
-        if path.suffix in CPLUSPLUS:
-            raise UsageError(f"{path}: C++ is not read yet; name sources in C")
     shared = Shared(texts)
     units = [Unit(c_source.read(path, include), shared) for path in paths]
     arrays = [Arrays(unit) for unit in units]
@@ -57,7 +52,8 @@ def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
     hooks.mark()
     Own(unit).mark()
     Unroll(unit).mark()
-    return Marked(unit.source.path, unit.marks.text(c_calls.prologue() + c_calls.library(unit.source.text)), ".c")
+    prologue = c_calls.prologue(unit.source.text, unit.tree.cplusplus)
+    return Marked(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
 
 
 class Constructs:

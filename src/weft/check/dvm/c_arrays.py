@@ -305,11 +305,23 @@ def given(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
         left, right = c_tree.declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
     else:
         return None
-    while right is not None and right.type in ("cast_expression", "parenthesized_expression"):
-        right = right.child_by_field_name("value") or (right.named_children[0] if right.named_children else None)
-    if left is None or right is None or right.type != "call_expression":
+    while right is not None and (inner := uncast(tree, right)) is not None:
+        right = inner
+    if left is None or right is None or right.type not in ("call_expression", "new_expression"):
         return None
     return left, right
+
+
+def uncast(tree: c_tree.Tree, node: Node) -> Node | None:
+    """What is cast or stands in brackets; None where neither is so."""
+    if node.type in ("cast_expression", "parenthesized_expression"):
+        return node.child_by_field_name("value") or (node.named_children[0] if node.named_children else None)
+    function, arguments = (node.child_by_field_name(name) for name in ("function", "arguments"))
+    if function is not None and arguments is not None and function.type == "template_function":
+        name = tree.source(function).partition("<")[0]
+        if name in ("static_cast", "reinterpret_cast") and arguments.named_children:
+            return arguments.named_children[0]
+    return None
 
 
 def asked(tree: c_tree.Tree, called: Node) -> str:

@@ -23,7 +23,21 @@ from weft.check.dvm.syntax import (
 )
 
 HEADER: Final = Path(__file__).parents[1] / "native" / "check.h"
-INT64: Final = "(const __INT64_TYPE__[])"
+LISTS: Final = """\
+#define WEFT_INTS(...) (const int[]){__VA_ARGS__}
+#define WEFT_LONGS(...) (const __INT64_TYPE__[]){__VA_ARGS__}
+#define WEFT_TYPE(...) _Generic(__VA_ARGS__, %s, default: 0)
+"""
+LISTS_CPLUSPLUS: Final = """\
+#define WEFT_INTS(...) weft_ints{{__VA_ARGS__}}
+#define WEFT_LONGS(...) weft_longs{{__VA_ARGS__}}
+#define WEFT_TYPE(...) weft_type(__VA_ARGS__)
+struct weft_ints { int v[16]; operator const int *() const { return v; } }; \
+struct weft_longs { __INT64_TYPE__ v[16]; operator const __INT64_TYPE__ *() const { return v; } }; \
+template <typename T> static inline int weft_type(const volatile T &) { return 0; } \
+%s
+"""
+"""A temporary array has no address in C++, and its types are told apart by overloading."""
 KINDS: Final = {
     "*": "WEFT_WHOLE",
     "block": "WEFT_BLOCK",
@@ -58,8 +72,21 @@ TYPES: Final = {
 }
 
 
+def prologue(text: str, cplusplus: bool) -> str:
+    """What stands before a source: the runtime's declarations and those of the language's library that it uses."""
+    if not cplusplus:
+        return (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items())) + declarations() + library(text)
+    overloads = " ".join(
+        f"static inline int weft_type(const volatile {name} &) {{ return {code}; }}"
+        for name, code in TYPES.items()
+        if "_Complex" not in name and name != "_Bool"
+    )
+    defines, code = declarations().rsplit("\n", 1)
+    return f'{defines}\nextern "C" {{ {code}{library(text)} }}\n{LISTS_CPLUSPLUS % overloads}'
+
+
 @cache
-def prologue() -> str:
+def declarations() -> str:
     """The runtime's declarations on one line, without a header: a program's feature macros must come first."""
     text = HEADER.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
@@ -101,12 +128,12 @@ def call(name: str, *arguments: object) -> str:
 
 def ints(values: Sequence[object]) -> str:
     """An array of plain ints."""
-    return f"(const int[]){{{', '.join(map(str, values))}}}"
+    return f"WEFT_INTS({', '.join(map(str, values))})"
 
 
 def longs(values: Sequence[object]) -> str:
     """An array of 64-bit numbers."""
-    return f"{INT64}{{{', '.join(map(str, values))}}}"
+    return f"WEFT_LONGS({', '.join(map(str, values))})"
 
 
 def int64(expression: Expression) -> str:
@@ -158,8 +185,7 @@ def extents(variable: Variable, rank: int, first: str = "") -> str:
 
 def reduction_type(variable: Variable) -> str:
     """The type of a variable's (or its elements') numbers, as the compiler knows it."""
-    cases = ", ".join(f"{name}: {code}" for name, code in TYPES.items())
-    return f"_Generic({element(variable, variable.rank)}, {cases}, default: 0)"
+    return f"WEFT_TYPE({element(variable, variable.rank)})"
 
 
 def count(variable: Variable) -> str:

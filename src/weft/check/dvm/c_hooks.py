@@ -143,6 +143,8 @@ class Hooks:
         for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
                 continue
+            if variable.reference and not variable.is_array:
+                continue
             text = self.named(variable)
             if variable.outside:
                 continue
@@ -178,6 +180,8 @@ class Hooks:
                 known = variable.outside or variable.static or variable.external or variable.initialised
                 if known or variable.parameter or variable.pointer or variable.declare or variable.function < 0:
                     continue
+                if self.tree.cplusplus and not variable.sizes:  # overloads would part on `volatile`
+                    continue
                 inside = any(begin <= variable.at < end for begin, end in bodies)
                 if not inside and not self.in_header(variable) and (variable.sizes or not self.always(variable)):
                     found.add(variable)
@@ -205,7 +209,7 @@ class Hooks:
             return call("data", number, base(variable), size(variable))
         rank = variable.rank
         element, extents = c_calls.element(variable, rank), c_calls.extents(variable, rank)
-        name = "argument" if variable.by_pointer else "array"
+        name = "argument" if variable.by_pointer or variable.reference else "array"
         return call(name, number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
 
     def in_header(self, variable: Variable) -> bool:

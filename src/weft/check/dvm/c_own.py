@@ -48,7 +48,7 @@ class Own:
             return
         indices: list[str] = []
         while left is not None and left.type == "subscript_expression":
-            index = left.child_by_field_name("index")
+            index = left.child_by_field_name("index") or bracketed(left)
             indices.insert(0, self.tree.source(index) if index is not None else "0")
             left = left.child_by_field_name("argument")
         if left is None or left.type != "identifier" or not indices:
@@ -67,3 +67,9 @@ class Own:
         rank = self.unit.rank(variable)
         opening = call("own_begin", number, self.unit.data_id(variable), base(variable), rank, longs(indices[:rank]))
         self.marks.around(begin, end, opening, call("own_end", number))
+
+
+def bracketed(node: Node) -> Node | None:
+    """The one index of C++'s brackets."""
+    listed = node.child_by_field_name("indices")
+    return listed.named_children[0] if listed is not None and len(listed.named_children) == 1 else None

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import tree_sitter_c
 from tree_sitter import Language, Node, Parser
 
 from weft.check.dvm.syntax import Declare, Trait
@@ -25,6 +24,8 @@ STATEMENTS: Final = frozenset(
         "continue_statement",
         "goto_statement",
         "labeled_statement",
+        "for_range_loop",
+        "try_statement",
         "declaration",
         "function_definition",
     }
@@ -56,6 +57,8 @@ class Variable:
     initialised: bool
     named_type: bool
     """Its type is a typedef's name: there may be more dimensions than the declaration shows."""
+    reference: bool = False
+    """C++'s: another name of what it is bound to."""
     first: str = ""
     """Text of a parameter's first bound, where it is written."""
     declare: list[Declare] = field(default_factory=list)
@@ -101,6 +104,7 @@ class Tree:
     shift: _Shift
     registers: list[tuple[int, int]] = field(default_factory=list)
     """Where the word `register` stands."""
+    cplusplus: bool = False
     used: list[tuple[int, Node, Variable]] = field(default_factory=list)
     """Every identifier that means a variable, by its first byte, in the order of the text."""
 
@@ -157,15 +161,29 @@ def skip(rest: str) -> str:
             return stripped
 
 
-def parse(text: str) -> Tree:
+def grammar(cplusplus: bool) -> Language:
+    """The language of a source."""
+    if cplusplus:
+        import tree_sitter_cpp
+
+        return Language(tree_sitter_cpp.language())
+    import tree_sitter_c
+
+    return Language(tree_sitter_c.language())
+
+
+def parse(text: str, cplusplus: bool = False) -> Tree:
     """Parse a source whose directives are blanked out."""
     raw = text.encode("utf-8", "surrogateescape")
-    root = Parser(Language(tree_sitter_c.language())).parse(raw).root_node
-    tree = Tree(text, root, {}, [], {}, _Shift(text, raw))
+    root = Parser(grammar(cplusplus)).parse(raw).root_node
+    tree = Tree(text, root, {}, [], {}, _Shift(text, raw), cplusplus=cplusplus)
     nodes = list(walk(root))
     for node in nodes:
         if node.type in STATEMENTS:
             tree.statements.setdefault(tree.begin(node), node)
+        if node.type == "template_declaration":  # what stands before it is about its function
+            inner = next((child for child in node.children if child.type == "function_definition"), None)
+            tree.statements.setdefault(tree.begin(node), inner or node)
         if node.type == "storage_class_specifier" and tree.source(node) == "register":
             tree.registers.append((tree.begin(node), tree.end(node)))
         if node.type == "function_definition":
@@ -212,6 +230,8 @@ def declared(tree: Tree, node: Node) -> None:
         if name is None or called:
             continue
         outside = scope.type == "translation_unit"
+        reference = any(one.type == "reference_declarator" for one in walk(child))
+        by_address = parameter and not reference
         variable = Variable(
             name=tree.source(name),
             begin=tree.end(name),
@@ -219,15 +239,16 @@ def declared(tree: Tree, node: Node) -> None:
             statement_begin=tree.begin(node),
             statement_end=tree.end(node),
             at=tree.begin(name),
-            sizes=tuple(sizes[1:]) if parameter and sizes and not pointer else tuple(sizes),
-            pointer=pointer or (parameter and bool(sizes)),
+            sizes=tuple(sizes[1:]) if by_address and sizes and not pointer else tuple(sizes),
+            pointer=pointer or (by_address and bool(sizes)),
             parameter=parameter,
             outside=outside,
             external="extern" in specifiers,
             static="static" in specifiers,
             initialised=child.type == "init_declarator",
             named_type=(kind := node.child_by_field_name("type")) is not None and kind.type == "type_identifier",
-            first=sizes[0] if parameter and sizes and not pointer else "",
+            reference=reference,
+            first=sizes[0] if by_address and sizes and not pointer else "",
             function=-1 if function is None else tree.begin(function),
         )
         tree.variables.setdefault(variable.name, []).append(variable)
@@ -263,7 +284,7 @@ def declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bo
             below = next(
                 (c for c in current.named_children if c.type.endswith("declarator") or c.type == "identifier"), None
             )
-        if below is None and current.type == "attributed_declarator":
+        if below is None and current.type in ("attributed_declarator", "reference_declarator"):
             below = current.named_children[0]
         current = below
     return current, sizes, pointer, called

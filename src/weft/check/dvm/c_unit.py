@@ -12,7 +12,7 @@ from weft.check.dvm import c_calls, c_tree, c_uses, syntax
 from weft.check.dvm.c_source import Marks, Source
 from weft.check.dvm.c_tree import Tree, Variable
 from weft.check.dvm.syntax import Directive, DirectiveError, Position, Reference
-from weft.check.texts import Texts
+from weft.check.texts import CPLUSPLUS, Texts
 from weft.terms.words import plural
 
 
@@ -41,7 +41,7 @@ class Unit:
     def __init__(self, source: Source, shared: Shared) -> None:
         self.source = source
         self.shared = shared
-        self.tree: Tree = c_tree.parse(source.text)
+        self.tree: Tree = c_tree.parse(source.text, source.path.suffix in CPLUSPLUS)
         self.marks = Marks(source)
         for begin, end in self.tree.registers:
             # The address of a register variable cannot be taken; without the word it is the same program.

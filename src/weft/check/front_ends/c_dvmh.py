@@ -9,12 +9,12 @@ from typing import Final
 
 from weft.check.front_end import Copies, FrontEnd, Marking
 from weft.check.others import unread
-from weft.check.texts import Texts
+from weft.check.texts import CPLUSPLUS, Texts
 from weft.errors import UsageError
 
 
 class CDvmh(Marking):
-    """Programs in C; those in C++ are told that they are not read yet."""
+    """Programs in C and C++."""
 
     name = "C-DVMH"
     suffixes = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
@@ -22,9 +22,10 @@ class CDvmh(Marking):
 
     def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
         """The sources with the runtime's calls."""
-        for name in ("tree_sitter", "tree_sitter_c"):
+        more = ["tree_sitter_cpp"] if any(path.suffix in CPLUSPLUS for path in sources) else []
+        for name in ("tree_sitter", "tree_sitter_c", *more):
             if importlib.util.find_spec(name) is None:
-                raise UsageError("checking C programs needs tree-sitter: pip install 'weft-debugger[check]'")
+                raise UsageError("checking C and C++ programs needs tree-sitter: pip install 'weft-debugger[check]'")
         from weft.check.dvm import c
 
         texts = Texts("c", left=list(unread(sources, fortran=False)))

@@ -101,6 +101,21 @@ void __wrap_free(void *p)
     __real_free(p);
 }
 
+/* C++'s new and delete. Where there is no memory a program of C++ ends, too. */
+void *__wrap__Znwm(size_t size)
+{
+    void *p = __wrap_malloc(size ? size : 1);
+    if (!p)
+        abort();
+    return p;
+}
+
+void *__wrap__Znam(size_t size) { return __wrap__Znwm(size); }
+void __wrap__ZdlPv(void *p) { __wrap_free(p); }
+void __wrap__ZdaPv(void *p) { __wrap_free(p); }
+void __wrap__ZdlPvm(void *p, size_t size) { (void)size, __wrap_free(p); }
+void __wrap__ZdaPvm(void *p, size_t size) { (void)size, __wrap_free(p); }
+
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
     return made(__real_aligned_alloc(alignment, size), size, 0, false);
