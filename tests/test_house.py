@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "races": {"native", "trace", "match", "order", "terms"},
     "deadlock": {"native", "trace", "match", "order", "races", "terms"},
     "usage": {"sources", "native", "trace", "match", "order", "terms", "deadlock"},
-    "access": {"native", "mpi", "trace", "match", "order", "terms", "deadlock", "usage"},
+    "access": {"sources", "native", "mpi", "trace", "match", "order", "terms", "deadlock", "usage"},
     "waits": {"native", "trace", "match", "order", "terms"},
     "endings": {"native", "trace", "match", "terms", "deadlock"},
     "report": {

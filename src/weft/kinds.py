@@ -89,7 +89,7 @@ RECORDS: Final = (
     Kind("invalid-argument", "error", ("invalid arguments", "lifetime and threads", "one-sided")),
     # one-sided
     Kind("epoch-misuse", "error", ("one-sided",)),
-    Kind("rma-race", "error", ("one-sided",)),
+    Kind("rma-race", "error", ("one-sided", "accesses of windows")),
     # waiting
     Kind("late-sender", "note", ("waits",)),
     Kind("late-receiver", "note", ("waits",)),

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests_support import WEFT, Installed, execute
+sys.path.insert(0, str(Path(__file__).parent))
+
+from access_programs import built, run
+
+from tests_support import Installed
 from weft.access import proof
 from weft.trace import Trace
 
 SOURCE = Path(__file__).parent / "pending.c"
-NOTES = {"late-sender", "late-receiver", "wait-at-collective", "imbalance", "wait-at-epoch"}
 
 
 def bugs(source: Path) -> set[tuple[int, str]]:
     """Line and kind of each error of the wrong run."""
     lines = enumerate(source.read_text().splitlines(), 1)
     return {(number, kind) for number, line in lines for kind in re.findall(r"BUG ([a-z-]+)", line)}
-
-
-def built(mpi: Installed, folder: Path, source: Path, *words: str) -> Path:
-    program = folder / source.stem
-    if not program.exists():
-        line = [*WEFT, "cc", mpi.mpicc, "-g", "-O1", *words, "-o", program, source]
-        done = execute(line, env=mpi.environment, timeout=120)
-        assert done.returncode == 0, done.stderr
-    return program
-
-
-def run(mpi: Installed, folder: Path, program: Path, mode: str, ranks: int = 2) -> list[dict[str, Any]]:
-    """The findings of a run that are no notes on time."""
-    command = [*WEFT, "run", "--out", folder / f"run-{mode}", "--report", folder / f"{mode}.json", "--"]
-    done = execute(
-        [*command, *mpi.mpiexec, "-n", str(ranks), program, mode], cwd=folder, env=mpi.environment, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    findings = json.loads((folder / f"{mode}.json").read_text())["findings"]
-    return [finding for finding in findings if finding["kind"] not in NOTES]
 
 
 @pytest.fixture(scope="module", params=["mpich", "openmpi"])

@@ -94,6 +94,12 @@ def _pending(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace)
 
 
+def _of_windows(ground: Ground) -> Iterable[Finding]:
+    from weft.access.windows import find
+
+    return find(ground.trace, ground.order)
+
+
 def _races(ground: Ground) -> Iterable[Finding]:
     from weft.races import find
 
@@ -141,6 +147,7 @@ ANALYSES: Final = (
     Analysis("requests", NONE, _requests),
     Analysis("one-sided", ORDER, _onesided, _windows),
     Analysis("accesses of buffers", NONE, _pending, _touched),
+    Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("message races", ORDER, _races, _receives),
     Analysis("resources", NONE, _resources),
     Analysis("waits", MATCH, _waits),

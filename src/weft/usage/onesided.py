@@ -74,6 +74,15 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
 
 
+def operations(trace: Trace, gatherings: Gatherings) -> Accesses:
+    """The accesses of all operations of a run whose bytes are known."""
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
+    exposed = exposures(known)
+    return joined(
+        [_Operations(rank, of, gatherings).accesses(exposed, completion(rank, of)) for rank, of in known.items()]
+    )
+
+
 def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
     """What is wrong with the calls, of each call site at most some."""
     order = np.argsort(of.at, kind="stable")

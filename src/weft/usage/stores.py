@@ -31,7 +31,8 @@ def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: s
     rows: list[tuple[int, ...]] = []
     for rank in trace.ranks:
         by_window: dict[int, list[StoredDefinition]] = {}
-        for stored in rank.definitions.stored if rank.file is not None else ():
+        seen = len(rank.touches) > 0  # each of its stores, by line (weft.access)
+        for stored in rank.definitions.stored if rank.file is not None and not seen else ():
             by_window.setdefault(stored.window, []).append(stored)
         for id, several in by_window.items():
             window = gatherings.window(rank, id)

@@ -163,6 +163,27 @@ void *__wrap_memset(void *to, int value, size_t n)
     return __real_memset(to, value, n);
 }
 
+/* What clang calls in place of its own copies. */
+void *__tsan_memcpy(void *to, const void *from, size_t n)
+{
+    touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
+    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    return __real_memcpy(to, from, n);
+}
+
+void *__tsan_memmove(void *to, const void *from, size_t n)
+{
+    touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
+    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    return __real_memmove(to, from, n);
+}
+
+void *__tsan_memset(void *to, int value, size_t n)
+{
+    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    return __real_memset(to, value, n);
+}
+
 /* _FORTIFY_SOURCE's forms. They end the program where `n` is more than `room`. */
 #define CHECKED(name, second, reads)                                                                                   \
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \

@@ -1,0 +1,114 @@
+"""The program's accesses of window memory, by window and by the rank whose memory it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.access.touches import Placed, Touches
+from weft.deadlock.gatherings import Gatherings
+from weft.plain import dataclass
+from weft.terms.columns import Ints
+from weft.trace import Rank, Trace
+from weft.trace.layout import TouchKind
+from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Window, epochs
+from weft.usage.rmaraces import SHARED
+
+Key = tuple[int, int, int]
+"""Index of the window's communicator, its ordinal there, index of the rank whose memory it is."""
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """Accesses of one rank to one memory of a window; their addresses count from the memory's start.
+
+    By access: `fence`, how many fences of the window came before it; `lock`, the type of the lock that the rank holds
+    there, else 0. `window`: the rank's id of it. `flagged`: it uses atomic or volatile variables there.
+    """
+
+    rank: Rank
+    window: int
+    touches: Touches
+    fence: Ints
+    lock: Ints
+    separate: bool
+    flagged: bool
+
+
+def exposed(trace: Trace, gatherings: Gatherings) -> dict[Key, list[Exposed]]:
+    """The accesses of all ranks to all windows' memory."""
+    found: dict[Key, list[Exposed]] = defaultdict(list)
+    for rank in trace.ranks:
+        if len(rank.touches) and len(rank):
+            for key, one in _OfRank(rank, gatherings).find():
+                found[key].append(one)
+    return found
+
+
+class _OfRank:
+    """What one rank does to the windows that it knows."""
+
+    def __init__(self, rank: Rank, gatherings: Gatherings) -> None:
+        placed = Placed(rank)
+        self.rank, self.gatherings = rank, gatherings
+        self.touches, self.memory = placed.touches(), placed.memory()
+        self.of = epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
+
+    def find(self) -> Iterator[tuple[Key, Exposed]]:
+        for number in range(len(self.memory.window)) if len(self.touches) else ():
+            window = self.gatherings.window(self.rank, int(self.memory.window[number]))
+            owner = self._owner(window, int(self.memory.target[number])) if window else -1
+            rows = self._inside(number)
+            if window and owner >= 0 and len(rows):
+                yield (*window, owner), self._exposed(number, window, rows)
+
+    def _owner(self, window: Window, target: int) -> int:
+        """The rank, as index in the trace, of a member of the window's group; -1 unknown."""
+        members = self.rank.trace.communicators[window[0]].peers(self.rank.index)
+        return int(members[target]) if 0 <= target < len(members) else -1
+
+    def _inside(self, number: int) -> Ints:
+        t, m = self.touches, self.memory
+        inside = (t.low >= m.low[number]) & (t.high <= m.high[number])
+        return np.flatnonzero(inside & (t.before > m.begin[number]) & (t.before <= m.end[number]))
+
+    def _exposed(self, number: int, window: Window, rows: Ints) -> Exposed:
+        memory, rank = self.memory, self.rank
+        # A dynamic window has no start: displacements are addresses.
+        mine = _moved(self.touches.pick(rows), int(memory.low[number]) if memory.unit[number] else 0)
+        lock = self._locks(window, int(memory.target[number]), mine.before)
+        flagged = bool((mine.kind & (TouchKind.ATOMIC | TouchKind.VOLATILE)).any())
+        fence = self._fences(window, mine.before)
+        return Exposed(rank, int(memory.window[number]), mine, fence, lock, bool(memory.separate[number]), flagged)
+
+    def _fences(self, window: Window, before: Ints) -> Ints:
+        """How many fences came before each access: the number of its fence epoch, as rmaraces counts them."""
+        of = self.of
+        if of is None or window not in of.windows:
+            return np.zeros(len(before), np.int64)
+        fences = of.event[(of.call == FENCE) & (of.window == of.windows.index(window))]
+        return np.searchsorted(fences, before).astype(np.int64)
+
+    def _locks(self, window: Window, target: int, before: Ints) -> Ints:
+        """The type of the lock that the rank holds on a target at each access, 0 for none."""
+        found = np.zeros(len(before), np.int64)
+        of = self.of
+        if of is None or window not in of.windows:
+            return found
+        row = of.window[np.searchsorted(of.event, of.begin)]
+        mine: NDArray[np.bool_] = (row == of.windows.index(window)) & ((of.sort == LOCK_ALL) | (of.sort == LOCK))
+        mine &= (of.sort == LOCK_ALL) | (self.rank.events["peer"][of.begin] == target)
+        for epoch in np.flatnonzero(mine).tolist():
+            end = int(of.end[epoch]) if of.end[epoch] >= 0 else len(self.rank)
+            held = (before > of.begin[epoch]) & (before <= end)
+            found[held] = SHARED if of.sort[epoch] == LOCK_ALL else int(of.lock_type[epoch])
+        return found
+
+
+def _moved(touches: Touches, base: int) -> Touches:
+    columns = {f.name: getattr(touches, f.name) for f in fields(Touches)}
+    return Touches(**(columns | {"low": touches.low - base, "high": touches.high - base}))
