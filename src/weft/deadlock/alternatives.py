@@ -22,8 +22,9 @@ from weft.deadlock.potential import Constraints, Processes, constraints_of
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.match.native import group
+from weft.mpi.meaning import Leaves, base
 from weft.order import Order
-from weft.order.edges import Shape, shape_of
+from weft.order.edges import leaves
 from weft.plain import dataclass
 from weft.races import detect, exchanged
 from weft.terms import calls, describe
@@ -292,7 +293,7 @@ class _Replays:
         self.processes = Processes(match.trace)
         table = np.zeros(65536, np.bool_)
         for function in match.trace.functions:
-            table[function.id] = shape_of(function.name) == Shape.ALL
+            table[function.id] = leaves(function.name) is Leaves.AFTER_ALL
         self.together = table[match.collectives.function]
         size = len(match.sends) + 2 * len(match.recvs) + 2 * len(match.collectives)
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
@@ -335,7 +336,7 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     if mine is None:
         return None
     event = match.trace.event(mine.rank, mine.event)
-    if calls.base(event.function.name) not in _WAITING:
+    if base(event.function.name) not in _WAITING:
         return None
     waiting = {s.rank for s in stuck}
     wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
@@ -353,7 +354,7 @@ def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
     """Whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
-    if calls.base(post.function.name) == "Improbe":
+    if base(post.function.name) == "Improbe":
         return False  # asks, and goes on
     starved = again.partner.get(row) == NONE
     if recvs.flags[row] & Post.ANY_SOURCE:
@@ -370,7 +371,7 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
     # A matched probe is what waits, not the receive that takes its message.
     via = (
         ""
-        if waiting.index == at.index or calls.base(at.function.name) == "Mrecv"
+        if waiting.index == at.index or base(at.function.name) == "Mrecv"
         else f", in {describe.call(at)}{describe.where(at)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""

@@ -13,6 +13,7 @@ from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.mpi.meaning import base
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.windows import group_members
@@ -140,7 +141,7 @@ class Standstill:
     # What a call asks for
 
     def _asks(self, event: Event) -> Iterator[_Ask]:
-        name = calls.base(event.function.name)
+        name = base(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._ask("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
@@ -172,7 +173,7 @@ class Standstill:
             yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
-        if calls.base(event.function.name) == "Wait":
+        if base(event.function.name) == "Wait":
             return [event.object] if event.object > 1 else []
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
@@ -187,7 +188,7 @@ class Standstill:
         maker = self.maker(wait, request)
         if maker is None:
             return
-        name = calls.base(maker.function.name)
+        name = base(maker.function.name)
         posted = self._last_start(wait, request) if name in calls.PERSISTENT else None
         if name in calls.PERSISTENT and posted is None:
             return
@@ -214,7 +215,7 @@ class Standstill:
         return ledgers(self.traffic, receivers) if receivers else {}
 
     def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
-        name = calls.base(event.function.name)
+        name = base(event.function.name)
         reasons = [self._reason(ask, books) for ask in asks]
         if name in calls.WAITS:
             reasons += self._collective_requests(event)
@@ -243,7 +244,7 @@ class Standstill:
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
     def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
-        name = calls.base(ask.event.function.name)
+        name = base(ask.event.function.name)
         standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
         if ask.peer < 0 or (self._buffering and standard):
             return NOW
@@ -300,12 +301,12 @@ class Standstill:
         found = []
         for request in self._requests(wait):
             maker = self.maker(wait, request)
-            if maker is None or calls.base(maker.function.name) not in calls.ICOLLECTIVES:
+            if maker is None or base(maker.function.name) not in calls.ICOLLECTIVES:
                 continue
             absence = self.gatherings.on_comm(maker, calls.ICOLLECTIVES)
             need = NOW
             if absence is not None and absence.missing:
-                need = self._absence_need(maker, calls.base(maker.function.name), absence)
+                need = self._absence_need(maker, base(maker.function.name), absence)
             found.append(Reason("members", maker, need, maker.comm, absence=absence))
         return found
 
@@ -313,7 +314,7 @@ class Standstill:
         """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
         for request in self._requests(wait):
             maker = self.maker(wait, request)
-            name = calls.base(maker.function.name) if maker else ""
+            name = base(maker.function.name) if maker else ""
             start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
             if maker is None or start is None or maker.comm is None or maker.peer < 0:
                 continue
@@ -412,7 +413,7 @@ class Standstill:
         table = self.gatherings.masks.table(frozenset((name, "Win_start")))
         for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
             event = of.event(index)
-            made = calls.base(event.function.name)
+            made = base(event.function.name)
             if "group" in event.args:
                 group = group_members(of, event.args["group"])
             if made == name and (name != "Win_complete" or not event.open):

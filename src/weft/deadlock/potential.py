@@ -19,6 +19,7 @@ from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.match.native import address
 from weft.match.operations import I32, U32
+from weft.mpi.meaning import base
 from weft.native.kernel import library
 from weft.native.threads import side_by_side, workers
 from weft.plain import dataclass
@@ -350,7 +351,7 @@ class _Link:
         self.row = int(constraints.send[place])
         self.event = trace.ranks[rank].event(int(constraints.at[place]))
         self.gathers = bool(constraints.target[place] < 0)
-        name = calls.base(self.event.function.name)
+        name = base(self.event.function.name)
         self.tested = name in calls.TESTS
         self.early = self.gathers and name not in calls.ALL_TO_ALL
         """Whether it waits in a collective that may, and need not, wait for all members."""

@@ -10,6 +10,7 @@ from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
+from weft.mpi.meaning import base
 from weft.plain import dataclass
 from weft.terms import calls, describe
 from weft.terms.words import listed, rank_words
@@ -334,7 +335,7 @@ def _call_of(group: Group) -> str:
 
 def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
     """What a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
-    if calls.base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+    if base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
     of = describe.where(made).replace(" at ", " of ", 1)

@@ -14,7 +14,6 @@ from weft.terms.words import escaped
 from weft.trace import Function, FunctionTable, Parameter, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import ObjectClass
-from weft.trace.tails import PROBES
 
 MAX_STEPS: Final = 32
 _PLACES: Final = ("count", "peer", "tag", "comm", "datatype", "object", "flag", "status", "buffer", "tail")
@@ -97,7 +96,7 @@ def _bits(function: Function, steps: int, parts: int) -> int:
     odd |= len(function.by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
     bits = (_UNUSUAL * odd) | (_POLL * function.is_poll) | (_FLAG * ("flag" in function.slot))
-    return bits | (_STATUS * ("status" in function.slot)) | (_PROBE * (function.name in PROBES))
+    return bits | (_STATUS * ("status" in function.slot)) | (_PROBE * function.probes)
 
 
 class RankNames:

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over
 from weft.trace import Function, FunctionTable
 
 
@@ -109,85 +111,51 @@ class Code(IntEnum):
 CODE_ARRAY: Final = 0x80
 
 _NOTHING: Final = (Op.NONE, Spec(0))
-_MODES = {"": Spec(0), "s": Spec.SYNCHRONOUS, "b": Spec.BUFFERED, "r": Spec.READY}
-_DATA = (
-    "allgather allgatherv allreduce alltoall alltoallv alltoallw barrier bcast exscan gather gatherv reduce"
-    " reduce_scatter reduce_scatter_block scan scatter scatterv neighbor_allgather neighbor_allgatherv"
-    " neighbor_alltoall neighbor_alltoallv neighbor_alltoallw"
-).split()
-# Collective over the communicator that the slot names. MPI_Comm_create_group is not: it is over a group only.
-_MAKERS = (
-    "comm_create comm_dup comm_dup_with_info comm_split comm_split_type cart_create cart_sub graph_create"
-    " dist_graph_create dist_graph_create_adjacent intercomm_create intercomm_merge"
-    " comm_accept comm_connect comm_spawn comm_spawn_multiple comm_free comm_disconnect"
-).split()
-_WINDOW_MAKERS = "win_create win_allocate win_allocate_shared win_create_dynamic".split()
-_FILE_COLLECTIVES = (
-    "close set_size preallocate set_view set_info set_atomicity sync seek_shared read_all write_all read_at_all"
-    " write_at_all read_ordered write_ordered read_at_all_begin read_at_all_end write_at_all_begin write_at_all_end"
-    " read_all_begin read_all_end write_all_begin write_all_end read_ordered_begin read_ordered_end"
-    " write_ordered_begin write_ordered_end"
-).split()
-
-_PLAIN: dict[str, tuple[Op, Spec]] = {
-    "recv": (Op.RECV, Spec(0)),
-    "irecv": (Op.RECV, Spec.NONBLOCKING),
-    "sendrecv": (Op.SENDRECV, Spec(0)),
-    "sendrecv_replace": (Op.SENDRECV, Spec(0)),
-    "isendrecv": (Op.SENDRECV, Spec.NONBLOCKING),
-    "isendrecv_replace": (Op.SENDRECV, Spec.NONBLOCKING),
-    "probe": (Op.PROBE, Spec(0)),
-    "iprobe": (Op.PROBE, Spec.FLAGGED),
-    "mprobe": (Op.MPROBE, Spec(0)),
-    "improbe": (Op.MPROBE, Spec.FLAGGED),
-    "mrecv": (Op.MRECV, Spec(0)),
-    "imrecv": (Op.MRECV, Spec.NONBLOCKING),
-    "recv_init": (Op.RECV_INIT, Spec(0)),
-    "precv_init": (Op.RECV_INIT, Spec.PARTITIONED),
-    "psend_init": (Op.SEND_INIT, Spec.PARTITIONED),
-    "start": (Op.START, Spec(0)),
-    "startall": (Op.STARTALL, Spec(0)),
-    "wait": (Op.WAIT, Spec(0)),
-    "test": (Op.WAIT, Spec.FLAGGED),
-    "waitall": (Op.WAITALL, Spec(0)),
-    "testall": (Op.WAITALL, Spec.FLAGGED),
-    "waitany": (Op.WAITANY, Spec(0)),
-    "testany": (Op.WAITANY, Spec.FLAGGED),
-    "waitsome": (Op.WAITSOME, Spec(0)),
-    "testsome": (Op.WAITSOME, Spec(0)),
-    "request_get_status": (Op.GET_STATUS, Spec.FLAGGED),
-    "request_free": (Op.REQUEST_FREE, Spec(0)),
-    "cancel": (Op.CANCEL, Spec(0)),
-    "comm_idup": (Op.COLL, Spec.NONBLOCKING),
-    "comm_idup_with_info": (Op.COLL, Spec.NONBLOCKING),
-    "file_open": (Op.COLL, Spec.MAKES_OBJECT | Spec.FILE),
-    "win_free": (Op.COLL_OBJECT, Spec(0)),
-    "win_fence": (Op.COLL_OBJECT, Spec(0)),
-    "finalize": (Op.FINALIZE, Spec(0)),
-}
+_MODES: Final = {
+    Mode.STANDARD: Spec(0), Mode.SYNCHRONOUS: Spec.SYNCHRONOUS, Mode.BUFFERED: Spec.BUFFERED, Mode.READY: Spec.READY,
+    Mode.PARTITIONED: Spec.PARTITIONED,
+}  # fmt: skip
+_OPS: Final = {
+    Act.SEND: Op.SEND, Act.RECEIVE: Op.RECV, Act.SEND_RECEIVE: Op.SENDRECV, Act.PROBE: Op.PROBE,
+    Act.MATCHED_PROBE: Op.MPROBE, Act.MATCHED_RECEIVE: Op.MRECV, Act.RELEASE: Op.REQUEST_FREE, Act.CANCEL: Op.CANCEL,
+}  # fmt: skip
+_PERSISTENT: Final = {Op.SEND: Op.SEND_INIT, Op.RECV: Op.RECV_INIT, Op.COLL: Op.COLL_INIT}
+_WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, Many.SOME: Op.WAITSOME}
 
 
-# Names in sets, no patterns: these are asked for each of some 600 functions in every run that is opened.
-_KNOWN: Final[dict[str, tuple[Op, Spec]]] = {
-    **{f"{letter}send": (Op.SEND, spec) for letter, spec in _MODES.items()},
-    **{f"i{letter}send": (Op.SEND, spec | Spec.NONBLOCKING) for letter, spec in _MODES.items()},
-    **{f"{letter}send_init": (Op.SEND_INIT, spec) for letter, spec in _MODES.items()},
-    **dict.fromkeys([*_DATA, *_MAKERS], (Op.COLL, Spec(0))),
-    **dict.fromkeys(_WINDOW_MAKERS, (Op.COLL, Spec.MAKES_OBJECT)),
-    **dict.fromkeys([f"i{name}" for name in _DATA], (Op.COLL, Spec.NONBLOCKING)),
-    **dict.fromkeys([f"{name}_init" for name in _DATA], (Op.COLL_INIT, Spec(0))),
-    **dict.fromkeys([f"file_{name}" for name in _FILE_COLLECTIVES], (Op.COLL_OBJECT, Spec.FILE)),
-    **dict.fromkeys(
-        [f"file_i{verb}{at}_all" for verb in ("read", "write") for at in ("", "_at")],
-        (Op.COLL_OBJECT, Spec.FILE | Spec.NONBLOCKING),
-    ),
-    **_PLAIN,
-}
-
-
+@cache
 def classify(name: str) -> tuple[Op, Spec]:
     """What the function of this name does, large-count form or not."""
-    return _KNOWN.get(name.removeprefix("MPI_").removesuffix("_c").lower(), _NOTHING)
+    found = meaning.of(name)
+    op = _NOTHING[0] if found is None else _op(found)
+    return _NOTHING if found is None or op is Op.NONE else (op, _spec(found, op))
+
+
+def _op(found: Meaning) -> Op:
+    if found.act is Act.COLLECTIVE:
+        op = {Over.COMMUNICATOR: Op.COLL, Over.WINDOW: Op.COLL_OBJECT, Over.FILE: Op.COLL_OBJECT}.get(found.over)
+    elif found.act is Act.COMPLETE:
+        op = _WAITS[found.many]
+    elif found.act is Act.START:
+        op = Op.START if found.many is Many.ONE else Op.STARTALL
+    elif found.act is Act.ASK:  # of several requests at once, and of partitions, nothing that decides a match is told
+        op = Op.GET_STATUS if found.many is Many.ONE and found.mode is not Mode.PARTITIONED else None
+    else:
+        op = Op.FINALIZE if found.over is Over.WORLD else _OPS.get(found.act)
+    if op is None:
+        return Op.NONE
+    return _PERSISTENT[op] if found.form is Form.PERSISTENT else op
+
+
+def _spec(found: Meaning, op: Op) -> Spec:
+    spec = _MODES[found.mode]
+    if found.polls and op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
+        spec |= Spec.FLAGGED
+    elif found.form is Form.NONBLOCKING:
+        spec |= Spec.NONBLOCKING if op is not Op.WAITSOME else Spec(0)
+    if "WINDOW" in found.makes or "FILE" in found.makes:
+        spec |= Spec.MAKES_OBJECT
+    return spec | Spec.FILE if found.over is Over.FILE or "FILE" in found.makes else spec
 
 
 _ROLES = {

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Leaves, Trait
 from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
@@ -32,51 +34,11 @@ class Kind(IntEnum):
     EXSCAN = 3
 
 
-class Shape(IntEnum):
-    """Who brings data to whom in a collective."""
-
-    NONE = 0
-    ALL = 1
-    FROM_ROOT = 2
-    TO_ROOT = 3
-    SCAN = 4
-    EXSCAN = 5
-    FENCE = 6
-
-
-_SHAPES: Final[dict[str, Shape]] = {
-    **dict.fromkeys(
-        ["barrier", "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "reduce_scatter",
-         "reduce_scatter_block"], Shape.ALL,
-    ),
-    # Making a communicator needs every member's part (MPI-4.1, 7.4.2); MPI_Dist_graph_create_adjacent may do without.
-    **dict.fromkeys(
-        ["comm_create", "comm_dup", "comm_dup_with_info", "comm_idup", "comm_idup_with_info", "comm_split",
-         "comm_split_type", "cart_create", "cart_sub", "graph_create", "dist_graph_create", "intercomm_create",
-         "intercomm_merge"], Shape.ALL,
-    ),
-    "win_free": Shape.ALL,  # "a process can return only after all have called" (12.2.5)
-    "win_fence": Shape.FENCE,
-    "bcast": Shape.FROM_ROOT, "scatter": Shape.FROM_ROOT, "scatterv": Shape.FROM_ROOT,
-    "reduce": Shape.TO_ROOT, "gather": Shape.TO_ROOT, "gatherv": Shape.TO_ROOT,
-    "scan": Shape.SCAN, "exscan": Shape.EXSCAN,
-}  # fmt: skip
-
-# Where the slot's count says how much this process brings: nothing waits for a process that brings nothing.
-_COUNTED: Final = {
-    "bcast", "scatter", "reduce", "gather", "gatherv", "allgather", "allgatherv", "allreduce", "alltoall", "scan",
-    "exscan", "reduce_scatter_block",
-}  # fmt: skip
-
-
-def _word(name: str) -> str:
-    word = name.removeprefix("MPI_").removesuffix("_c").lower().removesuffix("_init")
-    return word[1:] if word.startswith("i") and word[1:] in _SHAPES else word
-
-
-def shape_of(name: str) -> Shape:
-    """The shape of the collective of this name, nonblocking, persistent and large-count forms included."""
-    return _SHAPES.get(_word(name), Shape.NONE)
+def leaves(name: str) -> Leaves:
+    """Before what no member may leave a collective, whichever form of it."""
+    found = meaning.of(name)
+    orders = found is not None and found.act is Act.COLLECTIVE and found.leaves is not Leaves.AFTER_NEIGHBOURS
+    return found.leaves if found is not None and orders else Leaves.FREELY
 
 
 class Processes(NamedTuple):
@@ -246,17 +208,18 @@ class _Tables:
     """What the functions of a run mean here, by function id."""
 
     def __init__(self, trace: Trace) -> None:
-        self.shape = np.zeros(65536, np.uint8)
+        self.leaves = np.zeros(65536, np.uint8)
         self.word = np.zeros(65536, np.uint16)
         self.counted = np.zeros(65536, np.bool_)
-        self.barrier = np.zeros(65536, np.bool_)
+        self.of_both = np.zeros(65536, np.bool_)
         words: dict[str, int] = {}
         for function in trace.functions:
-            word = _word(function.name)
-            self.shape[function.id] = _SHAPES.get(word, Shape.NONE)
-            self.word[function.id] = words.setdefault(word, len(words) + 1)
-            self.counted[function.id] = word in _COUNTED
-            self.barrier[function.id] = word in ("barrier", "intercomm_merge")
+            found = meaning.of(function.name)
+            if found is not None and found.act is Act.COLLECTIVE:
+                self.leaves[function.id] = leaves(function.name)
+                self.word[function.id] = words.setdefault(found.kin, len(words) + 1)
+                self.counted[function.id] = found.counted
+                self.of_both[function.id] = Trait.BOTH_GROUPS in found.traits
 
 
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
@@ -278,14 +241,14 @@ def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np
     starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
     words = tables.word[colls.function[rows]]
     same = np.minimum.reduceat(words, starts) == np.maximum.reduceat(words, starts)
-    shape = tables.shape[colls.function[rows[starts]]]
+    leaving = tables.leaves[colls.function[rows[starts]]]
     init = colls.flags[rows[starts]] & Post.INIT != 0
     roots = np.add.reduceat((role[rows] & ROOT_BIT != 0).astype(np.int64), starts)
-    rooted = (shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT)
+    rooted = (leaving == Leaves.AFTER_ROOT) | (leaving == Leaves.ROOT_AFTER_ALL)
     kind = np.full(len(starts), Kind.GENERAL, np.uint8)
-    kind[shape == Shape.SCAN] = Kind.SCAN
-    kind[shape == Shape.EXSCAN] = Kind.EXSCAN
-    kind[~same | init | (shape == Shape.NONE) | (rooted & (roots != 1))] = Kind.NO_EDGE
+    kind[leaving == Leaves.AFTER_LOWER] = Kind.SCAN
+    kind[leaving == Leaves.AFTER_LOWER_ALONE] = Kind.EXSCAN
+    kind[~same | init | (leaving == Leaves.FREELY) | (rooted & (roots != 1))] = Kind.NO_EDGE
     return kind
 
 
@@ -293,7 +256,7 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     """Role and place in the communicator of each of one rank's parts. ROOT_BIT marks the root."""
     colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
     function = colls.function[part]
-    shape = tables.shape[function]
+    leaving = tables.leaves[function]
     # A started persistent collective was given its arguments by the ..._init.
     event = colls.event[part].copy()
     started = colls.flags[part] & Post.PERSISTENT != 0
@@ -309,18 +272,18 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     root = np.where(inter, peer == ROOT, peer == place)
     takes_part = ~inter | (peer >= 0)
     brings = ~tables.counted[function] | (events["count"][event] != 0) | (events["buffer"][event] == IN_PLACE)
-    everybody = (shape == Shape.ALL) | (shape == Shape.SCAN) | (shape == Shape.EXSCAN)
-    everybody &= ~inter | tables.barrier[function]
-    fence = shape == Shape.FENCE
+    everybody = (leaving == Leaves.AFTER_ALL) | (leaving == Leaves.AFTER_LOWER) | (leaving == Leaves.AFTER_LOWER_ALONE)
+    everybody &= ~inter | tables.of_both[function]
+    fence = leaving == Leaves.FENCE
     everybody[fence] = _plain_fences(trace.ranks[rank], event[fence])
-    role = np.zeros(len(shape), np.uint8)
+    role = np.zeros(len(leaving), np.uint8)
     role[everybody] = TARGET
     role[everybody & brings] |= SOURCE
-    role[(shape == Shape.FROM_ROOT) & root & brings] = SOURCE
-    role[(shape == Shape.FROM_ROOT) & ~root & takes_part] = TARGET
-    role[(shape == Shape.TO_ROOT) & ~root & takes_part & brings] = SOURCE
-    role[(shape == Shape.TO_ROOT) & root] = TARGET
-    role[root & ((shape == Shape.FROM_ROOT) | (shape == Shape.TO_ROOT))] |= ROOT_BIT
+    role[(leaving == Leaves.AFTER_ROOT) & root & brings] = SOURCE
+    role[(leaving == Leaves.AFTER_ROOT) & ~root & takes_part] = TARGET
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & ~root & takes_part & brings] = SOURCE
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & root] = TARGET
+    role[root & ((leaving == Leaves.AFTER_ROOT) | (leaving == Leaves.ROOT_AFTER_ALL))] |= ROOT_BIT
     return role, np.maximum(place, 0)
 
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match import Op, classify
-from weft.terms import calls
+from weft.mpi.meaning import Act, Over, of
 from weft.trace import FunctionTable
 
 
@@ -39,30 +38,27 @@ CLASSES: Final = (
 OTHER: Final = len(CLASSES) - 1
 
 _NUMBERS: Final = {found.word: number for number, found in enumerate(CLASSES)}
-_OPS: Final = {
-    "send": (Op.SEND, Op.SEND_INIT),
+_ACTS: Final = {
+    "send": (Act.SEND, Act.PARTITION),
     # Of the two halves of a Sendrecv it is the receive that waits.
-    "receive": (Op.RECV, Op.RECV_INIT, Op.MRECV, Op.SENDRECV),
-    "probe": (Op.PROBE, Op.MPROBE),
-    "collective": (Op.COLL, Op.COLL_INIT, Op.COLL_OBJECT),
-    "wait": (Op.START, Op.STARTALL, Op.WAIT, Op.WAITALL, Op.WAITANY, Op.WAITSOME, Op.GET_STATUS, Op.REQUEST_FREE),
+    "receive": (Act.RECEIVE, Act.MATCHED_RECEIVE, Act.SEND_RECEIVE),
+    "probe": (Act.PROBE, Act.MATCHED_PROBE),
+    "collective": (Act.COLLECTIVE,),
+    "wait": (Act.START, Act.COMPLETE, Act.ASK, Act.RELEASE),
+    "one-sided": (Act.ACCESS, Act.EPOCH),
+    "io": (Act.TRANSFER,),
 }
-_BY_OP: Final = {op: _NUMBERS[word] for word, ops in _OPS.items() for op in ops}
+_BY_ACT: Final = {act: _NUMBERS[word] for word, acts in _ACTS.items() for act in acts}
 
 
 @cache
 def class_of(name: str) -> int:
     """The number of the class of a function: `MPI_Isend_c` is a send."""
-    base = calls.base(name)
-    if base.startswith("File_"):
-        return _NUMBERS["io"]
-    if base.startswith("Win_") or base in calls.RMA | calls.REQUEST_RMA:
-        return _NUMBERS["one-sided"]
-    if base in calls.STATUS_CHECKS or base == "Parrived":
-        return _NUMBERS["wait"]
-    if base.startswith("Pready"):
-        return _NUMBERS["send"]
-    return _BY_OP.get(classify(name)[0], OTHER)
+    for beginning, word in (("MPI_File_", "io"), ("MPI_Win_", "one-sided")):
+        if name.startswith(beginning):  # what is made, asked and freed there, too
+            return _NUMBERS[word]
+    found = of(name)
+    return OTHER if found is None or found.over is Over.GROUP else _BY_ACT.get(found.act, OTHER)
 
 
 @cache

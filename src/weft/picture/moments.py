@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from weft.match import NONE, Match
+from weft.mpi.meaning import base
 from weft.picture.classes import CLASSES, OTHER, class_of
 from weft.plain import dataclass
 from weft.terms import calls
@@ -103,7 +104,7 @@ def _key(step: Step) -> tuple[object, ...]:
 
 
 def _base(event: Event) -> str:
-    return calls.base(event.function.name)
+    return base(event.function.name)
 
 
 def _peer(event: Event) -> int | None:

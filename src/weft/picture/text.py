@@ -16,6 +16,7 @@ from weft.deadlock import find
 from weft.deadlock.blocked import Standstill
 from weft.match import NONE
 from weft.match import match as match_of
+from weft.mpi.meaning import base
 from weft.picture.classes import CLASSES
 from weft.picture.moments import Group, Step, class_word, give_columns, groups
 from weft.picture.options import DEPTH
@@ -161,7 +162,7 @@ class _Drawing:
 
     def _lost(self, group: Group, event: Event) -> bool:
         """Whether it sent a message that nobody received."""
-        if calls.base(event.function.name) not in _SENDS or len(group.ranks) > 1:
+        if base(event.function.name) not in _SENDS or len(group.ranks) > 1:
             return False
         rows = self.match.sends_of(event.id)
         return any(self.match.sends.partner[row] == NONE for row in rows)

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
+from weft.mpi.meaning import Access, Act, Sync, named
 from weft.order import Order
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan, whole
@@ -20,13 +21,11 @@ from weft.replay.points import EventId, check
 from weft.trace import Trace
 
 _TURNS = [
-    f"MPI_{name}" for name in (
-        "Win_lock", "Win_lock_all", "Fetch_and_op", "Compare_and_swap", "Accumulate", "Raccumulate", "Get_accumulate",
-        "Rget_accumulate",
-    )
-]  # fmt: skip
+    f"MPI_{name}"
+    for name in named(Act.ACCESS, where=lambda m: Access.ATOMIC in m.access)
+    | named(Act.EPOCH, where=lambda m: m.sync in (Sync.LOCK, Sync.LOCK_ALL))
+]
 """Calls that the recorder counts as locks and atomic accesses of windows."""
-_PROBES = ("MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe")
 
 
 def parse_force(text: str, trace: Trace) -> tuple[EventId, int]:
@@ -45,7 +44,7 @@ class Forcing:
         rank, index = event
         call = trace.event(rank, index)
         rows = [row for row in match.receives_of(event) if match.recvs.flags[row] & Post.ANY_SOURCE]
-        if not rows and call.function.base not in _PROBES:
+        if not rows and not call.function.probes:
             raise UsageError(f"--force {rank}:{index}: {call.function.name} there takes no message from any source")
         comm = call.comm
         if comm is not None and source >= len(comm.peers(rank)):

@@ -7,7 +7,6 @@ MPI's rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.match import Match, Op, Post, classify
+from weft.mpi.meaning import Act, Many, base, named
 from weft.replay.layout import (
     ENTRY,
     HEADER,
@@ -32,56 +32,39 @@ from weft.replay.layout import (
     PlanFlag,
 )
 from weft.replay.turns import Turns, turns
-from weft.terms.calls import COMPLETIONS
 from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 from weft.trace.worlds import NOT_RECORDED, births
 
-_MORE = re.compile(
-    r"MPI_(Cancel|R?Put|R?Get|R?Accumulate|R?Get_accumulate|Fetch_and_op|Compare_and_swap|Pready\w*|Parrived"
-    r"|Win_(lock|unlock|flush|post|start|complete|wait|test|sync)\w*|Comm_create_group|Abort)"
-)
+_MORE: Final = named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {"Parrived", "Comm_create_group", "Abort"}
 """Calls that communicate beside those that `weft.match` pairs."""
 _ANSWERED: Final = {
-    "MPI_Test": Outcome.DONE,
-    "MPI_Testall": Outcome.DONE,
-    "MPI_Request_get_status": Outcome.DONE,
-    "MPI_Iprobe": Outcome.DONE,
-    "MPI_Improbe": Outcome.DONE,
-    "MPI_Testany": Outcome.INDEX,
-    "MPI_Waitany": Outcome.INDEX,
-    "MPI_Testsome": Outcome.COUNT,
-    "MPI_Waitsome": Outcome.COUNT,
-    "MPI_Probe": Outcome.NONE,
-    "MPI_Mprobe": Outcome.NONE,
-    "MPI_Cancel": Outcome.CANCEL,
+    **dict.fromkeys(("Test", "Testall", "Request_get_status", "Iprobe", "Improbe"), Outcome.DONE),
+    **dict.fromkeys(("Testany", "Waitany"), Outcome.INDEX),
+    **dict.fromkeys(("Testsome", "Waitsome"), Outcome.COUNT),
+    **dict.fromkeys(("Probe", "Mprobe"), Outcome.NONE),
+    **dict.fromkeys(named(Act.CANCEL), Outcome.CANCEL),
 }
-_PROBES: Final = frozenset(["MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe"])
-_POLLS: Final = frozenset(name for name in _ANSWERED if name.startswith(("MPI_Test", "MPI_I", "MPI_Request")))
-
-
-_POSTS: Final = [
-    f"MPI_{name}" for name in (
-        "Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend", "Recv", "Irecv", "Sendrecv",
-        "Isendrecv", "Isendrecv_replace", "Start", "Startall",
-    )
-]  # fmt: skip
+"""Calls whose outcome a replay hands out, with what it is told as; those that MPI decides alike each time are not."""
+_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
+_POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & _ANSWERED.keys()
+_POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
 """Calls whose order among the threads of a process decides what they match."""
 _OVER: Final = ("finalized", "exited", "aborted")
 
 
 def communicates(function: Function) -> bool:
     """Whether a replay holds the function's calls against the record: both MPIs of a replay make these calls alike."""
-    return classify(function.name)[0] is not Op.NONE or bool(_MORE.fullmatch(function.base))
+    return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
 
 
 def check_of(function: Function) -> Check:
     """What of a call is known at its entry and the same in every faithful replay."""
     if not communicates(function):
         return Check(0)
-    if function.base in _POLLS:
+    if base(function.name) in _POLLS:
         return Check.CALL | Check.POLL
     checks = Check.CALL
     given = {p.place: p for p in function.parameters if p.part is None}
@@ -384,15 +367,15 @@ class _Tracing:
         return known
 
     def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Which events are calls of these functions or their large-count forms."""
-        found: NDArray[np.bool_] = self.rank.trace.functions.mask(names)[self.functions]
+        """Which events are calls of these functions (names without MPI_) or their large-count forms."""
+        found: NDArray[np.bool_] = self.rank.trace.functions.mask(f"MPI_{name}" for name in names)[self.functions]
         return found
 
     def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
         return np.flatnonzero(self._are(names))
 
     def _doing(self, op: Op) -> list[str]:
-        return [f.name for f in self.rank.trace.functions if classify(f.name)[0] is op]
+        return [base(f.name) for f in self.rank.trace.functions if classify(f.name)[0] is op]
 
     def _failed_polls(self) -> NDArray[np.bool_]:
         flags = self.events["flags"]
@@ -401,7 +384,7 @@ class _Tracing:
         return failed
 
     def _guessed(self) -> NDArray[np.bool_]:
-        completions = self._are(f"MPI_{name}" for name in COMPLETIONS)
+        completions = self._are(named(Act.COMPLETE, Act.RELEASE))
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
@@ -436,7 +419,7 @@ class _Tracing:
                 entries["value"][position] = len(values)
                 values += found[1:]
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
-        clock = events["buffer"][np.flatnonzero(self._are(["MPI_Wtime"])[mine])]
+        clock = events["buffer"][np.flatnonzero(self._are(["Wtime"])[mine])]
         return ThreadPlan(
             made, slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
             np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
@@ -491,10 +474,10 @@ class _Tracing:
     def _cancelled(self) -> dict[int, int]:
         """By request id: 1 where its completion said cancelled, 0 where it said not."""
         found: dict[int, int] = {}
-        for row in self._where(["MPI_Wait", "MPI_Test"]).tolist():
+        for row in self._where(named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
             if self.events["flags"][row] & Flag.CLOSED:
                 found[int(self.events["object"][row])] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
-        several = ["MPI_Waitall", "MPI_Waitsome", "MPI_Waitany", "MPI_Testall", "MPI_Testany", "MPI_Testsome"]
+        several = named(Act.COMPLETE, where=lambda m: m.many is not Many.ONE)
         for row in self._where(several).tolist():
             arguments = self.rank.event(row).args
             requests = arguments.get("array_of_requests") or []
@@ -545,6 +528,6 @@ class _Tracing:
         made = self._where(self._doing(Op.RECV_INIT))
         wild = set(self.events["object"][made[any_source[made]]].tolist())
         if wild:
-            starts = self._where(["MPI_Start"])
+            starts = self._where(["Start"])
             found += [int(e) for e in starts if int(self.events["object"][e]) in wild]
         return sorted(found)

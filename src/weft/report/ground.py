@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from weft.terms.calls import catalogue
+from weft.terms import calls
+from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
 
 if TYPE_CHECKING:
     from weft.match import Match
     from weft.order import Order
-
-_REMOTE: Final = frozenset(
-    "MPI_Put MPI_Get MPI_Accumulate MPI_Get_accumulate MPI_Rput MPI_Rget MPI_Raccumulate MPI_Rget_accumulate"
-    " MPI_Fetch_and_op MPI_Compare_and_swap".split()
-)
 
 
 class Ground:
@@ -62,7 +58,7 @@ class Ground:
     @property
     def windows(self) -> bool:
         """Whether any call of the run is one-sided, or makes a window."""
-        known = [f.id for f in self.trace.functions if "Win_" in f.name or f.name.removesuffix("_c") in _REMOTE]
+        known = masks(self.trace.functions).ids(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
         return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
 
     @property

@@ -5,7 +5,7 @@ Names are those of the standard without `MPI_` and without the large-count endin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Form, Leaves, Many, Meaning, Mode, Over, Sync, Trait, base, named, names
 from weft.terms import native
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
@@ -23,87 +25,106 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def nonblocking(names: frozenset[str]) -> frozenset[str]:
-    """The nonblocking forms of collectives: Iallreduce of Allreduce."""
-    return frozenset("I" + name.lower() for name in names)
+def _formed(form: Form, *acts: Act) -> frozenset[str]:
+    """The functions that do one of these in this form, partitioned communication left out."""
+    return named(*acts, where=lambda m: m.form is form and m.mode is not Mode.PARTITIONED)
 
 
-SENDS: Final = words("Send Ssend Bsend Rsend")
-ISENDS: Final = words("Isend Issend Ibsend Irsend")
-SEND_INITS: Final = words("Send_init Ssend_init Bsend_init Rsend_init")
-SYNCHRONOUS: Final = words("Ssend Issend Ssend_init")
-BUFFERED: Final = words("Bsend Ibsend Bsend_init Rsend Irsend Rsend_init")
+SENDS: Final = _formed(Form.BLOCKING, Act.SEND)
+ISENDS: Final = _formed(Form.NONBLOCKING, Act.SEND)
+SEND_INITS: Final = _formed(Form.PERSISTENT, Act.SEND)
+SYNCHRONOUS: Final = named(Act.SEND, where=lambda m: m.mode is Mode.SYNCHRONOUS)
+BUFFERED: Final = named(Act.SEND, where=lambda m: m.mode in (Mode.BUFFERED, Mode.READY))
 """Sends that return whatever the receiver does (a ready send has its receive by contract)."""
 
-SENDRECVS: Final = words("Sendrecv Sendrecv_replace")
-ISENDRECVS: Final = words("Isendrecv Isendrecv_replace")
-RECVS: Final = words("Recv")
-IRECVS: Final = words("Irecv")
-RECV_INITS: Final = words("Recv_init")
-PROBES: Final = words("Probe Mprobe")
-MATCHED_PROBES: Final = words("Mprobe Improbe")
-MRECVS: Final = words("Mrecv Imrecv")
-PARTITIONED: Final = words("Psend_init Precv_init")
+SENDRECVS: Final = _formed(Form.BLOCKING, Act.SEND_RECEIVE)
+ISENDRECVS: Final = _formed(Form.NONBLOCKING, Act.SEND_RECEIVE)
+RECVS: Final = _formed(Form.BLOCKING, Act.RECEIVE)
+IRECVS: Final = _formed(Form.NONBLOCKING, Act.RECEIVE)
+RECV_INITS: Final = _formed(Form.PERSISTENT, Act.RECEIVE)
+PROBES: Final = _formed(Form.BLOCKING, Act.PROBE, Act.MATCHED_PROBE)
+IPROBES: Final = _formed(Form.NONBLOCKING, Act.PROBE, Act.MATCHED_PROBE)
+MATCHED_PROBES: Final = named(Act.MATCHED_PROBE)
+MRECVS: Final = named(Act.MATCHED_RECEIVE)
+PARTITIONED: Final = named(Act.SEND, Act.RECEIVE, where=lambda m: m.mode is Mode.PARTITIONED)
+READIES: Final = named(Act.PARTITION)
 
-WAITS: Final = words("Wait Waitall Waitany Waitsome")
-TESTS: Final = words("Test Testall Testany Testsome")
-COMPLETIONS: Final = WAITS | TESTS | words("Request_free")
-STATUS_CHECKS: Final = words("Request_get_status Request_get_status_all Request_get_status_any Request_get_status_some")
-STARTS: Final = words("Start Startall")
+WAITS: Final = _formed(Form.BLOCKING, Act.COMPLETE)
+TESTS: Final = _formed(Form.NONBLOCKING, Act.COMPLETE)
+OF_ONE: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)
+OF_ALL: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ALL)
+OF_ANY: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
+OF_SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
+RELEASES: Final = named(Act.RELEASE)
+CANCELS: Final = named(Act.CANCEL)
+COMPLETIONS: Final = WAITS | TESTS | RELEASES
+STATUS_CHECKS: Final = _formed(Form.BLOCKING, Act.ASK)
+STARTS: Final = named(Act.START)
+POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, Act.EPOCH, where=lambda m: m.polls)
 
-ALL_TO_ALL: Final = words(
-    "Barrier Allgather Allgatherv Allreduce Alltoall Alltoallv Alltoallw Reduce_scatter Reduce_scatter_block"
-)
+
+def _data(where: Callable[[Meaning], bool]) -> frozenset[str]:
+    """The blocking collectives of data for which `where` holds."""
+    return named(Act.COLLECTIVE, where=lambda m: m.moves and m.form is Form.BLOCKING and where(m))
+
+
+ALL_TO_ALL: Final = _data(lambda m: m.leaves is Leaves.AFTER_ALL)
 """Every member needs every other (MPI-4.1, 6.2.1): who is blocked here waits for all that are absent."""
-FROM_ROOT: Final = words("Bcast Scatter Scatterv")
-TO_ROOT: Final = words("Gather Gatherv Reduce")
-SCANS: Final = words("Scan Exscan")
-NEIGHBOURS: Final = words(
-    "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw"
+FROM_ROOT: Final = _data(lambda m: m.leaves is Leaves.AFTER_ROOT)
+TO_ROOT: Final = _data(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
+SCANS: Final = _data(lambda m: m.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
+NEIGHBOURS: Final = _data(lambda m: m.neighbours)
+REDUCTIONS: Final = _data(lambda m: m.reduces)
+DATA_COLLECTIVES: Final = _data(lambda m: True)
+
+
+def forms(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
+    """The forms (all where none is named) of some blocking functions: Iallreduce and Allreduce_init of Allreduce."""
+    acts = {meaning.every()[name].act for name in kin}
+    return named(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
+
+
+def nonblocking(kin: frozenset[str]) -> frozenset[str]:
+    """The nonblocking forms of collectives: Iallreduce of Allreduce."""
+    return forms(kin, Form.NONBLOCKING)
+
+
+def _over(over: Over, *wanted: Form) -> frozenset[str]:
+    return named(Act.COLLECTIVE, where=lambda m: m.over is over and m.form in wanted)
+
+
+COMM_MAKERS: Final = named(
+    Act.COLLECTIVE,
+    where=lambda m: m.over is Over.COMMUNICATOR and m.makes == ("COMM",) and Trait.MEETS_STRANGERS not in m.traits,
 )
-REDUCTIONS: Final = words("Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan")
-DATA_COLLECTIVES: Final = ALL_TO_ALL | FROM_ROOT | TO_ROOT | SCANS | NEIGHBOURS
-COMM_MAKERS: Final = words(
-    "Comm_dup Comm_dup_with_info Comm_split Comm_split_type Comm_create Cart_create Cart_sub Graph_create"
-    " Dist_graph_create Dist_graph_create_adjacent Intercomm_merge Intercomm_create"
-)
-WINDOW_MAKERS: Final = words("Win_create Win_allocate Win_allocate_shared Win_create_dynamic")
-COMM_COLLECTIVES: Final = DATA_COLLECTIVES | COMM_MAKERS | WINDOW_MAKERS | words("File_open Comm_free Comm_disconnect")
+WINDOW_MAKERS: Final = named(Act.COLLECTIVE, where=lambda m: "WINDOW" in m.makes)
+COMM_COLLECTIVES: Final = _over(Over.COMMUNICATOR, Form.BLOCKING)
 """Blocking calls that every member of their communicator makes in the same order."""
-ICOLLECTIVES: Final = nonblocking(DATA_COLLECTIVES) | words("Comm_idup Comm_idup_with_info")
-COLLECTIVE_INITS: Final = frozenset(name + "_init" for name in DATA_COLLECTIVES)
-WINDOW_COLLECTIVES: Final = words("Win_fence Win_free")
-FILE_COLLECTIVES: Final = words(
-    "File_close File_set_view File_set_size File_preallocate File_set_atomicity File_sync File_read_all"
-    " File_read_at_all File_write_all File_write_at_all File_read_ordered File_write_ordered File_seek_shared"
-    " File_read_all_begin File_read_all_end File_write_all_begin File_write_all_end File_read_at_all_begin"
-    " File_read_at_all_end File_write_at_all_begin File_write_at_all_end File_read_ordered_begin"
-    " File_read_ordered_end File_write_ordered_begin File_write_ordered_end"
-)
-NEVER_WAITS_FOR_ALL: Final = words("Comm_free")
-"""Collective by the standard, local in practice."""
+ICOLLECTIVES: Final = _over(Over.COMMUNICATOR, Form.NONBLOCKING)
+COLLECTIVE_INITS: Final = _over(Over.COMMUNICATOR, Form.PERSISTENT)
+WINDOW_COLLECTIVES: Final = _over(Over.WINDOW, Form.BLOCKING)
+FILE_COLLECTIVES: Final = _over(Over.FILE, Form.BLOCKING, Form.BEGIN, Form.END)
 
-FINALIZE: Final = words("Finalize")
-LOCKS: Final = words("Win_lock Win_lock_all")
-UNLOCKS: Final = words("Win_unlock Win_unlock_all")
-FLUSHES: Final = words("Win_flush Win_flush_all Win_flush_local Win_flush_local_all")
-RMA: Final = words("Put Get Accumulate Get_accumulate Fetch_and_op Compare_and_swap")
-REQUEST_RMA: Final = words("Rput Rget Raccumulate Rget_accumulate")
+FINALIZE: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
+ENDS: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over in (Over.WORLD, Over.SESSION))
+"""What a program that has come to the end of its MPI calls."""
 
-FILE_REQUESTS: Final = words(
-    "File_iread File_iread_all File_iread_at File_iread_at_all File_iread_shared File_iwrite File_iwrite_all"
-    " File_iwrite_at File_iwrite_at_all File_iwrite_shared"
-)
+
+@cache
+def syncs(*wanted: Sync) -> frozenset[str]:
+    """The functions that do this to the epochs of a window."""
+    return named(Act.EPOCH, Act.COLLECTIVE, where=lambda m: m.sync in wanted)
+
+
+LOCKS: Final = syncs(Sync.LOCK, Sync.LOCK_ALL)
+UNLOCKS: Final = syncs(Sync.UNLOCK, Sync.UNLOCK_ALL)
+FLUSHES: Final = syncs(Sync.FLUSH, Sync.FLUSH_ALL, Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
+RMA: Final = _formed(Form.BLOCKING, Act.ACCESS)
+REQUEST_RMA: Final = _formed(Form.NONBLOCKING, Act.ACCESS)
+ON_WINDOWS: Final = RMA | REQUEST_RMA | named(Act.EPOCH) | WINDOW_COLLECTIVES
+
 PERSISTENT: Final = SEND_INITS | RECV_INITS | COLLECTIVE_INITS | PARTITIONED
-REQUEST_MAKERS: Final = (
-    ISENDS | IRECVS | ISENDRECVS | words("Imrecv Grequest_start Comm_iflush_buffer Buffer_iflush") | ICOLLECTIVES
-    | REQUEST_RMA | FILE_REQUESTS | PERSISTENT
-)  # fmt: skip
-
-
-def base(name: str) -> str:
-    """`MPI_Send_c` as this module calls it: Send."""
-    return name.removeprefix("MPI_").removesuffix("_c")
+REQUEST_MAKERS: Final = names(m for m in meaning.every().values() if "REQUEST" in m.makes)
 
 
 def spoken(name: str) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from weft import findings, sources
+from weft.mpi.meaning import base
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
@@ -61,7 +62,7 @@ def _word(event: Event) -> str:
 
     Its lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the communicator.
     """
-    name = calls.base(event.function.name).lower()
+    name = base(event.function.name).lower()
     place = event.site
     if not (place.file or "").endswith(".py"):
         return name
@@ -81,12 +82,12 @@ def called(event: Event) -> frozenset[str]:
 @cache
 def _names(functions: FunctionTable) -> frozenset[str]:
     """The names that mpi4py's methods share with MPI's functions."""
-    return frozenset(calls.base(f.name).lower() for f in functions)
+    return frozenset(base(f.name).lower() for f in functions)
 
 
 def arguments(event: Event, *, peers: bool = True) -> list[str]:
     """The arguments of a call that say whom it deals with."""
-    name = calls.base(event.function.name)
+    name = base(event.function.name)
     args = event.args
     parts: list[str] = []
     if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | frozenset(("Iprobe", "Improbe")):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi import meaning
 from weft.plain import dataclass
 
 PLACES = frozenset(
@@ -18,7 +19,6 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
-_POLLS = frozenset(f"MPI_{name}" for name in "Test Testall Testany Testsome Iprobe Improbe Win_test Parrived".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Function:
     @cached_property
     def base(self) -> str:
         """The name without the large-count ending `_c`."""
-        return self.name.removesuffix("_c") if self.name != "MPI_Type_c" else self.name
+        return self.name.removesuffix("_c")
 
     @cached_property
     def slot(self) -> dict[str, Parameter]:
@@ -74,7 +74,14 @@ class Function:
     @cached_property
     def is_poll(self) -> bool:
         """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
-        return self.name in _POLLS or self.name.startswith("MPI_Request_get_status")
+        found = meaning.of(self.name)
+        return found is not None and found.polls
+
+    @cached_property
+    def probes(self) -> bool:
+        """Whether it looks for a message."""
+        found = meaning.of(self.name)
+        return found is not None and found.probes
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:

@@ -13,7 +13,6 @@ from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
 from weft.trace.varint import Cursor, Damaged, put_s, put_u, put_z, signed64
 
-PROBES: Final = frozenset(["MPI_Probe", "MPI_Mprobe", "MPI_Iprobe", "MPI_Improbe"])
 MAX_STRING: Final = 4096
 _MOD: Final = 2**64 - 1
 
@@ -107,7 +106,7 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
                 tail.out[parameter.name] = _value(cursor, parameter, buffer)
             if "status" in function.slot:
                 tail.received = cursor.u()
-            if flags & Flag.TICKET and function.name in PROBES and cursor.left:
+            if flags & Flag.TICKET and function.probes and cursor.left:
                 tail.decided = cursor.u()
     except Damaged as error:
         tail.damage = str(error)
@@ -176,6 +175,6 @@ def encode_tail(
         parts += [_encode(outs.get(p.name), p, buffer) for p in function.tail_out]
         if "status" in function.slot:
             parts.append(put_u(received))
-        if flags & Flag.TICKET and function.name in PROBES:
+        if flags & Flag.TICKET and function.probes:
             parts.append(put_u(ticket if decided is None else decided))
     return b"".join(parts)

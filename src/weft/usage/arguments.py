@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.kinds import Severity
+from weft.mpi.meaning import base
 from weft.terms import calls, describe
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
@@ -175,7 +176,7 @@ class _Arguments:
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
             objects = self.events["object"][which].astype(np.int64)
-            if calls.base(function.name) in calls.REQUEST_RMA:  # there the slot's object is the request
+            if base(function.name) in calls.REQUEST_RMA:  # there the slot's object is the request
                 for events, found in columns(self.rank, which, frozenset(("win",))):
                     objects[np.searchsorted(which, events)] = ints(found, "win")
             windows = distinct(objects)
@@ -372,7 +373,7 @@ class _Arguments:
         if self.rank.state != "exited" or last in self.told:
             return
         event = self.rank.event(last)
-        name = calls.base(event.function.name)
+        name = base(event.function.name)
         words = _last_words(self.rank.definitions.ended or "")
         named = words.startswith("Invalid") or "nvalid " in words
         if not event.open or (not named and name in _MAY_FAIL_OTHERWISE):

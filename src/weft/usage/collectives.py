@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
 from weft.match.native import address, addresses, group
+from weft.mpi.meaning import base
 from weft.native.kernel import library
 from weft.terms import calls, describe
 from weft.terms.calls import masks
@@ -65,11 +66,11 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     of, parts = match.instances, match.collectives
     if not len(of):
         return np.zeros(0, np.int64)
-    names = sorted({calls.base(f.name).lower() for f in trace.functions})
+    names = sorted({base(f.name).lower() for f in trace.functions})
     number = {name: i for i, name in enumerate(names)}
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
-        word = calls.base(function.name).lower()
+        word = base(function.name).lower()
         name[function.id] = number[word]
         anyway[function.id] = bool(_forms(word) & (_EXCHANGES | _BY_MEMBER))
     ranks, sizes = parts.ranks(), _sizes(trace)

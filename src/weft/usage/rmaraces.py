@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
+from weft.mpi.meaning import base
 from weft.order import Order
 from weft.plain import dataclass
 from weft.terms import calls
-from weft.terms.calls import base, masks, words
+from weft.terms.calls import masks, words
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.significant import NO_OP

@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi.meaning import base
 from weft.terms import calls
 from weft.terms.calls import masks, nonblocking, words
 from weft.trace.functions import FunctionTable
@@ -158,6 +159,6 @@ def apart(functions: FunctionTable) -> NDArray[np.uint8]:
         (Cause.START_AND_END, _START_AND_END), (Cause.MANAGEMENT, _OBJECTS), (Cause.ONE_SIDED, _WINDOWS),
     ):  # fmt: skip
         table[of.ids(names)] = cause
-    files = [f.id for f in functions if calls.base(f.name).startswith("File_")]
+    files = [f.id for f in functions if base(f.name).startswith("File_")]
     table[files] = Cause.FILES
     return table

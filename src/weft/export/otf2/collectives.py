@@ -14,6 +14,7 @@ from weft.export.otf2.definitions import NOTHING, everyone, ranks_in
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
 from weft.export.otf2.traffic import by_event
 from weft.match import Collectives, Post
+from weft.mpi.meaning import Act, of
 from weft.terms import calls
 from weft.terms.columns import Ragged, columns, distinct
 from weft.terms.extent import Extent
@@ -28,14 +29,15 @@ _COUNTS: Final = frozenset(("recvcount", "recvcounts", "sendcounts", "recvtype")
 
 def operation(name: str) -> int:
     """OTF2's operation of a function, _NO_OPERATION where it has none."""
-    base = calls.base(name).removesuffix("_init")
-    base = base[1:].capitalize() if base in calls.ICOLLECTIVES or base.startswith("Icomm_") else base
-    if base in calls.COMM_MAKERS or base in ("Comm_idup", "Comm_idup_with_info"):
+    found = of(name)
+    if found is None or found.act is not Act.COLLECTIVE:
+        return _NO_OPERATION
+    if found.kin in calls.COMM_MAKERS:
         return int(_otf2.COLLECTIVE_OP_CREATE_HANDLE.value)
-    if base in ("Comm_free", "Comm_disconnect"):
+    if found.frees == "COMM":
         return int(_otf2.COLLECTIVE_OP_DESTROY_HANDLE.value)
-    found = getattr(_otf2, f"COLLECTIVE_OP_{base.upper()}", None) if base in calls.DATA_COLLECTIVES else None
-    return _NO_OPERATION if found is None else int(found.value)
+    known = getattr(_otf2, f"COLLECTIVE_OP_{found.kin.upper()}", None) if found.moves else None
+    return _NO_OPERATION if known is None else int(known.value)
 
 
 @cache
@@ -124,8 +126,8 @@ class _Given:
 
     def __init__(self, call: Block, rows: Ints, function: Function, size: Ints) -> None:
         self.size = size
-        self.base = calls.base(function.name)
-        self.base = self.base[1:].capitalize() if self.base in calls.ICOLLECTIVES else self.base
+        row = of(function.name)
+        self.kin = row.kin if row else ""
         self.own = np.maximum(call.bytes[rows], 0)
         self.unit = np.maximum(call.type_size[rows], 0)
         self.in_place = call.events["buffer"][rows] == IN_PLACE
@@ -154,31 +156,31 @@ class _Given:
         each, total = self._counted("recvcount", self.recv_unit), self._counted("recvcounts", self.recv_unit)
         # In place, what a rank gives is its part of what it gets.
         part = np.where(self.in_place, each, own)
-        if self.base in ("Allreduce", "Scan", "Exscan"):
+        if self.kin in ("Allreduce", "Scan", "Exscan"):
             return own, own
-        if self.base == "Bcast":
+        if self.kin == "Bcast":
             return np.where(at_root, own * size, 0), own
-        if self.base == "Reduce":
+        if self.kin == "Reduce":
             return own, np.where(at_root, own, 0)
-        if self.base == "Gather":
+        if self.kin == "Gather":
             return part, np.where(at_root, each * size, 0)
-        if self.base == "Gatherv":
+        if self.kin == "Gatherv":
             return own, np.where(at_root, total, 0)
-        if self.base == "Scatter":
+        if self.kin == "Scatter":
             return np.where(at_root, own * size, 0), each
-        if self.base == "Scatterv":
+        if self.kin == "Scatterv":
             return np.where(at_root, self._counted("sendcounts", self.unit), 0), own
-        if self.base == "Allgather":
+        if self.kin == "Allgather":
             return part, each * size
-        if self.base == "Allgatherv":
+        if self.kin == "Allgatherv":
             return own, total
-        if self.base == "Alltoall":
+        if self.kin == "Alltoall":
             return part * size, each * size
-        if self.base == "Alltoallv":
+        if self.kin == "Alltoallv":
             return self._counted("sendcounts", self.unit), total
-        if self.base == "Reduce_scatter":
+        if self.kin == "Reduce_scatter":
             return total, total // np.maximum(size, 1)
-        if self.base == "Reduce_scatter_block":
+        if self.kin == "Reduce_scatter_block":
             return own * size, own
         return zero, zero
 

@@ -10,8 +10,8 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi.meaning import Form, Leaves, Share, of
 from weft.picture.classes import CLASSES, class_of
-from weft.terms import calls
 from weft.trace import Communicator, Rank, Trace
 
 SITE_ATTRIBUTE: Final = 0
@@ -186,15 +186,16 @@ def ranks_in(trace: Trace, comm: int) -> NDArray[np.uint32]:
     return table
 
 
+_BY_STRENGTH: Final = {
+    Leaves.AFTER_ALL: "COLL_ALL2ALL", Leaves.AFTER_ROOT: "COLL_ONE2ALL", Leaves.ROOT_AFTER_ALL: "COLL_ALL2ONE",
+}  # fmt: skip
+
+
 def _role(name: str) -> str:
-    base = calls.base(name)
-    if base in ("Barrier", "Ibarrier"):
-        return "BARRIER"
-    for names, role in (
-        (calls.ALL_TO_ALL, "COLL_ALL2ALL"),
-        (calls.FROM_ROOT, "COLL_ONE2ALL"),
-        (calls.TO_ROOT, "COLL_ALL2ONE"),
-    ):
-        if base in names or base.removeprefix("I").capitalize() in names:
-            return role
+    found = of(name)
+    if found is not None and found.moves and found.form is not Form.PERSISTENT:
+        if found.sends is Share.NOTHING:
+            return "BARRIER"
+        if found.leaves in _BY_STRENGTH:
+            return _BY_STRENGTH[found.leaves]
     return _ROLES[CLASSES[class_of(name)].word]

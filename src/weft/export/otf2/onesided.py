@@ -14,42 +14,47 @@ from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, Definitions
 from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Rows
 from weft.export.otf2.traffic import Sorted
+from weft.mpi.meaning import Access, Act, Sync, named, of
 from weft.terms import calls
-from weft.terms.calls import catalogue, masks, words
+from weft.terms.calls import catalogue, masks
 from weft.terms.columns import columns
 from weft.terms.extent import Extent
 from weft.trace import Function, FunctionTable, Rank
 
-_ATOMIC: Final = {
-    "Accumulate": _otf2.RMA_ATOMIC_TYPE_ACCUMULATE,
-    "Raccumulate": _otf2.RMA_ATOMIC_TYPE_ACCUMULATE,
-    "Get_accumulate": _otf2.RMA_ATOMIC_TYPE_FETCH_AND_ACCUMULATE,
-    "Rget_accumulate": _otf2.RMA_ATOMIC_TYPE_FETCH_AND_ACCUMULATE,
-    "Fetch_and_op": _otf2.RMA_ATOMIC_TYPE_FETCH_AND_ACCUMULATE,
-    "Compare_and_swap": _otf2.RMA_ATOMIC_TYPE_COMPARE_AND_SWAP,
-}
 _TRANSFERS: Final = calls.RMA | calls.REQUEST_RMA
-_TO_ONE: Final = words("Win_unlock Win_flush")
-_TO_ALL: Final = words("Win_fence Win_unlock_all Win_flush_all Win_complete Win_free")
+_TO_ONE: Final = calls.syncs(Sync.UNLOCK, Sync.FLUSH)
+_TO_ALL: Final = calls.syncs(Sync.FENCE, Sync.UNLOCK_ALL, Sync.FLUSH_ALL, Sync.COMPLETE, Sync.FREE)
 """Calls after which transfers are complete at their targets."""
 
-_FETCHING: Final = _TRANSFERS - words("Put Rput Accumulate Raccumulate")
+_FETCHING: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
+_OF_ONE_ELEMENT: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 _PROCESS_AND_MEMORY: Final = 3
 _SHARED: Final = 2  # as the recorder numbers MPI_LOCK_SHARED
 
 
 def _kind(function: Function) -> int:
-    base = calls.base(function.name)
-    if base in _ATOMIC:
+    found = of(function.name)
+    if found is not None and Access.ATOMIC in found.access:
         return Kind.RMA_ATOMIC
-    return Kind.RMA_GET if base in ("Get", "Rget") else Kind.RMA_PUT
+    return Kind.RMA_GET if found is not None and found.access is Access.READ else Kind.RMA_PUT
+
+
+def _atomic(function: Function) -> int:
+    """Which atomic operation OTF2 calls it, 0 for none."""
+    found = of(function.name)
+    if found is None or Access.ATOMIC not in found.access:
+        return 0
+    if found.kin == "Compare_and_swap":
+        return int(_otf2.RMA_ATOMIC_TYPE_COMPARE_AND_SWAP.value)
+    fetches = Access.READ in found.access
+    kind = _otf2.RMA_ATOMIC_TYPE_FETCH_AND_ACCUMULATE if fetches else _otf2.RMA_ATOMIC_TYPE_ACCUMULATE
+    return int(kind.value)
 
 
 @cache
 def _kinds(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """By function id which record a transfer is, and of which type an atomic one."""
-    atomic = {f.id: _ATOMIC[calls.base(f.name)].value for f in functions if calls.base(f.name) in _ATOMIC}
-    return per_function(functions, _kind, np.uint8), per_function(functions, lambda f: atomic.get(f.id, 0), np.uint8)
+    return per_function(functions, _kind, np.uint8), per_function(functions, _atomic, np.uint8)
 
 
 class Calls:
@@ -116,11 +121,11 @@ class Calls:
 
     def _made(self, block: Block) -> Iterator[Rows]:
         """Windows that are made and freed, and fences, all of them collective."""
-        for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (words("Win_free"), Kind.RMA_WIN_DESTROY)):
+        for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.syncs(Sync.FREE), Kind.RMA_WIN_DESTROY)):
             place, window = self._where(block, names)
             returned = ~block.open[place]
             yield Rows(place[returned], DONE, kind, x=window[returned])
-        place, window = self._where(block, words("Win_fence"))
+        place, window = self._where(block, calls.syncs(Sync.FENCE))
         place, window = place[~block.open[place]], window[~block.open[place]]
         yield Rows(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
         barrier = int(_otf2.COLLECTIVE_OP_BARRIER.value)
@@ -131,8 +136,7 @@ class Calls:
     def _transfers(self, block: Block) -> Rows:
         place, window = self._where(block, _TRANSFERS)
         function, size = block.function[place], np.maximum(block.bytes[place], 0)
-        # Fetch_and_op and Compare_and_swap are of one element.
-        single = self._masks.table(words("Fetch_and_op Compare_and_swap"))[function]
+        single = self._masks.table(_OF_ONE_ELEMENT)[function]
         size = np.where(single, np.maximum(block.type_size[place], 0), size)
         fetched = np.where(self._masks.table(_FETCHING)[function], size, 0)
         return Rows(
@@ -149,7 +153,7 @@ class Calls:
             yield Rows(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
     def _locks(self, block: Block) -> Iterator[Rows]:
-        place, window = self._where(block, words("Win_lock"))
+        place, window = self._where(block, calls.syncs(Sync.LOCK))
         shared = self._lock_types(block, place) == _SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
         given = {
@@ -159,7 +163,7 @@ class Calls:
         yield Rows(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
         got = ~block.open[place]
         yield Rows(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
-        place, window = self._where(block, words("Win_unlock"))
+        place, window = self._where(block, calls.syncs(Sync.UNLOCK))
         place, window = place[~block.open[place]], window[~block.open[place]]
         peer = block.peer[place].astype(np.int64)
         yield Rows(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
@@ -174,4 +178,4 @@ class Calls:
         return found
 
 
-_WINDOWS: Final = calls.WINDOW_MAKERS | words("Win_fence Win_free Win_lock Win_unlock")
+_WINDOWS: Final = calls.WINDOW_MAKERS | calls.syncs(Sync.FENCE, Sync.FREE, Sync.LOCK, Sync.UNLOCK)
