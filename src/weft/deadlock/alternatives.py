@@ -41,7 +41,9 @@ BUDGET: Final = 1 << 27
 
 MIN_TRIED: Final = 8
 
-_WAITING: Final = calls.RECVS | calls.SENDRECVS | calls.PROBES | frozenset(("Wait", "Waitall", "Mrecv"))
+_WAITING: Final = (
+    calls.RECVS | calls.SENDRECVS | calls.PROBES | ((calls.OF_ONE | calls.OF_ALL) & calls.WAITS) | {"Mrecv"}
+)
 """Calls that cannot return without what they wait for; Waitany may return with something else."""
 
 

@@ -13,19 +13,15 @@ from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
-from weft.mpi.meaning import base
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
 
-_BY_VALUE = frozenset(("Alltoallv", "Alltoallw", "Allgatherv", "Reduce_scatter"))
-"""Collectives in which a member may owe nothing to another (a count of 0)."""
-
-_ANY_OF_REQUESTS = frozenset(("Waitany", "Waitsome"))
-_LOCKED = calls.LOCKS | calls.UNLOCKS | calls.FLUSHES
-_SYNCHRONISED = frozenset(("Win_start", "Win_complete", "Win_wait"))
+_ANY_OF_REQUESTS = calls.OF_ANY | calls.OF_SOME
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ class Standstill:
             yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
-        if base(event.function.name) == "Wait":
+        if base(event.function.name) in calls.OF_ONE:
             return [event.object] if event.object > 1 else []
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
@@ -223,7 +219,7 @@ class Standstill:
             return _of_requests(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
         if reasons:
             return _of_requests(event, reasons, False, len(reasons))
-        reason = self._gathering(event, name) or self._one_sided(event, name)
+        reason = self._gathering(event) or self._one_sided(event, name)
         if reason is None or reason.need is NOW:
             return Blocked(event, NOW)
         return Blocked(event, reason.need, (reason,))
@@ -262,53 +258,56 @@ class Standstill:
         # Invalid or unknown ranks prove nothing.
         return NOW if ask.peer != ANY_SOURCE or -1 in members else self._ranks(members, False)
 
-    def _gathering(self, event: Event, name: str) -> Reason | None:
-        if name == "Intercomm_create":
-            return self._intercomm(event)
-        if name in calls.COMM_COLLECTIVES:
-            absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
-        elif name in calls.WINDOW_COLLECTIVES:
-            absence = self.gatherings.on_window(event)
-        elif name in calls.FILE_COLLECTIVES:
-            absence = self.gatherings.on_file(event)
-        elif name in calls.FINALIZE:
-            absence = self.gatherings.at_finalize(event)
-        else:
+    def _gathering(self, event: Event) -> Reason | None:
+        row = meaning.of(event.function.name)
+        if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
+        if row.name == "Intercomm_create":
+            return self._intercomm(event)
+        absence = self.gatherings.of_call(event, row)
         if absence is None or not absence.missing:
             return None
-        return Reason("members", event, self._absence_need(event, name, absence), event.comm, absence=absence)
+        making = row.form is Form.PERSISTENT  # which may wait, but need not
+        need = self._ranks(absence.missing, False) if making else self._absence_need(event, row, absence)
+        return Reason("members", event, need, event.comm, absence=absence)
 
-    def _absence_need(self, event: Event, name: str, absence: Absence) -> Need:
+    def _absence_need(self, event: Event, row: Meaning, absence: Absence) -> Need:
         """All absent members where the call needs them all, else any: somebody's absence keeps it from returning."""
         missing, comm, me = absence.missing, event.comm, event.rank.index
-        name = name[1:].capitalize() if name in calls.ICOLLECTIVES else name
-        if comm is not None and not comm.inter and (name in calls.FROM_ROOT or name in calls.TO_ROOT):
-            root = comm.peer(me, event.peer)
-            if root == me:
-                return self._ranks(missing, name in ("Gather", "Reduce"))
-            return rank(root) if name in calls.FROM_ROOT and root in missing else self._ranks(missing, False)
-        if comm is not None and name in calls.SCANS:
+        if comm is not None and not comm.inter and row.rooted:
+            root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
+            if root == me:  # a member that owes nothing by its count need not come first
+                return self._ranks(missing, not from_root and row.receives is not Share.LISTED)
+            return rank(root) if from_root and root in missing else self._ranks(missing, False)
+        if comm is not None and row.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE):
             below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
             return self._ranks(below or missing, bool(below))
-        if name in calls.NEIGHBOURS or name in calls.FILE_COLLECTIVES or name in _BY_VALUE or (comm and comm.inter):
-            return self._ranks(missing, False)
-        if name == "Win_fence" and event.args.get("assert", 0):
-            return self._ranks(missing, False)
-        return self._ranks(missing, True)
+        some = row.waits is Waits.SOME or row.by_value or (comm is not None and comm.inter)
+        if row.leaves is Leaves.FENCE and event.args.get("assert", 0):
+            some = True
+        return self._ranks(missing, not some)
 
-    def _collective_requests(self, wait: Event) -> list[Reason]:
-        found = []
+    def _collective_requests(self, wait: Event) -> Iterator[Reason]:
         for request in self._requests(wait):
             maker = self.maker(wait, request)
-            if maker is None or base(maker.function.name) not in calls.ICOLLECTIVES:
+            row = meaning.of(maker.function.name) if maker else None
+            if maker is None or row is None or row.act is not Act.COLLECTIVE:
                 continue
-            absence = self.gatherings.on_comm(maker, calls.ICOLLECTIVES)
-            need = NOW
-            if absence is not None and absence.missing:
-                need = self._absence_need(maker, base(maker.function.name), absence)
-            found.append(Reason("members", maker, need, maker.comm, absence=absence))
-        return found
+            if row.form is Form.PERSISTENT:
+                nth = self._starts(wait.rank.index, maker.index)
+                if self._last_start(wait, request) is None:
+                    continue
+                absence = self.gatherings.of_start(maker, nth, self._starts)
+            else:
+                absence = self.gatherings.of_call(maker, row)
+            missing = absence is not None and bool(absence.missing)
+            need = self._absence_need(maker, row, absence) if absence is not None and missing else NOW
+            yield Reason("members", maker, need, maker.comm, absence=absence)
+
+    def _starts(self, of: int, init: int) -> int:
+        """How often a rank started the persistent operation that its event `init` made."""
+        _, _, inits = self.traffic[of].starts
+        return int(np.count_nonzero(inits == init))
 
     def _partitioned(self, wait: Event) -> Iterator[Reason]:
         """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
@@ -369,9 +368,10 @@ class Standstill:
     # One-sided
 
     def _one_sided(self, event: Event, name: str) -> Reason | None:
-        if name in _LOCKED or name in calls.RMA:
+        row = meaning.of(name)
+        if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:
             return self._lock(event, name)
-        return self._posts(event, name) if name in _SYNCHRONISED else None
+        return self._posts(event, row) if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES) else None
 
     def _lock(self, event: Event, name: str) -> Reason | None:
         """A lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
@@ -387,13 +387,14 @@ class Standstill:
         helpers = frozenset(holders) | ({target} - {event.rank.index, -1})
         return Reason("lock", event, self._ranks(helpers, False), comm, peer=target)
 
-    def _posts(self, event: Event, name: str) -> Reason | None:
+    def _posts(self, event: Event, row: Meaning) -> Reason | None:
         """Win_start and Win_complete need the post of every target, Win_wait the complete of every origin."""
         window = self.gatherings.window(event.rank, event.object)
         if window is None:
             return None
         me = event.rank.index
-        mine, theirs = ("Win_post", "Win_complete") if name == "Win_wait" else ("Win_start", "Win_post")
+        completes = row.waits is Waits.COMPLETES
+        mine, theirs = ("Win_post", "Win_complete") if completes else ("Win_start", "Win_post")
         wanted = self._named(event.rank, window, mine)
         comm = self.trace.communicators[window[0]]
         missing = frozenset(
@@ -401,7 +402,7 @@ class Standstill:
             for other, times in wanted.items()
             if self._named(self.trace.ranks[other], window, theirs).get(me, 0) < times
         )
-        what: Literal["post", "complete"] = "complete" if name == "Win_wait" else "post"
+        what: Literal["post", "complete"] = "complete" if completes else "post"
         return Reason(what, event, self._ranks(missing, True), comm) if missing else None
 
     def _named(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.mpi.meaning import Form, Meaning, Over
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
-from weft.terms.columns import Ints
-from weft.terms.windows import window_of
+from weft.terms.columns import Ints, columns, ints
+from weft.terms.windows import group_members, window_of
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import Def, raw_rank
 
-ROOTED = calls.FROM_ROOT | calls.TO_ROOT
-_ROOTED_ALL = ROOTED | frozenset("I" + name.lower() for name in ROOTED)
+_ROOTED: Final = calls.forms(calls.FROM_ROOT | calls.TO_ROOT)
+_OF_FORM: Final = {
+    Form.BLOCKING: calls.COMM_COLLECTIVES, Form.NONBLOCKING: calls.ICOLLECTIVES,
+    Form.PERSISTENT: calls.COLLECTIVE_INITS,
+}  # fmt: skip
+"""Collectives over communicators, which are counted apart by their form."""
 
 
 class Call(NamedTuple):
@@ -31,7 +36,8 @@ class Call(NamedTuple):
 class Absence:
     """Who is missing from the k-th collective call (counted from 0) of a place.
 
-    `fewer` have made no k-th call yet; `other` made a different one, by the index of that event.
+    `fewer` have made no k-th call yet; `other` made a different one, by the index of that event. `starts`: it is not
+    the call that is missing but the start of what it made.
     """
 
     place: str
@@ -39,11 +45,30 @@ class Absence:
     call: Call
     fewer: frozenset[int] = frozenset()
     other: dict[int, int] = field(default_factory=dict)
+    starts: bool = False
 
     @property
     def missing(self) -> frozenset[int]:
         """All who did not come."""
         return self.fewer.union(self.other)
+
+
+class _Meeting(NamedTuple):
+    """What tells which calls over a group meet: its members, the tag or string they agree on, the communicator."""
+
+    members: frozenset[int]
+    agreed: object
+    comm: int
+
+
+def _meeting(event: Event) -> _Meeting | None:
+    args, of = event.args, event.rank
+    groups = [args[name] for name in ("group", "local_group", "remote_group") if name in args]
+    agreed = args.get("stringtag", args.get("tag"))
+    if not groups or agreed is None:
+        return None
+    members = frozenset(member for group in groups for member in group_members(of, group))
+    return _Meeting(members, agreed, event.comm.index if event.comm else -1)
 
 
 class Gatherings:
@@ -53,7 +78,7 @@ class Gatherings:
         self.trace = trace
         self.masks: Masks = masks(trace.functions)
         self._lists: dict[tuple[str, int, int, int], Ints] = {}
-        self._absences: dict[tuple[str, int, int, int, Call], Absence] = {}
+        self._absences: dict[tuple[object, ...], Absence] = {}
         self._windows: dict[int, dict[tuple[int, int], int]] = {}
         self._files: dict[int, dict[tuple[int, int], int]] = {}
 
@@ -118,8 +143,20 @@ class Gatherings:
         """What the event calls. The roots of intercommunicators differ by design and do not count."""
         slot = rank.events[event]
         name = self.masks.name(slot["function"])
-        root = raw_rank(int(slot["peer"])) if name in _ROOTED_ALL and not inter else None
+        root = raw_rank(int(slot["peer"])) if name in _ROOTED and not inter else None
         return Call(name, root)
+
+    def of_call(self, event: Event, row: Meaning) -> Absence | None:
+        """Who is missing from the collective that `event` is in or began, whatever it is over; None for no telling."""
+        if row.over is Over.COMMUNICATOR:
+            return self.on_comm(event, _OF_FORM[row.form])
+        if row.over is Over.WINDOW:
+            return self.on_window(event)
+        if row.over is Over.FILE:
+            return self.on_file(event) if row.form is not Form.NONBLOCKING else self.on_file_of_request(event)
+        if row.over is Over.GROUP:
+            return self.on_group(event)
+        return self.at_end(event, calls.FINALIZE if row.over is Over.WORLD else calls.SESSION_ENDS)
 
     def on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
         """Who is missing from the collective that `event` is in; None where that cannot be told."""
@@ -160,18 +197,65 @@ class Gatherings:
             lambda r: self._object_list(r, self.file_ids(r).get(key), names), name="the file",
         )  # fmt: skip
 
-    def at_finalize(self, event: Event) -> Absence | None:
-        """Who has not come to MPI_Finalize."""
+    def on_file_of_request(self, event: Event) -> Absence | None:
+        """The same for a nonblocking collective on a file, of which the slot names the request."""
+        local = event.args.get("fh")
+        key = next((k for k, id in self.file_ids(event.rank).items() if id == local), None)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        return self._absence(
+            ("requests of a file", *key), event, everyone, lambda r: self._begun_on(r, self.file_ids(r).get(key)),
+            name="the file",
+        )  # fmt: skip
+
+    def _begun_on(self, rank: Rank, file: int | None) -> Ints:
+        which = self.masks.where(rank, calls.FILE_ICOLLECTIVES) if file is not None else np.zeros(0, np.int64)
+        found = [
+            events[ints(values, "fh") == file] for events, values in columns(rank, which, frozenset(("fh",)))
+        ]  # fmt: skip
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def on_group(self, event: Event) -> Absence | None:
+        """The same for what only the members of a group call, who meet by a tag or a string."""
+        key = _meeting(event)
+        if key is None or event.rank.index not in key.members:
+            return None
+        name = self.masks.name(event.function.id)
+        return self._absence(
+            ("group", key), event, key.members,
+            lambda r: np.array([i for i in self.masks.where(r, frozenset((name,))).tolist()
+                                if _meeting(r.event(i)) == key], np.int64), name="the group",
+        )  # fmt: skip
+
+    def at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
+        """Who has not come to MPI_Finalize, or to the end of as many sessions."""
         everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
         if -1 in everyone:
             return None
         return self._absence(
-            ("finalize", 0, event.rank.world), event, everyone,
-            lambda r: self.masks.where(r, calls.FINALIZE), name="MPI",
-        )  # fmt: skip
+            ("end", id(names), event.rank.world), event, everyone, lambda r: self.masks.where(r, names), name="MPI"
+        )
+
+    def of_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
+        """Who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
+
+        `starts` tells how often a rank started what the event with this index made.
+        """
+        made = self.on_comm(init, calls.COLLECTIVE_INITS)
+        comm = init.comm
+        everyone = self.members(comm) if comm else None
+        if made is None or comm is None or everyone is None:
+            return None
+        late = []
+        for member in sorted(everyone - made.missing):
+            theirs = self.list_of(self.trace.ranks[member], comm, calls.COLLECTIVE_INITS)
+            if starts(member, int(theirs[made.k])) < nth:
+                late.append(member)
+        return Absence(made.place, made.k, made.call, made.fewer.union(late), made.other, starts=True)
 
     def _absence(
-        self, place: tuple[str, int, int], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
+        self, place: tuple[object, ...], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
         *, name: str, inter: bool = False,
     ) -> Absence:  # fmt: skip
         k = int(np.searchsorted(list_of(event.rank), event.index))

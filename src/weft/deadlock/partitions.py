@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace import Event, Rank
-
-_READY: Final = calls.words("Pready Pready_range Pready_list")
 
 
 def missing(of: Rank, init: Event, start: int) -> list[int]:
     """The partitions of a send that `init` made which no call after event `start` said to be ready."""
     ready: set[int] = set()
-    rows = masks(of.trace.functions).where(of, _READY)
+    rows = masks(of.trace.functions).where(of, calls.READIES)
     for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
         event = of.event(int(index))
         args = event.args
@@ -32,7 +28,7 @@ def unready(of: Rank, receive: Event) -> bool:
     """Whether a partitioned send of `of` to the caller of the MPI_Precv_init `receive` was started and is not ready."""
     comm = receive.comm
     inits = masks(of.trace.functions).where(of, frozenset(("Psend_init",)))
-    starts = masks(of.trace.functions).where(of, frozenset(("Start", "Startall")))
+    starts = masks(of.trace.functions).where(of, calls.STARTS)
     for index in inits.tolist():
         init = of.event(int(index))
         if init.comm is not comm or comm is None or comm.peer(of.index, init.peer) != receive.rank.index:

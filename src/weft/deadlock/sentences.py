@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
+from weft.deadlock.gatherings import Absence
 from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
@@ -197,8 +198,10 @@ class _Telling:
             still = event.open
             return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
-            return f"{rank_words(gone)} never {_enters(gone)} it: {self._whereabouts(gone[0], group, len(gone))}"
-        return f"{rank_words(others)} never {_enters(others)} it: {self._places(others, group)}"
+            return (
+                f"{rank_words(gone)} never {_enters(gone, absence)} it: {self._whereabouts(gone[0], group, len(gone))}"
+            )
+        return f"{rank_words(others)} never {_enters(others, absence)} it: {self._places(others, group)}"
 
     def _same_call(self, index: int, event: int, like: Event) -> bool:
         other = self.standstill.trace.ranks[index].event(event)
@@ -354,8 +357,9 @@ def _is(ranks: Iterable[int]) -> str:
     return "is" if len(list(ranks)) == 1 else "are"
 
 
-def _enters(ranks: list[int]) -> str:
-    return "enters" if len(ranks) == 1 else "enter"
+def _enters(ranks: list[int], absence: Absence) -> str:
+    verb = "start" if absence.starts else "enter"
+    return f"{verb}s" if len(ranks) == 1 else verb
 
 
 def _tagged(tag: int) -> str:

@@ -21,11 +21,6 @@ UNKNOWN = -9
 
 NONE = -1
 
-_SINGLE = frozenset(("Wait", "Test"))
-_INDEXED = frozenset(("Waitany", "Testany"))
-_ALL = frozenset(("Waitall", "Testall"))
-_SOME = frozenset(("Waitsome", "Testsome"))
-_PROBE_TAKES = frozenset(("Mprobe", "Improbe"))
 _SENDING = calls.SENDS | calls.ISENDS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS
 _STARTABLE = calls.SEND_INITS | calls.RECV_INITS
@@ -190,7 +185,7 @@ class Traffic:
         """Closed calls of `names` that completed something: waits, and tests whose flag came out true."""
         which = self._where(names)
         which = which[closed[which]]
-        tests = self.masks.table(calls.TESTS - {"Testsome"})[self.events["function"][which]]
+        tests = self.masks.table(calls.TESTS - calls.OF_SOME)[self.events["function"][which]]
         done: Ints = which[~tests | ((self.events["flags"][which] & Flag.TRUE) != 0)]
         return done
 
@@ -203,13 +198,13 @@ class Traffic:
         )  # fmt: skip
 
     def _single(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
-        which = self._flagged(_SINGLE, closed)
+        which = self._flagged(calls.OF_ONE, closed)
         return [(self._slot("object", which), which, self._slot_status(which))] if len(which) else []
 
     def _indexed(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
-        for events, found in columns(self.rank, self._flagged(_INDEXED, closed), wanted):
+        for events, found in columns(self.rank, self._flagged(calls.OF_ANY, closed), wanted):
             requests, index = found["array_of_requests"], found["index"]
             assert isinstance(requests, Ragged) and isinstance(index, np.ndarray)
             ok = (index >= 0) & (index < requests.lengths)
@@ -220,7 +215,7 @@ class Traffic:
     def _all(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
-        for events, found in columns(self.rank, self._flagged(_ALL, closed), wanted):
+        for events, found in columns(self.rank, self._flagged(calls.OF_ALL, closed), wanted):
             requests, statuses = found["array_of_requests"], found["array_of_statuses"]
             assert isinstance(requests, Ragged) and isinstance(statuses, RaggedStatuses)
             rows = _aligned(requests.owners, requests.offsets, statuses)
@@ -230,7 +225,7 @@ class Traffic:
     def _some(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
-        for events, found in columns(self.rank, self._flagged(_SOME, closed), wanted):
+        for events, found in columns(self.rank, self._flagged(calls.OF_SOME, closed), wanted):
             requests, indices = found["array_of_requests"], found["array_of_indices"]
             statuses = found["array_of_statuses"]
             assert isinstance(requests, Ragged) and isinstance(indices, Ragged)
@@ -264,9 +259,9 @@ class Traffic:
             self.masks.table(calls.IRECVS)[self.events["function"][which]], self._slot("object", which), 0
         )
         parts = [self._ends(which, self._slot("peer", which), self._slot("tag", which), request)]
-        probes = self._where(_PROBE_TAKES)
+        probes = self._where(calls.MATCHED_PROBES)
         took = (self.events["flags"][probes] & Flag.CLOSED) != 0
-        polls = self.masks.table(frozenset(("Improbe",)))[self.events["function"][probes]]
+        polls = self.masks.table(calls.MATCHED_PROBES & calls.IPROBES)[self.events["function"][probes]]
         took &= ~polls | ((self.events["flags"][probes] & Flag.TRUE) != 0)
         # An open Mprobe asks for a message like a receive, and takes none away: it is not a post.
         probes = probes[took]
@@ -298,7 +293,7 @@ class Traffic:
 
     @property
     def _cancels(self) -> bool:
-        return bool(len(self._where(frozenset(("Cancel",)))))
+        return bool(len(self._where(calls.CANCELS)))
 
     def _completion_of(self, ends: Ends) -> Ints:
         """For each end with a request, the row in `completions` that finished it, or -1."""

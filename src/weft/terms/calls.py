@@ -104,9 +104,11 @@ ICOLLECTIVES: Final = _over(Over.COMMUNICATOR, Form.NONBLOCKING)
 COLLECTIVE_INITS: Final = _over(Over.COMMUNICATOR, Form.PERSISTENT)
 WINDOW_COLLECTIVES: Final = _over(Over.WINDOW, Form.BLOCKING)
 FILE_COLLECTIVES: Final = _over(Over.FILE, Form.BLOCKING, Form.BEGIN, Form.END)
+FILE_ICOLLECTIVES: Final = _over(Over.FILE, Form.NONBLOCKING)
 
 FINALIZE: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
-ENDS: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over in (Over.WORLD, Over.SESSION))
+SESSION_ENDS: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.SESSION)
+ENDS: Final = FINALIZE | SESSION_ENDS
 """What a program that has come to the end of its MPI calls."""
 
 

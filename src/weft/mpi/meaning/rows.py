@@ -220,7 +220,7 @@ def _processes() -> Iterator[Meaning]:
     topic = "processes"
     strange = Trait.MEETS_STRANGERS | Trait.ROOTS_ARGUMENTS
     for name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
-        yield _collective(name, topic, makes=("COMM",), traits=strange)
+        yield _collective(name, topic, waits=Waits.SOME, makes=("COMM",), traits=strange)
     yield Meaning("Comm_join", Act.LOCAL, topic, kin="Comm_join", waits=Waits.OUTSIDE, makes=("COMM",),
                   traits=Trait.MEETS_STRANGERS)  # fmt: skip
     yield Meaning("Comm_get_parent", Act.LOCAL, topic, kin="Comm_get_parent", traits=Trait.GIVES_KNOWN)

@@ -98,7 +98,7 @@ class Leaves(IntEnum):
 
 
 class Waits(Enum):
-    """Whom a call that has not returned may be waiting for."""
+    """Whom an operation that is not done may be waiting for: its call where that blocks, else its request."""
 
     NOBODY = "nobody: it returns whatever others do"
     PEER = "the process it names, or some sender"
@@ -272,8 +272,10 @@ class Meaning(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it returns whatever other processes do."""
-        return self.waits is Waits.NOBODY
+        """Whether it returns whatever other processes do. Making a persistent collective may wait (6.13)."""
+        if self.form is Form.PERSISTENT:
+            return self.act is not Act.COLLECTIVE
+        return self.waits is Waits.NOBODY or self.form is Form.NONBLOCKING
 
 
 DATA = "collective of data"
