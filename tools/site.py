@@ -66,7 +66,8 @@ def made() -> Iterator[tuple[str, str]]:
 
 def findings() -> Iterator[str]:
     """The index of the kinds of findings, from their records."""
-    yield from ("# Kinds of findings", "", "| kind | | what it means | what helps | found by |", "|---|---|---|---|---|")
+    yield from ("# Kinds of findings", "")
+    yield from ("| kind | | what it means | what helps | found by |", "|---|---|---|---|---|")
     for kind in sorted(KINDS.values(), key=lambda one: (SEVERITIES.index(one.severity), one.slug)):
         told = (kind.severity, kind.title, kind.remedy, ", ".join(kind.analyses))
         yield f"| [{kind.slug}]({kind.slug}.md) | " + " | ".join(text.replace("|", "\\|") for text in told) + " |"
