@@ -202,6 +202,8 @@ def message(record: Record, texts: Texts) -> str:
         got=held.get("got", ""),
         number=held.get("number", ""),
     )
+    if record.construct.kind == "task_region":
+        text = text.replace("the loop computes", "the tasks compute")
     return text[0].upper() + text[1:] if text[0] != "`" else text
 
 

@@ -4,6 +4,8 @@
  * element at the start of each iteration, and combines what the iterations leave by the declared operation (the DVM
  * debugger's second way, Keldysh Institute 1999). The parent compares at the loop's end. The child also tells a hash
  * of every array: where it differs, the loop used the partial value of its reduction.
+ *
+ * The tasks of a region are run a third way, too: each from the value that the variable has before the region.
  */
 #include "state.h"
 
@@ -45,10 +47,17 @@ struct shared {
     struct result results[];
 };
 
-static struct shared *shared;
-static size_t shared_size;
-static pid_t child;
-static bool is_child;
+/* The children of one construct: from the neutral element, and tasks from the value before. */
+static struct way {
+    struct shared *shared;
+    size_t size;
+    pid_t child;
+    bool from_start;
+} ways[2];
+static int way_count;
+static int forked_for;        /* the construct */
+static struct shared *shared; /* of the way that is looked at; a child's own */
+static bool is_child, from_start;
 static bool begun;
 static int runs_of[4096]; /* instances of each construct, by its id */
 static struct timespec forked_at;
@@ -216,6 +225,19 @@ static int hash_arrays(struct hashed out[])
 
 /* --- the child --- */
 
+/* What an iteration or task added to the value that it began with. */
+static value less(int operation, value part, value start)
+{
+    switch (operation) {
+    case WEFT_SUM: return part - start;
+    case WEFT_PRODUCT: return creall(start) != 0 || cimagl(start) != 0 ? part / start : 1;
+    case WEFT_XOR: return (int64_t)creall(part) ^ (int64_t)creall(start);
+    case WEFT_EQV: return truth(part) == truth(start);
+    case WEFT_NEQV: return truth(part) != truth(start);
+    default: return part;
+    }
+}
+
 static void silence(void)
 {
     int null = open("/dev/null", O_RDWR);
@@ -235,7 +257,7 @@ static void fold(void)
         bool simple = (r->type == WEFT_DOUBLE || r->type == WEFT_FLOAT || r->type == WEFT_INT32) &&
                       r->operation <= WEFT_MIN && r->operation != WEFT_PRODUCT;
         for (int64_t k = 0; k < r->count; k++, e++) {
-            if (simple) {
+            if (simple && !from_start) {
                 const char *p = (const char *)r->low + (size_t)k * size_of(r->type);
                 long double part = r->type == WEFT_DOUBLE ? *(const double *)p
                                    : r->type == WEFT_FLOAT ? *(const float *)p : *(const int32_t *)p;
@@ -244,7 +266,10 @@ static void fold(void)
                 continue;
             }
             value part = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            if (located && part != neutral(r)) {
+            value before = from_start ? e->start : neutral(r);
+            if (from_start)
+                part = less(r->operation, part, e->start);
+            if (located && part != before) {
                 value best = combine(r->operation, e->sum, part);
                 if (best != e->sum)
                     e->ties = 0;
@@ -260,10 +285,11 @@ static void fold(void)
 
 static void reset(void)
 {
+    const struct result *e = shared->results;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
-        for (int64_t k = 0; k < r->count; k++)
-            store((char *)r->low + (size_t)k * size_of(r->type), r->type, neutral(r));
+        for (int64_t k = 0; k < r->count; k++, e++)
+            store((char *)r->low + (size_t)k * size_of(r->type), r->type, from_start ? e->start : neutral(r));
     }
 }
 
@@ -306,34 +332,53 @@ static bool chosen(void)
     return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
+static void become_child(const struct way *w)
+{
+    is_child = true, begun = false, from_start = w->from_start;
+    now.off = true;
+    forget_sites(); /* no access may reach the cells: the child has none */
+    signal(SIGINT, SIG_IGN);
+    silence();
+    for (int s = 1; s < 32; s++)
+        if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGABRT || s == SIGILL || s == SIGTERM)
+            signal(s, SIG_DFL);
+}
+
+/* Fork one child; false where there is none. */
+static bool start_way(struct way *w, size_t head)
+{
+    w->size = head + location_bytes();
+    shared = w->shared = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return false;
+    locations = (unsigned char *)shared + head;
+    prepare();
+    w->child = fork();
+    if (w->child < 0)
+        munmap(shared, w->size);
+    return w->child >= 0;
+}
+
 void reductions_fork(void)
 {
-    if (child || !chosen())
+    if (way_count || is_child || !chosen())
         return;
     size_t elements = 0;
     for (int i = 0; i < here.reduction_count; i++)
         elements += (size_t)here.reductions[i].count;
     size_t head = sizeof(struct shared) + elements * sizeof(struct result);
-    shared_size = head + location_bytes();
-    shared = mmap(NULL, shared_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return;
-    locations = (unsigned char *)shared + head;
-    prepare();
     clock_gettime(CLOCK_MONOTONIC, &forked_at);
-    child = fork();
-    if (child == 0) {
-        is_child = true, begun = false;
-        now.off = true;
-        forget_sites(); /* no access may reach the cells: the child has none */
-        signal(SIGINT, SIG_IGN);
-        silence();
-        for (int s = 1; s < 32; s++)
-            if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGABRT || s == SIGILL || s == SIGTERM)
-                signal(s, SIG_DFL);
-    } else if (child < 0) {
-        munmap(shared, shared_size);
-        child = 0;
+    forked_for = here.id;
+    for (int n = 0; n < (here.what == TASKS ? 2 : 1); n++) {
+        struct way *w = &ways[way_count];
+        *w = (struct way){.from_start = n == 1};
+        if (!start_way(w, head))
+            return;
+        if (w->child == 0) {
+            become_child(w);
+            return;
+        }
+        way_count++;
     }
 }
 
@@ -346,7 +391,7 @@ static double elapsed(void)
     return (double)(t.tv_sec - forked_at.tv_sec) + 1e-9 * (double)(t.tv_nsec - forked_at.tv_nsec);
 }
 
-static bool child_done(void)
+static bool child_done(pid_t child)
 {
     double limit = 30 + 10 * elapsed();
     int status;
@@ -438,12 +483,16 @@ void reductions_end(void)
         shared->done = 1;
         _exit(0);
     }
-    if (!child)
+    if (!way_count || forked_for != here.id) /* of the region around the task that this loop is part of */
         return;
-    if (child_done())
-        compare();
-    munmap(shared, shared_size);
-    child = 0;
+    for (int n = 0; n < way_count; n++) {
+        shared = ways[n].shared;
+        locations = (unsigned char *)shared + (ways[n].size - location_bytes());
+        if (child_done(ways[n].child))
+            compare();
+        munmap(shared, ways[n].size);
+    }
+    way_count = 0;
 }
 
 /* --- asynchronous reductions --- */

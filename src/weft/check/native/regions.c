@@ -524,11 +524,17 @@ void weft_check_task_region_start(void)
 {
     if (now.off || here.what != TASKS)
         return;
+    if (here.reduction_count)
+        reductions_fork();
+    if (now.off)
+        return;
     weft_task.base = tick();
 }
 
 void weft_check_task_begin(int construct, int64_t task)
 {
+    if (now.off && here.what == TASKS)
+        reductions_iteration();
     if (now.off || here.what != TASKS)
         return;
     if (weft_task.in_task)
@@ -555,6 +561,8 @@ void weft_check_task_end(int construct)
 void weft_check_task_region_end(int construct)
 {
     (void)construct;
+    if (here.what == TASKS && here.reduction_count)
+        reductions_end(); /* the children do not come back */
     if (now.off || here.what != TASKS)
         return;
     construct_undefine();
