@@ -29,6 +29,17 @@ from weft.trace.layout import GUESSED, TouchKind
 from weft.usage.completion import completion
 from weft.usage.epochs import epochs
 
+_EVER: Final = 2**63 - 1
+_BLOCKING: Final = (
+    calls.SENDS
+    | calls.RECVS
+    | calls.SENDRECVS
+    | calls.words(
+        "Mrecv Bcast Gather Gatherv Scatter Scatterv Allgather Allgatherv Alltoall Alltoallv Alltoallw Reduce Allreduce"
+        " Reduce_scatter Reduce_scatter_block Scan Exscan Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
+        " Neighbor_alltoallv Neighbor_alltoallw"
+    )
+)
 MOST_OF_A_PAIR: Final = 20
 """Findings of one line and one call of a rank that are told; they become one."""
 
@@ -64,6 +75,9 @@ class _Pending:
     def __init__(self, rank: Rank, touches: Touches, holds: Holds, gatherings: Gatherings) -> None:
         self.rank, self.touches, self.holds = rank, touches, holds
         self.end = ends(rank, holds, gatherings)
+        self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
+        self.by_clock = np.argsort(touches.first, kind="stable")
+        self.clock = touches.first[self.by_clock]
 
     def find(self) -> Iterator[Finding]:
         told: dict[tuple[int, int], int] = {}
@@ -76,26 +90,27 @@ class _Pending:
     def met(self) -> Iterator[Met]:
         """The accesses that meet pending buffers, each with the first bytes that do."""
         touches, holds = self.touches, self.holds
-        writes, several = touches.writes, len(self.rank.threads) > 1 or bool((touches.slot < 0).any())
-        for hold in np.flatnonzero(holds.event >= 0).tolist():
-            start, end = int(holds.event[hold]), int(self.end[hold])
-            first = int(np.searchsorted(touches.before, start, "right"))
-            last = int(np.searchsorted(touches.before, end, "right"))
-            if first == last:
-                continue
-            rows = np.arange(first, last)
+        writes = touches.writes
+        for hold in np.flatnonzero((holds.event >= 0) & (self.end >= 0)).tolist():
+            rows = self._while(hold)
             rows = rows[(touches.low[rows] < _top(holds, hold)) & (touches.high[rows] > _bottom(holds, hold))]
             rows = rows if holds.written[hold] else rows[writes[rows]]
-            if several:
-                rows = rows[self._inside(rows, start, end)]
             yield from self._of(hold, rows)
 
-    def _inside(self, rows: Ints, start: int, end: int) -> Any:
-        """Which accesses began after the start had returned, and before the completing call was made, by the clock."""
-        inside = self.touches.first[rows] > int(left(self.rank, np.array([start]))[0])
-        if end < len(self.rank):
-            inside &= self.touches.first[rows] < int(self.rank.events["enter"][end])
-        return inside
+    def _while(self, hold: int) -> Ints:
+        """The accesses while an operation was pending: between its calls, with several threads by the clock."""
+        start, end = int(self.holds.event[hold]), int(self.end[hold])
+        if not self.several:
+            before = self.touches.before
+            return np.arange(np.searchsorted(before, start, "right"), np.searchsorted(before, end, "right"))
+        blocking, events = start == end, self.rank.events
+        begun = int(events["enter"][start]) if blocking else int(left(self.rank, np.array([start]))[0])
+        over = int(events["enter"][end]) if end < len(self.rank) else _EVER
+        over = int(left(self.rank, np.array([start]))[0]) if blocking else over
+        first, last = np.searchsorted(self.clock, begun, "right"), np.searchsorted(self.clock, over)
+        rows = self.by_clock[first:last]
+        own = self.rank.locate(start)[0].slot
+        return rows[self.touches.slot[rows] != own] if blocking else rows
 
     def _of(self, hold: int, rows: Ints) -> Iterator[Met]:
         if not len(rows):
@@ -121,6 +136,7 @@ class _Pending:
         begun = f", started{where(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
         until = f"{said(completed)} completes it" if completed else "nothing completes it"
+        until = "it has not returned" if end == start.index else until
         made = finding(
             "buffer-reuse",
             f"rank {rank.index} {verb} {lies(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
@@ -179,6 +195,8 @@ def ends(rank: Rank, holds: Holds, gatherings: Gatherings) -> Ints:
         row = behind(done, event, holds.request[asked], holds.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
     _one_sided(rank, holds, gatherings, found)
+    blocking = (holds.event >= 0) & masks(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
+    found[blocking] = holds.event[blocking]
     known = np.flatnonzero(found < len(rank))
     completed = found[known]
     waits = masks(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]

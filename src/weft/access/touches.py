@@ -1,7 +1,7 @@
 """The accesses and the holds of one rank as columns, placed among the rank's events.
 
-An access of a thread lies between two of its calls: `before` is the second of them. One of a thread that makes no calls
-is placed by the clock among those of the process's first thread.
+An access lies between two calls of its thread: `before` is the second of them. Where a thread makes no calls, or
+several do, it is placed by the clock among those of all.
 """
 
 from __future__ import annotations
@@ -106,20 +106,12 @@ class Placed:
         self.before = self._before()
 
     def _before(self) -> Ints:
-        rows, rank = self.raw, self.rank
-        found = np.full(len(rows), len(rank), np.int64)
-        slots = [thread.slot for thread in rank.threads]
-        for number, slot in enumerate(slots):
-            own = np.flatnonzero(rank.event_threads == number)
-            mine = (self.slot == slot) & (rows["event"] != NO_EVENTS)
-            at = rows["event"][mine].astype(np.int64)
-            found[mine] = np.append(own, len(rank))[np.clip(at, 0, len(own))]
-        rest = rows["event"] == NO_EVENTS
-        if rest.any() and slots:
-            own = np.flatnonzero(rank.event_threads == 0)
-            at = np.searchsorted(rank.events["enter"][own], rows["first"][rest])
-            found[rest] = np.append(own, len(rank))[at]
-        return found
+        rows, enter = self.raw, self.rank.events["enter"]
+        by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
+        if len(self.rank.threads) != 1:
+            return by_the_clock
+        own = np.minimum(rows["event"], len(enter)).astype(np.int64)
+        return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
 
     def touches(self) -> Touches:
         """The accesses."""

@@ -48,16 +48,17 @@ def accessed_c(functions: list[Function]) -> str:
 
 def _body(f: Function, statements: list[str]) -> str:
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
-    before = [line for line in statements if not line.startswith("after:")]
+    before = [line for line in statements if not line.startswith(("after:", "returned:"))]
     lines = [f"static {f.result} weft_a_{f.name}({generate.parameters(f)}) {{"]
     lines += [f"    {line}" for line in before]
     lines += [f"    {f.result} result = {generate.forwarded(f, 'weft_beneath')};"]
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]
+    lines += ["    weft_parts_returned();"] if "returned:" in statements else []
     return "\n".join([*lines, "    return result;", "}"])
 
 
 def _statements(f: Function) -> Iterator[str]:
-    """What is done before the call, and after one that went well (`after:`)."""
+    """What is done before the call, after one that went well (`after:`), and whether its parts end with it."""
     names = {p.name for p in f.parameters}
     one_sided = _ONE_SIDED.fullmatch(f.name)
     if one_sided:
@@ -77,6 +78,11 @@ def _statements(f: Function) -> Iterator[str]:
     elif any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters):
         yield "weft_parts_begin();"
         yield from _of_request(f, names)
+    elif parts := list(_of_blocking(f, names)):
+        yield "if (weft_access_threads) {"
+        yield from ("    " + line for line in ("weft_parts_begin();", *parts, "weft_parts_call();"))
+        yield "}"
+        yield "returned:"
 
 
 def _of_one_sided(f: Function, names: set[str]) -> Iterator[str]:
@@ -107,6 +113,13 @@ def _of_request(f: Function, names: set[str]) -> Iterator[str]:
         yield from _of_message(f, names)
 
 
+def _of_blocking(f: Function, names: set[str]) -> Iterator[str]:
+    if re.fullmatch(r"MPI_((b|s|r)?send|recv|sendrecv(_replace)?|mrecv)(_c)?", f.name, re.IGNORECASE):
+        yield from _of_message(f, names)
+    elif (base := f.name.removeprefix("MPI_").removesuffix("_c").lower()) in _COLLECTIVES:
+        yield from _of_collective(base, names)
+
+
 def _of_message(f: Function, names: set[str]) -> Iterator[str]:
     if "sendbuf" in names:
         yield f"if (dest != MPI_PROC_NULL) {_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
@@ -115,7 +128,7 @@ def _of_message(f: Function, names: set[str]) -> Iterator[str]:
         yield f"if (source != MPI_PROC_NULL) {_part('buf', 'count', 'datatype', written=True)}"
     elif "dest" in names:
         yield f"if (dest != MPI_PROC_NULL) {_part('buf', 'count', 'datatype', written=False)}"
-    elif f.name.startswith("MPI_Imrecv"):
+    elif "message" in names:
         yield _part("buf", "count", "datatype", written=True)
 
 

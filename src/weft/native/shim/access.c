@@ -101,13 +101,13 @@ static void hold_end(uint32_t number) {
 }
 
 /* ---- rows ---- */
-enum { ENTRIES = 1 << 12, ROWS_OF_A_PLACE = 256, MOST_ROWS = 1 << 19 };
+enum { ENTRIES = 1 << 12, ROWS_AT_ONCE = 256, ROWS_OF_A_PLACE = 1 << 13, MOST_ROWS = 1 << 19 };
 struct line_entry { /* the newest row of a place in the program */
     uintptr_t place;
     struct weft_touch *row;
-    uint64_t event, sequence;
+    uint64_t moment, sequence;
     uintptr_t low, high; /* the hold that it lies in, as of `sequence` */
-    uint32_t rows, kind;
+    uint32_t rows, all, kind; /* since the moment, and altogether */
     uint64_t next;       /* where the next access lies if the steps go on */
 };
 
@@ -126,6 +126,9 @@ static struct toucher *free_touchers;
 static uint32_t toucher_count;
 static pthread_key_t toucher_end;
 
+static struct weft_thread *first_thread;
+volatile int weft_access_threads;
+
 static void toucher_ended(void *data) {
     struct toucher *t = data;
     pthread_mutex_lock(&touchers_lock);
@@ -137,6 +140,7 @@ static void toucher_ended(void *data) {
 }
 
 static __attribute__((cold, noinline)) struct toucher *toucher_new(void) {
+    if (!weft_self || weft_self != first_thread) weft_access_threads = 1;
     pthread_mutex_lock(&touchers_lock);
     struct toucher *t = free_touchers;
     if (t) {
@@ -152,6 +156,14 @@ static __attribute__((cold, noinline)) struct toucher *toucher_new(void) {
     return toucher_here = t;
 }
 
+/* What does not change while accesses may share a row: the thread's place in its program. One that makes no calls, or is not
+ * alone, also needs that nothing else has begun or ended. */
+static inline uint64_t moment_now(uint64_t event) {
+    if (LIKELY(weft_self && !weft_threaded)) return event;
+    uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
+    return event * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
+}
+
 static inline uint64_t events_so_far(void) {
     return weft_self ? (uint64_t)(weft_self->events.next - weft_self->events.base) / sizeof(struct weft_event) : WEFT_TOUCH_NO_EVENTS;
 }
@@ -159,7 +171,12 @@ static inline uint64_t events_so_far(void) {
 static struct weft_touch *row_new(struct toucher *t) {
     if (t->stopped) return NULL;
     if (t->rows == MOST_ROWS || !weft_stream_fits(&t->stream, sizeof(struct weft_touch))) {
+        static const char why[] = "of the program's accesses of memory that MPI had only the first were kept";
+        uint8_t payload[sizeof why + 16];
+        struct weft_text text = {.p = payload, .end = payload + sizeof payload};
         t->stopped = true;
+        weft_text_s(&text, why, sizeof why - 1);
+        weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
         return NULL;
     }
     struct weft_touch *row = (struct weft_touch *)t->stream.next;
@@ -231,16 +248,17 @@ static bool row_takes(struct line_entry *e, uintptr_t a) {
 }
 
 static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
-    uint64_t event = events_so_far();
+    uint64_t event = moment_now(events_so_far());
     struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
-    bool same = e->place == place && e->kind == kind && e->event == event && e->row && e->row->size == n;
+    bool same = e->place == place && e->kind == kind && e->moment == event && e->row && e->row->size == n;
     if (!same || e->sequence != sequence || a < e->low || a + n > e->high) {
         uintptr_t low, high;
         uint64_t as_of;
         if (!meets(a, n, kind, &low, &high, &as_of)) return;
         bool here = same && e->low == low && e->high == high;
-        if (e->place != place || e->kind != kind || e->event != event) {
-            *e = (struct line_entry){.place = place, .kind = kind, .event = event};
+        if (e->place != place || e->kind != kind || e->moment != event) {
+            uint32_t all = e->place == place && e->kind == kind ? e->all : 0;
+            *e = (struct line_entry){.place = place, .kind = kind, .moment = event, .all = all};
             here = false;
         }
         e->sequence = as_of;
@@ -252,7 +270,7 @@ static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind,
         if (weft_threaded || !weft_self) e->row->last = weft_ticks(weft_clock_kind);
         return;
     }
-    if (e->rows >= ROWS_OF_A_PLACE) {
+    if (e->rows >= ROWS_AT_ONCE || e->all >= ROWS_OF_A_PLACE) {
         if (e->row && e->row->dropped < UINT8_MAX) e->row->dropped++;
         return;
     }
@@ -266,6 +284,7 @@ static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind,
     row_publish(t);
     e->row = row;
     e->rows++;
+    e->all++;
     e->next = 0;
 }
 
@@ -319,8 +338,10 @@ void weft_access_leave(struct weft_client *client) {
     pthread_mutex_unlock(&hold_lock);
 }
 
-void weft_access_begin(void) {
+void weft_access_begin(bool threads) {
     if (!clients || weft_accessing) return;
+    weft_access_threads = threads;
+    first_thread = weft_self;
     holds = mmap(NULL, HOLDS * sizeof *holds, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (holds == MAP_FAILED) return;
     hold_top = 1;
@@ -422,6 +443,21 @@ void weft_parts_free(struct weft_parts *parts) {
     weft_parts_let_go(parts);
     free(parts->holds);
     free(parts);
+}
+
+/* ---- blocking calls: their buffers are MPI's until they return, for all other threads ---- */
+enum { MOST_OF_CALL = 8 };
+static __thread struct { int n; uint32_t holds[MOST_OF_CALL]; } called;
+
+void weft_parts_call(void) {
+    int64_t n = named.n;
+    named.n = called.n = 0;
+    for (int64_t i = 0; i < n && called.n < MOST_OF_CALL; i++)
+        if ((called.holds[called.n] = part_hold(&named.each[i], 0))) called.n++;
+}
+
+void weft_parts_returned(void) {
+    while (called.n) hold_end(called.holds[--called.n]);
 }
 
 /* ---- one-sided operations ---- */

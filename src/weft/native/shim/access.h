@@ -18,7 +18,9 @@ struct weft_parts { int64_t n; bool held; uint32_t *holds; struct weft_part each
 extern WEFT_HIDDEN volatile int weft_accessing;  /* the program was built with `weft cc`, and is recorded */
 extern WEFT_HIDDEN void *const weft_accessed[];  /* what stands beneath the wrappers then, NULL: nothing */
 
-WEFT_COLD void weft_access_begin(void);
+extern WEFT_HIDDEN volatile int weft_access_threads; /* several threads may touch what a blocking call has */
+
+WEFT_COLD void weft_access_begin(bool threads);
 WEFT_COLD void weft_access_fork(void);
 
 /* Names the parts of the call under way. */
@@ -32,6 +34,10 @@ WEFT_COLD struct weft_parts *weft_parts_take(uint32_t request, bool persistent);
 WEFT_COLD void weft_parts_hold(struct weft_parts *parts, uint32_t request);
 WEFT_COLD void weft_parts_let_go(struct weft_parts *parts);
 WEFT_COLD void weft_parts_free(struct weft_parts *parts);
+
+/* Those of a blocking call, until it returns. */
+WEFT_HIDDEN void weft_parts_call(void);
+WEFT_HIDDEN void weft_parts_returned(void);
 
 /* Those of a one-sided operation, until a call on its window completes it. Target -1: all. */
 WEFT_HIDDEN void weft_parts_of_window(MPI_Win window, int target);
