@@ -77,7 +77,7 @@ RECORDS: Final = (
     Kind("potential-deadlock", "warning", ("potential deadlock", "other matches")),
     Kind("collective-mismatch", "error", ("collectives",)),
     Kind("argument-mismatch", "error", ("collectives",)),
-    Kind("type-mismatch", "error", ("messages",)),
+    Kind("type-mismatch", "error", ("messages", "memory behind buffers")),
     Kind("truncation", "error", ("messages",)),
     Kind("unmatched-send", "error", ("messages",)),
     Kind("unmatched-receive", "error", ("messages",)),
@@ -85,6 +85,7 @@ RECORDS: Final = (
     Kind("request-leak", "error", ("requests",)),
     Kind("request-misuse", "error", ("requests",)),
     Kind("buffer-reuse", "error", ("requests", "accesses of buffers")),
+    Kind("buffer-overrun", "error", ("memory behind buffers",)),
     Kind("resource-leak", "warning", ("resources",)),
     Kind("invalid-argument", "error", ("invalid arguments", "lifetime and threads", "one-sided")),
     # one-sided

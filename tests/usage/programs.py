@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from memory_programs import C_MEMORY
 from race_programs import RaceProgram
 
 from weft.findings import Finding
@@ -494,8 +495,8 @@ C_TEMPLATES = [
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     MPI_Wait(rs + <<1||0>>, MPI_STATUS_IGNORE);
   } else {
-    MPI_Recv(d, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
-    MPI_Recv(d, 4, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(big, 4, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(big, 4, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
     MPI_Send(a, 4, MPI_INT, 0, 3, comm);
   }"""),
     ("resource-leak", "comm", 2, """
@@ -684,7 +685,7 @@ class Program:
 
 def programs() -> Iterator[Program]:
     """Every program, each bug followed by its twin."""
-    for language, frame, templates in (("py", PYTHON, PY_TEMPLATES), ("c", C, C_TEMPLATES)):
+    for language, frame, templates in (("py", PYTHON, PY_TEMPLATES), ("c", C, [*C_TEMPLATES, *C_MEMORY])):
         for kind, name, ranks, body in templates:
             for setup, (before, after) in SETUPS[language].items():
                 for bug in (True, False):

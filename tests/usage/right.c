@@ -74,7 +74,7 @@ static void nobody(void) {
 static void nothing(void) {
     OK(MPI_Bcast(a, 0, me ? MPI_DOUBLE : MPI_INT, 0, world));
     OK(MPI_Gather(a, 0, me ? MPI_DOUBLE : MPI_INT, b, 0, MPI_FLOAT, 0, world));
-    if (wrong) MPI_Bcast(a, 1, me ? MPI_FLOAT : MPI_INT, 0, world); /* BUG argument-mismatch */
+    if (wrong) MPI_Bcast(a, 1, me ? MPI_FLOAT : MPI_INT, 0, world); /* BUG argument-mismatch */ /* BUG type-mismatch */
 }
 
 static void cart_edges(void) {
@@ -163,7 +163,7 @@ static void accumulates(void) {
     if (wrong && me == 2) MPI_Accumulate(a, 2, MPI_INT, 0, 2, 2, MPI_INT, MPI_SUM, w); /* BUG rma-race */
     OK(MPI_Win_fence(0, w));
     if (wrong && me == 1) MPI_Accumulate(a, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, w);
-    if (wrong && me == 2) MPI_Accumulate(a, 1, MPI_FLOAT, 0, 0, 1, MPI_FLOAT, MPI_SUM, w); /* BUG rma-race */
+    if (wrong && me == 2) MPI_Accumulate(a, 1, MPI_FLOAT, 0, 0, 1, MPI_FLOAT, MPI_SUM, w); /* BUG rma-race */ /* BUG type-mismatch */
     OK(MPI_Win_fence(0, w));
     OK(MPI_Win_free(&w));
 }
@@ -382,6 +382,74 @@ static void exposed_origin(void) {
     OK(MPI_Win_free(&w));
 }
 
+static void memory_of_variables(void) {
+    double *x = malloc(64);
+    void *block = malloc(64);
+    char bytes[64] = {0};
+    double doubles[4] = {0};
+    unsigned u[4] = {0};
+    struct { double re, im; } pair[2] = {{0}};
+    double _Complex z[2] = {0};
+    enum { ONE, TWO } e = me ? ONE : TWO;
+    struct { int n; float f[3]; } s[2] = {{0}};
+    union { double f; long i; } either = {0};
+    int few[4] = {0};
+    OK(MPI_Bcast(bytes, 8, MPI_DOUBLE, 0, world)); /* room for anything */
+    OK(MPI_Bcast(doubles, 32, MPI_BYTE, 0, world));
+    OK(MPI_Bcast(u, 4, MPI_INT, 0, world));
+    OK(MPI_Bcast(pair, 4, MPI_DOUBLE, 0, world));
+    OK(MPI_Bcast(z, 4, MPI_DOUBLE, 0, world));
+    OK(MPI_Bcast(z, 2, MPI_C_DOUBLE_COMPLEX, 0, world));
+    OK(MPI_Bcast(&e, 1, MPI_INT, 0, world));
+    OK(MPI_Bcast(&s[1].f[0], 3, MPI_FLOAT, 0, world));
+    OK(MPI_Bcast(block, 8, MPI_DOUBLE, 0, world));
+    OK(MPI_Bcast(block, 16, MPI_INT, 0, world));
+    OK(MPI_Bcast((int *)x, 4, MPI_INT, 0, world)); /* the cast says that it is meant */
+    OK(MPI_Bcast(&either, 1, MPI_LONG, 0, world));
+    OK(MPI_Bcast(few, 0, MPI_INT, 0, world));
+    OK(MPI_Send(few, 400, MPI_INT, MPI_PROC_NULL, 1, world));
+    OK(MPI_Gather(a, 1, MPI_INT, me ? few : b, 1, MPI_INT, 0, world)); /* no more than a root's */
+    OK(MPI_Reduce(few, me ? NULL : b, 4, MPI_INT, MPI_SUM, 0, world));
+    for (int m = 1; m < 40; m *= 2) { /* lengths that only the run knows, at places that are used again */
+        int vla[m], *heap = malloc((size_t)m * sizeof(int));
+        for (int i = 0; i < m; i++) vla[i] = heap[i] = i;
+        OK(MPI_Bcast(vla, m, MPI_INT, 0, world));
+        OK(MPI_Bcast(heap, m, MPI_INT, 0, world));
+        free(heap);
+    }
+    if (wrong) MPI_Bcast(few, 5, MPI_INT, 0, world); /* BUG buffer-overrun */
+    if (wrong) MPI_Bcast(doubles, 4, MPI_FLOAT, 0, world); /* BUG type-mismatch */
+    if (wrong) MPI_Bcast(x, 4, MPI_INT, 0, world); /* BUG type-mismatch warning */
+    free(block);
+    free(x);
+}
+
+static int window_of_a_function(MPI_Win *w) {
+    int gone[8] = {0};
+    OK(MPI_Win_create(gone, sizeof gone, 4, MPI_INFO_NULL, world, w)); /* BUG buffer-overrun */
+    return gone[0];
+}
+
+static int window_in_its_function(int depth) {
+    int here[8] = {0};
+    MPI_Win w;
+    OK(MPI_Win_create(here, sizeof here, 4, MPI_INFO_NULL, world, &w));
+    OK(MPI_Win_fence(0, w));
+    OK(MPI_Win_fence(0, w));
+    if (depth) window_in_its_function(depth - 1);
+    OK(MPI_Win_free(&w));
+    return here[0];
+}
+
+static void scopes(void) {
+    MPI_Win w;
+    window_in_its_function(2);
+    if (!wrong) return;
+    window_of_a_function(&w);
+    OK(MPI_Barrier(world));
+    OK(MPI_Win_free(&w));
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     wrong = argc > 1 && !strcmp(argv[1], "wrong");
@@ -411,6 +479,8 @@ int main(int argc, char **argv) {
     CASE(leaving_early);
     CASE(epochs_within);
     CASE(exposed_origin);
+    CASE(memory_of_variables);
+    CASE(scopes);
     MPI_Comm_free(&world);
     MPI_Finalize();
     return refused && !wrong;

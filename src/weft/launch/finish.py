@@ -101,13 +101,14 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
 
     Returns what went wrong.
     """
+    from weft.sources import variables
     from weft.sources.keep import keep
     from weft.trace import Trace, sites
 
     try:
         trace = Trace.open(path)
         sites.resolve(trace)
-        problems = keep(trace, texts=texts, more=told_places(trace))
+        problems = keep(trace, texts=texts, more=told_places(trace)) + variables.resolve(trace)
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None

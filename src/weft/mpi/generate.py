@@ -531,6 +531,8 @@ def wrapper(f: Function) -> str:
         lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
     if meaning_of(f).sync is Sync.FENCE:
         lines.append("    weft_exposed_closing(win);")
+    if f.name == "MPI_Win_free":
+        lines.append("    weft_memory_leaving(thread, before_win, event->object, event->enter);")
     lines.append(f"    {f.result} w_result = {_call(f, replace, 'weft_under')};")
     if posts(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")

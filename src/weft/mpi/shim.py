@@ -27,7 +27,7 @@ from weft.mpi import accessed, generate, meaning, ready, seldom, table
 from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c", "access.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
+            "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
             "seldom.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h", "access.h", "client.h")
@@ -36,7 +36,17 @@ _TOGETHER = {
     "hot": ("objects.c", "sites.c", "buffers.c", "access.c", "python.c"),
     "warm": ("seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
-    "cold": ("endings.c", "crash.c", "leaving.c", "ends.c", "cores.c", "tables.c", "accessed.c", "seldom_table.c"),
+    "cold": (
+        "endings.c",
+        "crash.c",
+        "leaving.c",
+        "ends.c",
+        "cores.c",
+        "memory.c",
+        "tables.c",
+        "accessed.c",
+        "seldom_table.c",
+    ),
 }
 """Sources that are compiled as one, as every compilation reads mpi.h: what each recorded call goes through, what loops
 seldom meet, what a replay adds, and what runs once."""

@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 3
+#define WEFT_FORMAT_MINOR 4
 #define WEFT_PAGE 4096u
 
 enum weft_stream_kind {
@@ -251,6 +251,14 @@ enum weft_definition {
                               Frames stand innermost first; at most WEFT_ENDING_FRAMES each */
     WEFT_DEF_CORES = 22,   /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
                               a core its control group may use (cpu.max), 0 for no limit */
+    WEFT_DEF_WAY = 23,     /* since 1.4; one way of several to a native site: u site, u an address below the frame of the
+                              function that makes the call, u n, n u: how far above that address its frame ends, that of
+                              its caller, and so on (DWARF's canonical frame addresses) */
+    WEFT_DEF_BLOCKS = 24,  /* since 1.4; what malloc gave for the buffers of a call: u thread slot, u ticks (of that thread
+                              the first call that begins then or later), u n, n (u address, u first byte of the block
+                              that holds it, u bytes of the block: as many as may be used, 0 of one that is free) */
+    WEFT_DEF_GIVEN_BACK = 25, /* since 1.4; the memory of a window was given back to malloc before the window was freed:
+                              u window, u thread slot, u ticks, as above, of MPI_Win_free */
 };
 
 /* What a WEFT_DEF_ENDING tells. Who: the thread's or task's name where it is not the main thread.

@@ -88,6 +88,12 @@ def _onesided(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.order)
 
 
+def _memory(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.overruns import find
+
+    return find(ground.trace, ground.match)
+
+
 def _pending(ground: Ground) -> Iterable[Finding]:
     from weft.access.pending import find
 
@@ -146,6 +152,7 @@ ANALYSES: Final = (
     Analysis("messages", MATCH, _messages),
     Analysis("requests", NONE, _requests),
     Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("memory behind buffers", MATCH, _memory),
     Analysis("accesses of buffers", NONE, _pending, _touched),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("message races", ORDER, _races, _receives),

@@ -84,6 +84,39 @@ class StoredDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class WayDefinition:
+    """One way to a native site: an address below the frame of the calling function, and where frames end, outwards.
+
+    `ends[0]` is the canonical frame address of the function that makes the call, `ends[1]` its caller's, and so on.
+    """
+
+    site: int
+    low: int
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksDefinition:
+    """Blocks of malloc's behind buffers of a call: of a thread's first one that begins at `ticks` or later.
+
+    `blocks`: (address, first byte of its block, bytes that may be used of it: 0 of one that is free).
+    """
+
+    slot: int
+    ticks: int
+    blocks: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBackDefinition:
+    """A window whose memory went back to malloc before the MPI_Win_free that a thread calls at `ticks` or later."""
+
+    window: int
+    slot: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
 class FileDefinition:
     """A file opened by MPI_File_open."""
 
@@ -216,6 +249,15 @@ def _stored(c: Cursor) -> StoredDefinition:
     return StoredDefinition(c.u(), c.u(), tuple((c.u(), c.u(), bool(c.u())) for _ in range(c.count())))
 
 
+def _way(c: Cursor) -> WayDefinition:
+    site, low = c.u(), c.u()
+    return WayDefinition(site, low, tuple(low + c.u() for _ in range(c.count())))
+
+
+def _blocks(c: Cursor) -> BlocksDefinition:
+    return BlocksDefinition(c.u(), c.u(), tuple((c.u(), c.u(), c.u()) for _ in range(c.count(3))))
+
+
 def _frames(c: Cursor, each: int) -> range:
     n = c.count(each)
     if n > ENDING_FRAMES:
@@ -269,6 +311,9 @@ class Definitions:
         self.notes: list[str] = []
         self.ended: str | None = None
         self.stored: list[StoredDefinition] = []
+        self.ways: list[WayDefinition] = []
+        self.blocks: list[BlocksDefinition] = []
+        self.given_back: list[GivenBackDefinition] = []
         self.endings: list[EndingDefinition] = []
         self.python: str | None = None
         self.cores: CoresDefinition | None = None
@@ -333,6 +378,12 @@ class Definitions:
             self.ended = c.s()
         elif kind == Def.STORED:
             self.stored.append(_stored(c))
+        elif kind == Def.WAY:
+            self.ways.append(_way(c))
+        elif kind == Def.BLOCKS:
+            self.blocks.append(_blocks(c))
+        elif kind == Def.GIVEN_BACK:
+            self.given_back.append(GivenBackDefinition(c.u(), c.u(), c.u()))
         elif kind == Def.ENDING:
             self._add_ending(c)
         elif kind == Def.PYTHON:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 MAGIC: Final = b"WEFTRANK"
 FORMAT_MAJOR: Final = 1
-FORMAT_MINOR: Final = 3
+FORMAT_MINOR: Final = 4
 PAGE: Final = 4096
 HEADER_CHUNKS: Final = 156
 TAIL_ALIGN: Final = 2
@@ -125,6 +125,9 @@ class Def(IntEnum):
     STORED = 20
     ENDING = 21
     CORES = 22
+    WAY = 23
+    BLOCKS = 24
+    GIVEN_BACK = 25
 
 
 class EndingKind(IntEnum):

@@ -217,7 +217,7 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
     problems: list[str] = []
     modules: list[dict[str, Any]] = []
     for (path, build_id), offsets in sorted(_wanted(trace).items()):
-        reason = _mistrust(trace, path, build_id)
+        reason = mistrust(trace, path, build_id)
         sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
         if reason:
             problems.append(f"calls in {path} stay without lines: {reason}")
@@ -258,7 +258,7 @@ def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDef
             yield module, offset
 
 
-def _mistrust(trace: Trace, path: str, build_id: str) -> str | None:
+def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     """Why the file is not the module that ran; None where it is."""
     try:
         present = build_id_of(Path(path))

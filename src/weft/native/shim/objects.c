@@ -606,6 +606,7 @@ void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base,
     weft_text_u(&d.text, on ? on->windows++ : 0);
     definition_end(&d, WEFT_DEF_WINDOW);
     if (UNLIKELY(weft_accessing)) weft_access_window(made, id, comm, flavor, base, size, unit);
+    if (flavor == 0) weft_memory_exposed(made, base, size);
     if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
 }
 

@@ -126,6 +126,7 @@ int weft_replay_start(const char *folder, int rank) {
     weft_turns_start(folder);
     control->state = WEFT_CONTROL_RUNNING;
     weft_replaying = 1;
+    __atomic_fetch_or(&weft_attention, WEFT_ATTENTION_REPLAY, __ATOMIC_RELAXED);
     return rank;
 }
 

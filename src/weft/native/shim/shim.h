@@ -61,7 +61,7 @@ extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an e
 
 /* ---- threads ---- */
 struct weft_cached { uintptr_t handle; uint32_t id; uint32_t generation; };
-enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512 };
+enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512, WEFT_BUFFERS_MET = 4 };
 
 enum { WEFT_CALLERS = 6 };
 /* `frame`: the stack's height at the call, 0 where callers are not looked at. Return address k of the callers lies
@@ -77,6 +77,9 @@ struct weft_thread {
     struct weft_stream events, tails, outcomes, windows;
     uint32_t slot;
     uint64_t stamps;               /* given out by weft_stamp */
+    bool fresh;                    /* its call came a way that it had not come before: */
+    uint32_t met;                  /* so many buffers of it are looked at */
+    uintptr_t buffers[WEFT_BUFFERS_MET];
     uint32_t made;                 /* weft_made, or WEFT_MADE_UNKNOWN */
     uint32_t accesses;             /* locks and atomic accesses of windows so far */
     struct weft_thread *next_free;
@@ -239,6 +242,17 @@ WEFT_HIDDEN void weft_exposed_fenced(MPI_Win window, uint32_t site);
 extern WEFT_HIDDEN void *weft_beneath[];
 WEFT_INLINE void **weft_lowest(int k) { return weft_beneath[k] ? &weft_beneath[k] : &weft_under[k]; }
 
+/* ---- the memory behind buffers (memory.c) ---- */
+struct weft_block { uintptr_t low, high; };
+enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
+extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
+WEFT_COLD void weft_attend(struct weft_thread *thread, struct weft_event *event);
+WEFT_COLD void weft_attend_next(struct weft_thread *thread);
+WEFT_COLD void weft_buffer_met(const void *buffer);
+WEFT_COLD void weft_way_tell(const struct weft_site_cached *site);
+WEFT_COLD void weft_memory_exposed(MPI_Win window, const void *base, int64_t size);
+WEFT_COLD void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter);
+
 /* ---- windows (windows.c) ---- */
 struct weft_did { /* an atomic access that has just been started */
     MPI_Win window;
@@ -318,7 +332,7 @@ WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t func
 
 /* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
 WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(weft_replaying)) weft_replay_call(thread, event);
+    if (UNLIKELY(weft_attention)) weft_attend(thread, event);
     thread->poll = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);
@@ -391,6 +405,7 @@ WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) 
 }
 
 WEFT_INLINE void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
+    if (UNLIKELY(weft_attention)) weft_buffer_met(p);
     weft_text_z(t, (int64_t)(weft_address(p) - event->buffer));
 }
 

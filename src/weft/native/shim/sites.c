@@ -128,7 +128,7 @@ static void site_define(const struct weft_site_cached *site) {
  * Programs wrap MPI, so that the line of a call says little without its callers. The stack is unwound once for each way
  * to a call. From then on the way is known by the height of the stack and by the return addresses that lie where the
  * unwinding found them: a few loads, no unwinding. */
-enum { WAYS = 256, HEIGHTS = 4096, FARTHEST = 1 << 20 };
+enum { WAYS = 256, HEIGHTS = 4096, HEIGHTS_TOLD = 64, FARTHEST = 1 << 20 };
 
 struct unwinding { struct weft_site_cached *site; bool begun; };
 
@@ -269,6 +269,11 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
             find_callers(&asked);
             id = id_of_callers(thread, &asked, base);
             if (!id) asked = whole;
+            else if (asked.callers && base->heights <= HEIGHTS_TOLD) {
+                struct weft_site_cached told = asked;
+                told.id = id;
+                weft_way_tell(&told);
+            }
         }
         e = way(thread, &asked);
     }
@@ -279,6 +284,7 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
         }
         e->id = id ? id : ++last_id;
         if (!id) site_define(e);
+        weft_attend_next(thread);
     }
     asked = *e;
     pthread_mutex_unlock(&lock);

@@ -1,0 +1,367 @@
+"""Variables of a native program, out of its debugging information: where each lies, how large it is, and its type.
+
+Only what has one fixed place is known: an address of the module, or a distance from the frame of its function. What
+lies in registers, in two places, or has a length that only the run tells, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.dwarf.descriptions import describe_form_class
+from elftools.dwarf.dwarf_expr import DWARFExprParser
+from elftools.dwarf.locationlists import LocationExpr, LocationParser
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+MOST_LEAVES: Final = 256
+MOST_DIES: Final = 200_000
+"""Entries of a compilation unit that are looked at."""
+_FORTRAN: Final = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))
+_PLAIN: Final = frozenset(f"DW_TAG_{t}_type" for t in ("const", "volatile", "restrict", "atomic"))
+_INTEGERS: Final = frozenset((2, 5, 6, 7, 8, 0x10))
+_SCOPES: Final = frozenset(("DW_TAG_namespace", "DW_TAG_module"))
+_BLOCKS: Final = frozenset(("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_subprogram"))
+_POINTERS: Final = frozenset(("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"))
+_OP_ADDR, _OP_FBREG, _OP_CFA, _OP_RBP = 0x03, 0x91, 0x9C, 0x56
+_RBP_TO_CFA: Final = 16
+"""Behind `push %rbp; mov %rsp,%rbp` the frame ends two words above %rbp (the ABI for x86-64, 3.2.2)."""
+
+
+class Leaf(NamedTuple):
+    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (nothing certain)."""
+
+    at: int
+    sort: str
+    width: int
+    name: str
+
+
+class Shape(NamedTuple):
+    """A type: its words, its bytes (0 unknown), and of arrays the element, that all of it repeats."""
+
+    text: str
+    size: int
+    element: int
+    leaves: tuple[Leaf, ...]
+
+
+class Variable(NamedTuple):
+    """A variable: `at` is an address in its module, or the distance from the end of its function's frame."""
+
+    name: str
+    at: int
+    shape: Shape
+    static: bool
+    line: int
+
+
+class Symbol(NamedTuple):
+    """An object of a module's symbol table."""
+
+    at: int
+    size: int
+    name: str
+
+
+class Module:
+    """The debugging information of one program or library. OSError or ValueError where it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("rb")
+        try:
+            self._elf: Any = ELFFile(self._file)
+            self._dwarf: Any = self._elf.get_dwarf_info() if self._elf.has_dwarf_info() else None
+            self._ranges: Any = self._dwarf.get_aranges() if self._dwarf else None
+        except (ELFError, KeyError, AssertionError) as error:
+            self._file.close()
+            raise ValueError(f"{path} cannot be read as a program: {error}") from error
+        self._units: dict[int, Any] = {}
+        self._shapes: dict[int, Shape] = {}
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def symbols(self) -> list[Symbol]:
+        """The objects of the symbol tables that have a size, by address."""
+        found = {
+            Symbol(s["st_value"], s["st_size"], s.name)
+            for section in self._elf.iter_sections()
+            if isinstance(section, SymbolTableSection)
+            for s in section.iter_symbols()
+            if s["st_info"]["type"] in ("STT_OBJECT", "STT_COMMON") and s["st_size"] and s["st_shndx"] != "SHN_UNDEF"
+        }
+        return sorted(found)
+
+    def unit(self, place: int) -> Any:
+        """The compilation unit with the code at an address, None where there is none."""
+        if self._dwarf is None:
+            return None
+        offset = self._ranges.cu_offset_at_addr(place) if self._ranges else None
+        if offset is not None:
+            return self._dwarf.get_CU_at(offset)
+        return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), place)), None)
+
+    def globals(self, place: int) -> list[Variable]:
+        """The static variables of the file with the code at an address, those of its functions included."""
+        unit = self.unit(place)
+        if unit is None:
+            return []
+        found = (v for die in self._outer(unit.get_top_DIE()) if (v := self._variable(die, place)) is not None)
+        return [v for v in found if v.static]
+
+    def locals(self, place: int) -> list[Variable]:
+        """The variables of the function with the code at an address, as far as they are in scope there."""
+        unit = self.unit(place)
+        if unit is None:
+            return []
+        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
+        if function is None:
+            return []
+        found = self._inside(function, place)
+        base = self._base(function)
+        return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
+
+    def named(self, place: int, name: str) -> Shape | None:
+        """The type of what a name means in the code at an address: the innermost, wherever it lies."""
+        unit = self.unit(place)
+        if unit is None:
+            return None
+        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
+        inner = list(self._declared(function, place)) if function is not None else []
+        outer = [die for die in self._outer(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
+        for die in (*reversed(inner), *outer):
+            if self._name(die) == name:
+                return self._pointed(die)
+        return None
+
+    # Entries
+
+    def _outer(self, die: Any) -> Iterator[Any]:
+        """The entries of a unit, those of its namespaces and modules, and the static ones of functions."""
+        for child in die.iter_children():
+            if child.tag in _SCOPES:
+                yield from self._outer(child)
+            else:
+                yield child
+
+    def _functions(self, die: Any) -> Iterator[Any]:
+        """The functions of a unit; a function that holds others behind these."""
+        for child in die.iter_children():
+            if child.tag in _SCOPES:
+                yield from self._functions(child)
+            elif child.tag == "DW_TAG_subprogram":
+                if child.has_children and die.tag != "DW_TAG_subprogram":
+                    yield from self._functions(child)
+                yield child
+
+    def _declared(self, die: Any, place: int) -> Iterator[Any]:
+        """The variables of a function that are in scope at an address, the innermost last."""
+        blocks = []
+        for child in die.iter_children():
+            if child.tag in ("DW_TAG_variable", "DW_TAG_formal_parameter"):
+                yield child
+            elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram" and self._covers(child, place):
+                blocks.append(child)
+        for block in blocks:
+            yield from self._declared(block, place)
+
+    def _inside(self, function: Any, place: int) -> list[Variable]:
+        found = (self._variable(die, place) for die in self._declared(function, place))
+        return [variable for variable in found if variable is not None]
+
+    def _covers(self, die: Any, place: int) -> bool:
+        low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
+        if low is not None and high is not None:
+            relative = describe_form_class(high.form) == "constant"
+            return bool(low.value <= place < (low.value + high.value if relative else high.value))
+        if "DW_AT_ranges" not in die.attributes:
+            return False
+        return self._in_ranges(die, place)
+
+    def _in_ranges(self, die: Any, place: int) -> bool:
+        lists = self._dwarf.range_lists()
+        if lists is None:
+            return False
+        top = die.cu.get_top_DIE().attributes.get("DW_AT_low_pc")
+        base = top.value if top else 0
+        for entry in lists.get_range_list_at_offset(die.attributes["DW_AT_ranges"].value, die.cu):
+            if hasattr(entry, "base_address"):
+                base = entry.base_address
+            else:
+                shift = 0 if getattr(entry, "is_absolute", False) else base
+                if entry.begin_offset + shift <= place < entry.end_offset + shift:
+                    return True
+        return False
+
+    def _origin(self, die: Any) -> Any:
+        """The entry that tells the name and the type: of inlined code and of definitions that is another."""
+        for _ in range(4):
+            of = next((a for a in ("DW_AT_abstract_origin", "DW_AT_specification") if a in die.attributes), None)
+            if of is None or "DW_AT_type" in die.attributes:
+                break
+            die = die.get_DIE_from_attribute(of)
+        return die
+
+    def _name(self, die: Any) -> str:
+        value = die.attributes.get("DW_AT_name") or self._origin(die).attributes.get("DW_AT_name")
+        return value.value.decode(errors="replace") if value else ""
+
+    def _variable(self, die: Any, place: int) -> Variable | None:
+        if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
+            return None
+        operation = self._operation(die, place)
+        of = self._origin(die)
+        if operation is None or "DW_AT_type" not in of.attributes:
+            return None
+        line = of.attributes.get("DW_AT_decl_line")
+        shape = self._shape(of.get_DIE_from_attribute("DW_AT_type"))
+        code, at = operation
+        return Variable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0)
+
+    def _operation(self, die: Any, place: int) -> tuple[int, int] | None:
+        """The one operation that says where a variable lies: an address or a distance from the frame's base."""
+        parser = LocationParser(self._dwarf.location_lists())
+        found = parser.parse_from_attribute(die.attributes["DW_AT_location"], die.cu["version"], die)
+        if isinstance(found, LocationExpr):
+            return self._single(die, found.loc_expr)
+        return None  # in several places, one after the other
+
+    def _single(self, die: Any, expression: Any) -> tuple[int, int] | None:
+        operations = DWARFExprParser(die.cu.structs).parse_expr(expression)
+        if len(operations) != 1 or operations[0].op not in (_OP_ADDR, _OP_FBREG):
+            return None
+        return operations[0].op, int(operations[0].args[0])
+
+    def _base(self, function: Any) -> int | None:
+        """How far the base that variables are told from lies from the end of the function's frame."""
+        base = function.attributes.get("DW_AT_frame_base")
+        if base is None or not isinstance(base.value, list):
+            return None
+        operations = DWARFExprParser(function.cu.structs).parse_expr(base.value)
+        if len(operations) != 1:
+            return None
+        return {_OP_CFA: 0, _OP_RBP: -_RBP_TO_CFA}.get(operations[0].op)
+
+    # Types
+
+    def _pointed(self, die: Any) -> Shape | None:
+        """What a pointer points to, or an array holds; None for any other variable."""
+        of = self._origin(die)
+        kind = self._bare(of.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in of.attributes else None
+        if kind is None:
+            return None
+        if kind.tag in _POINTERS and "DW_AT_type" in kind.attributes:
+            return self._shape(kind.get_DIE_from_attribute("DW_AT_type"))
+        return self._shape(kind) if kind.tag == "DW_TAG_array_type" else None
+
+    def _bare(self, die: Any) -> Any:
+        """A type without its other names and qualifiers."""
+        for _ in range(64):
+            if die.tag not in _PLAIN and die.tag != "DW_TAG_typedef":
+                break
+            if "DW_AT_type" not in die.attributes:
+                break
+            die = die.get_DIE_from_attribute("DW_AT_type")
+        return die
+
+    def _shape(self, die: Any) -> Shape:
+        if die.offset not in self._shapes:
+            self._shapes[die.offset] = Shape(self._words(die), 0, 0, ())  # of a type that holds itself
+            self._shapes[die.offset] = self._made(die)
+        return self._shapes[die.offset]
+
+    def _words(self, die: Any) -> str:
+        """`double`, `struct cell`, `double [10]`."""
+        name = die.attributes.get("DW_AT_name")
+        text = name.value.decode(errors="replace") if name else ""
+        if die.tag == "DW_TAG_array_type":
+            inner = self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "?"
+            return inner + " " + "".join(f"[{n or ''}]" for n in self._lengths(die))
+        if die.tag in _POINTERS:
+            inner = self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "void"
+            return f"{inner} *"
+        if die.tag in _PLAIN:
+            return self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "void"
+        prefix = {"DW_TAG_structure_type": "struct ", "DW_TAG_union_type": "union ", "DW_TAG_enumeration_type": "enum "}
+        plain = die.cu.get_top_DIE().attributes.get("DW_AT_language")
+        c = plain is not None and plain.value in (0x01, 0x02, 0x0C, 0x1D, 0x2C)
+        return (prefix.get(die.tag, "") if c else "") + (text or "?")
+
+    def _lengths(self, die: Any) -> list[int]:
+        """The elements along each dimension of an array, 0 where only the run tells."""
+        top = die.cu.get_top_DIE().attributes.get("DW_AT_language")
+        first = 1 if top is not None and top.value in _FORTRAN else 0
+        found = []
+        for child in die.iter_children():
+            if child.tag != "DW_TAG_subrange_type":
+                continue
+            values = {n: child.attributes.get(f"DW_AT_{n}") for n in ("count", "lower_bound", "upper_bound")}
+            if any(v is not None and not isinstance(v.value, int) for v in values.values()):
+                found.append(0)
+                continue
+            if any(v is not None and "ref" in v.form for v in values.values()):
+                found.append(0)
+                continue
+            count, lower, upper = (v.value if v is not None else None for v in values.values())
+            if count is None and upper is not None:
+                count = upper - (first if lower is None else lower) + 1
+            found.append(max(count or 0, 0))
+        return found
+
+    def _made(self, die: Any) -> Shape:
+        bare = self._bare(die)
+        text = self._words(die)
+        size = bare.attributes.get("DW_AT_byte_size")
+        width = size.value if size is not None and isinstance(size.value, int) else 0
+        if bare.tag == "DW_TAG_array_type" and "DW_AT_type" in bare.attributes:
+            inner = self._shape(bare.get_DIE_from_attribute("DW_AT_type"))
+            total = width or inner.size
+            for n in () if width else self._lengths(bare):
+                total *= n
+            return Shape(text, total, inner.element, inner.leaves)
+        if bare.tag in ("DW_TAG_structure_type", "DW_TAG_class_type"):
+            leaves = tuple(self._members(bare, width))
+            return Shape(text, width, width, leaves if len(leaves) <= MOST_LEAVES else (Leaf(0, "?", width, ""),))
+        return Shape(text, width, width, (Leaf(0, self._sort(bare, width), width, ""),))
+
+    def _members(self, die: Any, width: int) -> Iterator[Leaf]:
+        many = 0
+        for child in die.iter_children():
+            if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_type" not in child.attributes:
+                continue
+            at = child.attributes.get("DW_AT_data_member_location")
+            if "DW_AT_external" in child.attributes:
+                continue  # a static member lies elsewhere
+            if "DW_AT_bit_size" in child.attributes or (at is not None and not isinstance(at.value, int)):
+                yield Leaf(0, "?", width, "")
+                continue
+            start = at.value if at is not None else 0
+            shape = self._shape(child.get_DIE_from_attribute("DW_AT_type"))
+            times = shape.size // shape.element if shape.element else 1
+            for k in range(times):
+                for leaf in shape.leaves:
+                    many += 1
+                    if many > MOST_LEAVES:
+                        yield leaf
+                        return
+                    name = self._name(child) + (f".{leaf.name}" if leaf.name else "")
+                    yield Leaf(start + k * shape.element + leaf.at, leaf.sort, leaf.width, name)
+
+    def _sort(self, die: Any, width: int) -> str:
+        if die.tag in _POINTERS:
+            return "p"
+        if die.tag == "DW_TAG_enumeration_type":
+            return "i"
+        encoding = die.attributes.get("DW_AT_encoding")
+        if die.tag == "DW_TAG_string_type":
+            return "b"
+        if die.tag != "DW_TAG_base_type" or encoding is None:
+            return "?"
+        if width == 1:
+            return "b"
+        return {4: "f", 3: "c"}.get(encoding.value, "i" if encoding.value in _INTEGERS else "?")

@@ -1,0 +1,312 @@
+"""The variables behind the buffers of a run's calls: looked up in the program's debugging information after the run.
+
+`resolve`, run on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so
+that a copied run still knows them. `of(trace)` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from weft.plain import dataclass
+from weft.sources import files, statement
+from weft.sources.arguments import named
+from weft.trace import Rank, Trace
+from weft.trace.json_file import read_json, write_whole
+from weft.trace.layout import Def
+from weft.trace.sites import mistrust
+
+if TYPE_CHECKING:
+    from weft.sources.dwarf import Module
+
+NAME: Final = "variables.json"
+SCHEMA: Final = "weft-variables/1"
+MOST_SITES: Final = 2000
+"""Call sites of a program whose variables are looked up."""
+MOST_BYTES: Final = 64 << 20
+"""Debugging information of a module beyond which only its symbols are read."""
+ADDRESSES: Final = 32
+"""Buffers of a call site that are looked for among the static variables."""
+
+Place = tuple[str, str]
+"""(path of a module, its build id)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (nothing certain)."""
+
+    at: int
+    sort: str
+    width: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type: its words, its bytes, and the bytes of the element that its parts describe and that all of it repeats."""
+
+    text: str
+    size: int
+    element: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable at `at`: an address in its module, or a distance from the end of its function's frame."""
+
+    name: str
+    at: int
+    size: int
+    line: int
+    type: Type | None
+
+
+class Variables:
+    """The variables of a run, by module."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._frames: dict[tuple[Place, int], list[Variable]] = {}
+        self._statics: dict[Place, list[Variable]] = {}
+        self._pointed: dict[tuple[Place, int], dict[int, tuple[str, Type]]] = {}
+        modules = data.get("modules")
+        for module in modules if isinstance(modules, list) else []:
+            self._read(module)
+
+    def _read(self, module: Any) -> None:
+        place = str(module["path"]), str(module["build_id"])
+        types = [_type(*shape) for shape in module["types"]]
+        for offset, rows in module["frames"].items():
+            self._frames[place, int(offset)] = [_variable(row, types) for row in rows]
+        self._statics[place] = sorted((_variable(row, types) for row in module["statics"]), key=lambda v: v.at)
+        for offset, pointed in module["pointed"].items():
+            self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
+
+    def local(self, place: Place, offset: int, at: int) -> Variable | None:
+        """The largest variable of the function with a return address that holds the byte at a distance from its end."""
+        rows = (v for v in self._frames.get((place, offset), ()) if v.at <= at < v.at + v.size)
+        return max(rows, key=lambda v: (v.at + v.size, -v.at), default=None)
+
+    def static(self, place: Place, at: int) -> Variable | None:
+        """The static variable of a module that holds an address."""
+        rows = self._statics.get(place, [])
+        found = bisect_right([v.at for v in rows], at) - 1
+        return rows[found] if found >= 0 and at < rows[found].at + rows[found].size else None
+
+    def pointed(self, place: Place, offset: int, argument: int) -> tuple[str, Type] | None:
+        """The pointer that a call was given for an argument, and the type that it points to."""
+        return self._pointed.get((place, offset), {}).get(argument)
+
+
+def _type(text: Any, size: Any, element: Any, parts: Any) -> Type:
+    return Type(str(text), int(size), int(element), tuple(Part(int(a), str(s), int(w), str(n)) for a, s, w, n in parts))
+
+
+def _variable(row: Any, types: list[Type]) -> Variable:
+    name, at, size, line, kind = row
+    return Variable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
+
+
+_READ: WeakKeyDictionary[Trace, Variables] = WeakKeyDictionary()
+
+
+def of(trace: Trace) -> Variables:
+    """The variables of a run, as far as it has them."""
+    if trace not in _READ:
+        problems: list[str] = []
+        data = read_json(trace.path, NAME, SCHEMA, problems) if (trace.path / NAME).exists() else {}
+        try:
+            _READ[trace] = Variables(data)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            _READ[trace] = Variables({})
+    return _READ[trace]
+
+
+# After the run
+
+
+@dataclass
+class _Wanted:
+    """What is asked of one module: return addresses of functions, addresses, and pointers by the call's place."""
+
+    frames: set[int]
+    statics: dict[int, set[int]]
+    """By address the calls that use it."""
+    pointers: dict[int, dict[int, str]]
+    """By return address: names by number of the argument."""
+
+
+def resolve(trace: Trace) -> list[str]:
+    """Look the variables up and keep them in RUN/variables.json; returns sentences on what went wrong."""
+    problems: list[str] = []
+    modules = []
+    for place, wanted in sorted(_wanted(trace).items()):
+        path = Path(place[0])
+        if mistrust(trace, *place) is not None or path.stat().st_size > MOST_BYTES:
+            continue  # that the file is another one, the call sites have said
+        found = _of_module(path, wanted)
+        if found:
+            modules.append({"path": place[0], "build_id": place[1], **found})
+    if modules:
+        try:
+            write_whole(trace.path / NAME, json.dumps({"schema": SCHEMA, "modules": modules}).encode())
+        except OSError as error:
+            problems.append(f"{trace.path / NAME} cannot be written: {error.strerror}")
+    return problems
+
+
+def _wanted(trace: Trace) -> dict[Place, _Wanted]:
+    found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
+    for rank in trace.ranks:
+        if not rank.missing and rank.definitions.ways:
+            _of_rank(rank, found)
+    return found
+
+
+def _of_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
+    definitions = rank.definitions
+    modules = {m.id: m for m in definitions.all(Def.MODULE)}
+    ways: dict[int, list[Any]] = defaultdict(list)
+    for way in definitions.ways:
+        ways[way.site].append(way)
+    for site, events in _calls_with_buffers(rank):
+        of = definitions.site(site)
+        module = modules.get(of.module) if of is not None else None
+        if of is None or module is None or of.code or not module.path.startswith("/"):
+            continue
+        home = found[module.path, module.build_id]
+        addresses = {a for event in events for a in _addresses(rank, event)}
+        for address in addresses:
+            for way in ways[site]:
+                _want_frame(way, address, [(of.module, of.offset), *of.callers], modules, found)
+            for m in modules.values():
+                if m.base <= address < m.end:
+                    found[m.path, m.build_id].statics[address - m.base].add(of.offset)
+        _want_pointers(rank, events[0], home.pointers.setdefault(of.offset, {}))
+
+
+def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
+    """Call sites whose calls name a buffer, with events of different buffers each."""
+    functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
+    rows = np.flatnonzero(np.isin(rank.events["function"], functions))
+    sites, buffers = rank.events["site"][rows], rank.events["buffer"][rows]
+    keys = sites.astype(np.uint64) << np.uint64(40) ^ buffers
+    _, first = np.unique(keys, return_index=True)
+    by_site: dict[int, list[int]] = defaultdict(list)
+    for row in np.sort(first).tolist():
+        several = by_site[int(sites[row])]
+        if len(several) < ADDRESSES:
+            several.append(int(rows[row]))
+        if len(by_site) > MOST_SITES:
+            break
+    yield from by_site.items()
+
+
+def _addresses(rank: Rank, event: int) -> Iterator[int]:
+    """The buffers of a call."""
+    of = rank.event(event)
+    for parameter in of.function.parameters:
+        value = of.args.get(parameter.name) if parameter.kind == "BUFFER" else None
+        if isinstance(value, int) and 0 < value < 1 << 63:
+            yield value
+
+
+def _want_frame(
+    way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
+) -> None:
+    """Ask for the function in whose frame an address lies."""
+    low = way.low
+    for end, (number, offset) in zip(way.ends, places, strict=False):
+        if low <= address < end and number in modules:
+            found[modules[number].path, modules[number].build_id].frames.add(offset)
+        low = end
+
+
+def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
+    """Ask for the variables that the statement of a call names for its buffers."""
+    of = rank.event(event)
+    source = files.read(of.site.file) if of.site.file else None
+    lines = source.lines if source is not None else []
+    told = statement.statement(lines, 1, of.site.line, of.site.file or "")
+    if told is None:
+        return
+    for number, parameter in enumerate(of.function.parameters):
+        if parameter.kind == "BUFFER":
+            name = named(told.lines, of.function.name, number)
+            if name is not None:
+                names[number] = name
+
+
+def _of_module(path: Path, wanted: _Wanted) -> dict[str, Any] | None:
+    try:
+        from weft.sources.dwarf import Module
+
+        module = Module(path)
+    except (ImportError, OSError, ValueError):
+        return None
+    try:
+        return _Answers(module).of(wanted)
+    except Exception:  # what a damaged or strange file makes of the reader's insides cannot be foreseen
+        return None
+    finally:
+        module.close()
+
+
+class _Answers:
+    """What one module says, as it is kept."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.types: dict[Any, int] = {}
+
+    def of(self, wanted: _Wanted) -> dict[str, Any]:
+        """The variables that are asked for."""
+        frames = {str(offset): self._rows(self.module.locals(offset - 1)) for offset in sorted(wanted.frames)}
+        statics = list(self._statics(wanted.statics))
+        pointed = {}
+        for offset, names in sorted(wanted.pointers.items()):
+            shapes = {str(n): self.module.named(offset - 1, name) for n, name in names.items()}
+            rows = {n: [names[int(n)], self._number(s)] for n, s in shapes.items() if s is not None}
+            if rows:
+                pointed[str(offset)] = rows
+        types = [[s.text, s.size, s.element, [list(leaf) for leaf in s.leaves]] for s in self.types]
+        return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
+
+    def _rows(self, variables: Any) -> list[list[Any]]:
+        return [
+            [v.name, v.at, v.shape.size, v.line, self._number(v.shape)]
+            for v in variables
+            if not v.static and v.shape.size
+        ]
+
+    def _number(self, shape: Any) -> int:
+        return self.types.setdefault(shape, len(self.types))
+
+    def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[Any]]:
+        """What holds each address: the object of the symbol table, with the type that the caller's file gives it."""
+        symbols = self.module.symbols() if wanted else []
+        starts = [s.at for s in symbols]
+        told = set()
+        known: dict[int, list[Any]] = {}
+        for address, calls in sorted(wanted.items()):
+            before = bisect_right(starts, address)
+            holding = [s for s in symbols[max(0, before - 8) : before] if s.at <= address < s.at + s.size]
+            symbol = max(holding, key=lambda s: s.size, default=None)
+            if symbol is None or symbol in told:
+                continue
+            told.add(symbol)
+            call = min(calls)
+            if call not in known:
+                known[call] = self.module.globals(call - 1)
+            same = [v for v in known[call] if v.at == symbol.at and v.shape.size == symbol.size]
+            kind = self._number(same[0].shape) if len(same) == 1 else -1
+            yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]

@@ -1,0 +1,115 @@
+"""The buffers that a call names, with the bytes of each that the call may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft.terms.calls import base
+from weft.terms.significant import blocking, significant
+from weft.terms.typemap import span
+from weft.trace import Datatype, Event
+from weft.trace.layout import IN_PLACE
+
+_WRITTEN: Final = frozenset(("recvbuf", "result_addr"))
+_EACH_PEER: Final = {
+    "sendbuf": frozenset("Scatter Alltoall Neighbor_alltoall Reduce_scatter_block".split()),
+    "recvbuf": frozenset("Gather Allgather Alltoall Neighbor_allgather Neighbor_alltoall".split()),
+}
+"""Where an amount is that of each peer."""
+_RECEIVES: Final = frozenset("Recv Irecv Recv_init Mrecv Imrecv Get Rget".split())
+_BUFFERS: Final = ("buf", "buffer", "sendbuf", "recvbuf", "origin_addr", "compare_addr", "result_addr")
+_AMOUNTS: Final = {
+    "buf": ("count",), "buffer": ("count",), "sendbuf": ("sendcount", "count", "recvcount"),
+    "recvbuf": ("recvcount", "count"), "origin_addr": ("origin_count",), "result_addr": ("result_count",),
+}  # fmt: skip
+_TYPES: Final = {
+    "buf": ("datatype", "sendtype", "recvtype"), "buffer": ("datatype",),
+    "sendbuf": ("sendtype", "datatype"), "recvbuf": ("recvtype", "datatype"),
+    "origin_addr": ("origin_datatype", "datatype"), "result_addr": ("result_datatype", "datatype"),
+    "compare_addr": ("datatype",),
+}  # fmt: skip
+
+
+class Region(NamedTuple):
+    """A buffer of a call: `low` to `high` are the bytes that the call may touch beside `address`."""
+
+    parameter: str
+    address: int
+    low: int
+    high: int
+    datatype: Datatype | None
+    elements: int
+    written: bool
+
+
+def regions(event: Event) -> Iterator[Region]:
+    """The buffers of a call that count, and whose bytes are known; of a window its memory."""
+    name, args = base(event.function.name), event.args
+    if name == "Win_create" and args.get("base") and args.get("size", 0) > 0:
+        yield Region("base", args["base"], 0, int(args["size"]), None, 0, written=True)
+    for parameter in _BUFFERS:
+        address = args.get(parameter, 0)
+        if isinstance(address, int) and address not in (0, IN_PLACE) and _counts(event, parameter):
+            yield from _region(event, name, parameter, address)
+
+
+def _counts(event: Event, parameter: str) -> bool:
+    return bool(significant(event.rank, np.array([event.index]), parameter)[0])
+
+
+def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[Region]:
+    args = event.args
+    types = [args[t] for t in _TYPES[parameter] if t in args]
+    kind = blocking(name)
+    written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
+    datatype = event.rank.datatype(types[0]) if types and isinstance(types[0], int) else None
+    blocks = _blocks(event, kind, parameter, datatype)
+    found = [(at, s, count) for at, count in blocks if (s := span(datatype, count)) is not None]
+    if found:
+        low, high = min(at + s[0] for at, s, _ in found), max(at + s[1] for at, s, _ in found)
+        yield Region(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
+
+
+def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) -> Sequence[tuple[int, int]]:
+    """The displacements in bytes and the amounts of what a buffer holds."""
+    args = event.args
+    if name == "Reduce_scatter":
+        return _of_reduce_scatter(event, parameter)
+    several = "sendcounts" if parameter == "sendbuf" else "recvcounts" if parameter == "recvbuf" else ""
+    if several in args:
+        return _of_vector(args, several, datatype)
+    if parameter == "compare_addr" or name in ("Fetch_and_op", "Compare_and_swap"):
+        return [(0, 1)]
+    count = next((args[a] for a in _AMOUNTS[parameter] if isinstance(args.get(a), int)), 0)
+    if name in ("Psend_init", "Precv_init"):
+        count *= args.get("partitions", 0)
+    if name in _EACH_PEER.get(parameter, ()):
+        peers = _peers(event, name)
+        count *= peers
+    return [(0, count)]
+
+
+def _peers(event: Event, name: str) -> int:
+    """How many peers a collective has here; of neighbours none are told."""
+    comm = event.comm
+    return 0 if comm is None or name.startswith("Neighbor") else len(comm.peers(event.rank.index))
+
+
+def _of_vector(args: Mapping[str, Any], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
+    displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
+    extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
+    many = args[counts]
+    if not isinstance(displacements, list) or not isinstance(many, list) or len(displacements) != len(many):
+        return []
+    return [(at * extent, n) for at, n in zip(displacements, many, strict=True) if n > 0]
+
+
+def _of_reduce_scatter(event: Event, parameter: str) -> list[tuple[int, int]]:
+    counts, comm = event.args.get("recvcounts"), event.comm
+    if not isinstance(counts, list) or comm is None or comm.inter:
+        return []
+    mine = comm.rank_of(event.rank.index)
+    return [(0, sum(counts) if parameter == "sendbuf" else counts[mine] if 0 <= mine < len(counts) else 0)]
