@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.terms.calls import base
+from weft.mpi.meaning import base
 from weft.terms.significant import blocking, significant
 from weft.terms.typemap import span
 from weft.trace import Datatype, Event

@@ -11,8 +11,9 @@ import numpy as np
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
+from weft.mpi.meaning import base
 from weft.terms import calls
-from weft.terms.calls import base, masks, words
+from weft.terms.calls import masks, words
 from weft.terms.cited import cause, finding, said
 from weft.terms.regions import Region, regions
 from weft.terms.sizes import size_of
