@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from weft.check import looked
+from weft.check import excerpt, looked
 from weft.check.looked import Looked
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
@@ -26,9 +26,7 @@ def write(checked: Checked, to: TextIO, directives: bool = False) -> None:
 
 def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, str]]:
     """Lines with their styles."""
-    counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
-    said = ", ".join(plural(n, s) for s, n in counts if n) or nothing(checked)
-    yield f"{said} in {printable(checked.name)} ({checked.ended})", "bold"
+    yield said(checked), "bold"
     for finding in checked.findings:
         yield "", ""
         yield line(finding), style(finding)
@@ -46,6 +44,13 @@ def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, st
     yield looked.sentence(checked.looked), "dim"
     if taken := times(checked):
         yield taken, "dim"
+
+
+def said(checked: Checked) -> str:
+    """`2 errors in jac.cdv (finished)`."""
+    counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
+    found = ", ".join(plural(n, s) for s, n in counts if n) or nothing(checked)
+    return f"{found} in {printable(checked.name)} ({checked.ended})"
 
 
 def traced(seen: Looked) -> Iterator[str]:
@@ -77,7 +82,8 @@ def nothing(checked: Checked) -> str:
 
 def sites(finding: Finding) -> Iterator[str]:
     """A line for each place: the access, the other one, the loop."""
-    shown = [(file_line(site.file, site.line), site.call, site.function) for site in finding.sites if site.file]
-    width = max((len(where) for where, _, _ in shown), default=0)
-    for where, call, function in shown:
-        yield printable(f"{where:<{width}}  {call}" + (f" in {function}" if function else ""))
+    shown = [(file_line(site.file, site.line), site) for site in finding.sites if site.file]
+    width = max((len(where) for where, _ in shown), default=0)
+    for where, site in shown:
+        yield printable(f"{where:<{width}}  {site.call}" + (f" in {site.function}" if site.function else ""))
+        yield from (f"    {text}" for text in excerpt.marked(finding, site))

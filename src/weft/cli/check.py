@@ -2,13 +2,14 @@
 
 weft check jac.cdv                     a C-DVMH program (or .c), as it is
 weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
+weft check src/                        all sources of a folder, or those of its compile_commands.json
 weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
 weft check --run '100 in.txt' jac.cdv  with arguments for the program
 weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
 weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
 weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
 weft check --baseline old.json jac.cdv only findings that an earlier report (--format json -o) does not have fail
-weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; -o FILE writes it
+weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
 
 The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
 severity, 2 where the program cannot be checked (it does not compile, a directive is wrong) or nothing was looked at,
@@ -44,7 +45,9 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft check [options] FILE... [-- ARGS]   or   weft check [options] prog.py ARGS",
     )  # fmt: skip
-    parser.add_argument("program", nargs="+", metavar="FILE", help="sources, or a Python program and its arguments")
+    parser.add_argument(
+        "program", nargs="+", metavar="FILE", help="sources, a folder, or a Python program and its arguments"
+    )
     parser.add_argument("--run", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
     parser.add_argument("-p", "--processors", metavar="GRID", default="", help="a grid of processors: 4, 2x2, 2x2x1")
     parser.add_argument("-I", dest="include", action="append", type=Path, default=[], metavar="DIR")
@@ -61,13 +64,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="WHAT", help="error (by default), warning, never, a kind"
     )
-    parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="text by default")
+    parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
 
 
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.check import Request, check
+    from weft.check.build import expanded
     from weft.check.choice import Choice, applied, choose, verify
     from weft.check.front_ends import is_script
 
@@ -78,13 +82,14 @@ def run(args: argparse.Namespace) -> int:
         names, arguments = args.program[:1], [*args.program[1:], *words]
     else:
         names, arguments = args.program, words
+    build = expanded([Path(name) for name in names])
     request = Request(
-        sources=tuple(Path(name) for name in names),
+        sources=build.sources,
         arguments=tuple(arguments),
         grid=args.processors,
-        include=tuple(args.include),
-        define=tuple(args.define),
-        flags=tuple(shlex.split(args.flags)),
+        include=(*args.include, *build.include),
+        define=(*args.define, *build.define),
+        flags=(*build.flags, *shlex.split(args.flags)),
         link=tuple(shlex.split(args.link)),
         timeout=args.timeout,
     )
@@ -133,6 +138,10 @@ def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> 
         from weft.report.sarif import to_sarif
 
         print(json.dumps(to_sarif(checked, checked.findings), indent=1), file=to)
+    elif form == "html":
+        from weft.check.page import to_html
+
+        to.write(to_html(checked))
     else:
         from weft.check.terminal import write as tell
 

@@ -21,7 +21,7 @@ MAX_EXCERPTS: Final = 16
 OPEN_EXCERPTS: Final = 4
 """Excerpts of one finding that are there, and that are open."""
 
-_STYLE: Final = """
+STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.3rem; } .run { color: gray; }
@@ -48,7 +48,7 @@ figure { margin: .4rem 0; } figcaption, figure summary { font: .85rem ui-monospa
 pre { overflow-x: auto; font-size: .85rem; } summary { cursor: pointer; color: gray; }
 """
 
-_HEAD: Final = (
+HEAD: Final = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -60,7 +60,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     title = escape(printable(heading(trace, report.findings)))
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
-    parts = [f"{_HEAD}<title>{title}</title><style>{_STYLE}</style></head><body>", f"<h1>{title}</h1>"]
+    parts = [f"{HEAD}<title>{title}</title><style>{STYLE}</style></head><body>", f"<h1>{title}</h1>"]
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in lines(trace)]
     quotes = Quotes(trace)

@@ -1,0 +1,80 @@
+"""The source line of each place of a finding, with the access marked."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from weft.findings import Finding, Site
+from weft.terms.words import visible
+
+MOST: Final = 100
+"""Characters of a line that are shown."""
+ACCESSES: Final = frozenset(("read", "write"))
+
+
+def marked(finding: Finding, site: Site) -> tuple[str, ...]:
+    """`18 |     b[i] = a[i - 1];` and below it what marks the access; nothing where the source is not there."""
+    text = linecache.getline(site.file, site.line).rstrip("\n") if site.file and site.line else ""
+    if not text.strip():
+        return ()
+    text = text.expandtabs(4)
+    indent = len(text) - len(text.lstrip())
+    shown = visible(text[indent : indent + MOST])
+    number = str(site.line)
+    lines = [f"{number} | {shown}"]
+    found = access(finding, site, shown)
+    if found is not None:
+        lines.append(f"{' ' * len(number)} | {' ' * found[0]}{'^' * (found[1] - found[0])}")
+    return tuple(lines)
+
+
+def access(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
+    """Where the finding's variable with its subscripts stands in a line: what is written left, what is read right."""
+    name = str(finding.evidence.get("variable") or "")
+    if site.call not in ACCESSES or not name:
+        return None
+    spans = [
+        extent(text, one.start(), one.end()) for one in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)
+    ]
+    if not spans:
+        return None
+    at = equals(text)
+    behind = [span for span in spans if at is not None and span[0] > at]
+    if site.call == "write":
+        return spans[0]
+    return (behind or spans)[0] if len(behind) < 2 else nearest(finding, site, behind, text)
+
+
+def nearest(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
+    """The one of several reads whose subscripts are as far from the loop's index as the element: `a[i - 1]` for -1."""
+    first = finding.sites and finding.sites[0] == site
+    delta = [d for d in finding.evidence.get("delta") or () if d] if first else []
+    for span in spans:
+        numbers = [int(n.replace(" ", "")) for n in re.findall(r"[-+] ?\d+", text[span[0] : span[1]])]
+        if delta and numbers == delta:
+            return span
+    return spans[0]
+
+
+def extent(text: str, begin: int, end: int) -> tuple[int, int]:
+    """A name with the brackets behind it."""
+    while end < len(text) and text[end] in "([":
+        depth, at = 0, end
+        while at < len(text):
+            depth += (text[at] in "([") - (text[at] in ")]")
+            at += 1
+            if not depth:
+                break
+        if depth:
+            break
+        end = at
+    return begin, end
+
+
+def equals(text: str) -> int | None:
+    """Where the first sign of assignment stands."""
+    found = re.search(r"(?<![=<>!/])=(?!=)", text)
+    return found.start() if found else None

@@ -1,0 +1,55 @@
+"""What a check found as one HTML file without scripts or outside resources; nothing of the program is markup."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING
+
+from weft.check import excerpt, looked
+from weft.check.terminal import said, times
+from weft.findings import Finding, Site
+from weft.report.page import HEAD, STYLE
+from weft.report.text import file_line, printable
+
+if TYPE_CHECKING:
+    from weft.check import Checked
+
+MARKS = """
+.access { margin: .2rem 0 .6rem; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 4px; }
+.access mark { background: none; color: var(--error); }
+"""
+
+
+def to_html(checked: Checked) -> str:
+    """The page."""
+    title = escape(printable(said(checked)))
+    parts = [f"{HEAD}<title>{title}</title><style>{STYLE}{MARKS}</style></head><body>", f"<h1>{title}</h1>"]
+    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in checked.problems]
+    parts += [article(finding) for finding in checked.findings]
+    parts += [f'<p class="run">Not looked at: {escape(printable(text))}</p>' for text in checked.looked.left]
+    parts += [
+        f'<p class="run">{escape(text)}</p>' for text in (looked.sentence(checked.looked), times(checked)) if text
+    ]
+    return "\n".join(parts) + "\n</body></html>\n"
+
+
+def article(finding: Finding) -> str:
+    """One finding: its sentence, the source lines of its places, what else is known."""
+    evidence = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
+    return (
+        f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
+        f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}</p>'
+        f"<p>{escape(printable(finding.message))}.</p>{''.join(place(finding, site) for site in finding.sites)}"
+        f"<details><summary>evidence</summary><pre>{evidence}</pre></details></article>"
+    )
+
+
+def place(finding: Finding, site: Site) -> str:
+    """Where an access is, its line, and what marks it there."""
+    name = f"{file_line(site.file, site.line)}  {site.call}" + (f" in {site.function}" if site.function else "")
+    lines = [escape(printable(text)) for text in excerpt.marked(finding, site)]
+    if len(lines) > 1:
+        lines[1] = f"<mark>{lines[1]}</mark>"
+    body = f'<pre class="access">{chr(10).join(lines)}</pre>' if lines else ""
+    return f'<p class="run">{escape(printable(name))}</p>{body}'

@@ -1,0 +1,132 @@
+"""Programs named by a folder or a compilation database; what a person sees of a finding: its lines, its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests_support import WEFT, execute
+from weft.check.build import expanded
+from weft.check.excerpt import marked
+from weft.errors import UsageError
+from weft.findings import Finding, Site
+
+MAIN = """\
+#include "size.h"
+extern double a[N], b[N];
+void work(void);
+int main(void)
+{
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < N; i++)
+        a[i] = FIRST;
+    work();
+    return 0;
+}
+"""
+WORK = """\
+#include "size.h"
+#pragma dvm array distribute[block]
+double a[N];
+#pragma dvm array align([i] with a[i])
+double b[N];
+void work(void)
+{
+    #pragma dvm parallel([i] on b[i])
+    for (int i = 1; i < N; i++)
+        b[i] = a[i] + a[i - 1]; /* <b> & co */
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "src" / "main.c").write_text(MAIN)
+    (tmp_path / "src" / "work.c").write_text(WORK)
+    (tmp_path / "headers" / "size.h").write_text("#define N 16\n")
+    return tmp_path
+
+
+def database(folder: Path) -> None:
+    common = {"directory": "src"}
+    entries = [
+        common | {"file": "main.c", "command": "cc -I../headers -D 'FIRST=2 * i' -O2 -o main.o -c main.c"},
+        common | {"file": "work.c", "arguments": ["cc", "-I", "../headers", "-DFIRST=2 * i", "-c", "work.c"]},
+        common | {"file": "table.s", "command": "as table.s"},
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+
+
+def test_a_folder_is_the_program_of_its_sources(folder: Path) -> None:
+    words = ["src", "-I", "headers", "-D", "FIRST=i"]
+    done = execute([*WEFT, "check", *words], timeout=200, cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "1 error in src/main.c src/work.c" in done.stdout
+    assert "[stale-halo-read]" in done.stdout
+
+
+def test_a_finding_shows_its_lines_with_the_access_marked(folder: Path) -> None:
+    database(folder)
+    done = execute([*WEFT, "check", "."], timeout=200, cwd=folder)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    at = lines.index("10 | b[i] = a[i] + a[i - 1]; /* <b> & co */")
+    assert lines[at + 1] == "|               ^^^^^^^^"
+    assert "8 | #pragma dvm parallel([i] on b[i])" in lines
+
+
+def test_the_page_shows_the_same_and_nothing_of_the_program_is_markup(folder: Path) -> None:
+    database(folder)
+    page = folder / "page.html"
+    words = ["--format", "html", "-o", page, folder / "compile_commands.json"]
+    done = execute([*WEFT, "check", *map(str, words)], timeout=200, cwd=folder)
+    assert done.returncode == 1, done.stderr
+    text = page.read_text()
+    assert "<mark>   |               ^^^^^^^^</mark>" in text
+    assert "/* &lt;b&gt; &amp; co */" in text and "<b>" not in text
+
+
+def test_a_database_gives_folders_macros_and_options_and_leaves_out_other_languages(folder: Path) -> None:
+    database(folder)
+    build = expanded([folder])
+    assert [path.name for path in build.sources] == ["main.c", "work.c"]
+    assert [path.resolve() for path in build.include] == [folder / "headers"]
+    assert build.define == ("FIRST=2 * i",) and build.flags == ()
+
+
+@pytest.mark.parametrize("text", ["{", '[{"file": 1}]', "[1]"])
+def test_what_is_no_database_is_an_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "compile_commands.json").write_text(text)
+    with pytest.raises(UsageError, match="is no compilation database"):
+        expanded([tmp_path])
+
+
+def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no sources"):
+        expanded([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "mark"),
+    [
+        ("a[i] = a[i + 1] + b[a[i]];", "write", "^^^^"),
+        ("x = a(i, j) + 1", "read", "    ^^^^^^^"),
+        ("if (a[i] == 1) x = 2;", "read", "    ^^^^"),
+        ("A(I) = 2 * A(I-1)", "read", "           ^^^^^^"),
+        ("call work(n)", "read", None),
+        ("data = 1", "write", None),
+    ],
+)
+def test_what_is_written_is_marked_left_and_what_is_read_right(
+    text: str, call: str, mark: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.f"
+    path.write_text(f"      {text}\n")
+    site = Site(0, call, str(path), 1)
+    finding = Finding("loop-dependence", "error", "certain", "m", sites=(site,), evidence={"variable": "a"})
+    shown = marked(finding, site)
+    assert shown[0] == f"1 | {text}"
+    assert shown[1:] == (() if mark is None else (f"  | {mark}",))
