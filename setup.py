@@ -1,5 +1,7 @@
 """Builds weft.native._kernel: the record writer and the fast kernels, one shared object loaded with ctypes.
 
+Before, Python is made of the headers that both sides share (weft.native.generate): no layout is written twice.
+
 It uses no Python API (so no Python headers are needed, and one file serves every Python version).
 """
 
@@ -8,15 +10,18 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
+sys.path.insert(0, "src")
+from weft.native import generate
+
 NATIVE = Path("src/weft/native")
 
-sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c"))]
+layouts = generate.write(Path("build/bridge"))
+sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c")), *layouts]
 headers = [*sorted(NATIVE.glob("*.h")), *sorted(NATIVE.glob("kernel/*.h"))]
 
 
 def man_pages() -> list[str]:
     """Write the manual pages, which come from the commands' own parsers."""
-    sys.path.insert(0, "src")
     try:
         from weft.cli import _man
     except ImportError as error:
@@ -32,7 +37,7 @@ setup(
             "weft.native._kernel",
             sources=[str(path) for path in sources],
             depends=[str(path) for path in headers],
-            include_dirs=[str(NATIVE)],
+            include_dirs=["src/weft", str(NATIVE)],
             extra_compile_args=["-std=c11", "-O3", "-Wall", "-D_GNU_SOURCE"],
             extra_link_args=["-pthread"],
             py_limited_api=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 from weft.launch import finish, rankfile, survivors, watch
 from weft.launch.rankfile import SLOT, Watched, newest_slots, read_chunks, read_header
 from weft.launch.watch import Watch
-from weft.native.kernel import library
+from weft.native.headers.record import kernel
 from weft.trace.layout import PAGE, Flag, Level, State, StreamKind
 
 OPEN, CLOSED = 0, int(Flag.CLOSED)
@@ -31,11 +30,9 @@ class Record:
 
     def __init__(self, folder: Path, rank: int, size: int, name: str | None = None) -> None:
         self.path = folder / (name or f"0-{rank:06d}.weft")
-        self.kernel = library()
-        self.kernel.weft_record_create.restype = ctypes.c_void_p
-        handle = self.kernel.weft_record_create(os.fsencode(self.path), int(Level.TRACE), rank, size)
-        assert handle is not None
-        self.handle = ctypes.c_void_p(handle)
+        self.kernel = kernel()
+        self.handle = self.kernel.weft_record_create(os.fsencode(self.path), int(Level.TRACE), rank, size)
+        assert self.handle is not None
         self.opened.append(self)
 
     def call(self, flags: int, thread: int = 0, count: int = 1) -> None:
@@ -46,7 +43,7 @@ class Record:
         assert self.append(StreamKind.EVENTS, thread, bytes(slot)) == 0
 
     def append(self, kind: int, thread: int, data: bytes) -> int:
-        return int(self.kernel.weft_record_append(self.handle, int(kind), thread, data, ctypes.c_uint64(len(data))))
+        return self.kernel.weft_record_append(self.handle, int(kind), thread, data, len(data))
 
     def patch(self, flags: int | None = None, count: int | None = None, thread: int = 0) -> None:
         """Change the newest event of a thread in place, as the shim does at a call's exit and at a failed poll."""

@@ -317,15 +317,15 @@ def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.
                 return function
 
             def called(given: Any, *rest: Any) -> Any:
-                assert id(given._obj) in alive
+                assert id(given) in alive
                 seen.append(name)
                 return function(given, *rest)
 
             return called
 
-    kernel, seen = operations.native.kernel(), list[str]()
+    kernel, seen = operations.extraction.kernel(), list[str]()
     monkeypatch.setattr(operations, "Reading", Watched)
-    monkeypatch.setattr(operations.native, "kernel", Kernel)
+    monkeypatch.setattr(operations.extraction, "kernel", Kernel)
     b = Builder(ranks=2)
     r0, r1 = b.ranks
     p = r0.send_init(1)

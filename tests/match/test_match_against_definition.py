@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import defaultdict, deque
 
 import numpy as np
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 
 from weft.match import NONE, match
 from weft.match.functions import Post
-from weft.match.native import PostsView, address, group, kernel
+from weft.match.native import group
+from weft.native.headers.match import Posts, kernel
 from weft.trace.builder import ANY, Builder, standard_functions
 
 RANKS = 4
@@ -27,16 +27,12 @@ post = st.tuples(st.integers(0, RANKS - 1), st.integers(0, 2), st.integers(-1, R
 """(rank, communicator, peer, tag)."""
 
 
-def columns(posts: list[tuple[int, int, int, int]]) -> tuple[PostsView, list[np.ndarray]]:
+def columns(posts: list[tuple[int, int, int, int]]) -> Posts:
     posts = sorted(posts, key=lambda p: p[0])
     first = np.searchsorted([p[0] for p in posts], np.arange(RANKS + 1)).astype(np.uint64)
-    kept = [
-        first,
-        np.arange(len(posts), dtype=np.uint32),
-        *(np.array([p[i] for p in posts], np.int32) for i in (1, 2, 3)),
-        np.zeros(len(posts), np.uint16),
-    ]
-    return PostsView(*(address(c) for c in kept)), kept
+    comm, peer, tag = (np.array([p[i] for p in posts], np.int32) for i in (1, 2, 3))
+    events, flags = np.arange(len(posts), dtype=np.uint32), np.zeros(len(posts), np.uint16)
+    return Posts(first=first, event=events, comm=comm, peer=peer, tag=tag, flags=flags)
 
 
 @settings(max_examples=500, deadline=None)
@@ -44,15 +40,11 @@ def columns(posts: list[tuple[int, int, int, int]]) -> tuple[PostsView, list[np.
 def test_the_kernel_pairs_the_ith_send_with_the_ith_receive(
     sends: list[tuple[int, int, int, int]], recvs: list[tuple[int, int, int, int]], cut: int
 ) -> None:
-    s, keep_s = columns(sends)
-    r, keep_r = columns(recvs)
-    p, keep_p = columns([])
+    s, r, p = columns(sends), columns(recvs), columns([])
     partner = np.full(len(sends), NONE, np.uint32)
     taken, scratch = np.empty(len(recvs), np.uint32), np.empty(len(sends), np.uint32)
     for low, high in ((0, cut), (cut, RANKS)):
-        views = [ctypes.byref(v) for v in (s, r, p)]
-        places = [address(partner), address(taken), address(taken), address(scratch)]
-        assert kernel().weft_match(RANKS, low, high, *views, *places) == 0
+        assert kernel().weft_match(RANKS, low, high, s, r, p, partner, taken, taken, scratch) == 0
     waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     for i, (rank, comm, peer, tag) in enumerate(sorted(sends, key=lambda x: x[0])):
         waiting[comm, rank, peer, tag].append(i)
@@ -63,7 +55,6 @@ def test_the_kernel_pairs_the_ith_send_with_the_ith_receive(
         if expected != NONE:
             assert partner[expected] == j
     assert sum(partner != NONE) == sum(taken != NONE)
-    del keep_s, keep_r, keep_p
 
 
 @given(st.lists(st.integers(0, 9), max_size=60))

@@ -82,12 +82,10 @@ def test_a_limit_on_the_size_of_files_stops_the_recording_not_the_program(alone:
 
 
 PROBE = """
-import ctypes, resource, signal, sys
-from weft.native.kernel import library
+import resource, signal, sys
+from weft.native.headers.record import kernel
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
-record = library().weft_record_create
-record.restype = ctypes.c_void_p
-print(bool(record(sys.argv[1].encode(), 2, 0, 1)))
+print(bool(kernel().weft_record_create(sys.argv[1].encode(), 2, 0, 1)))
 """
 
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-import weft.native
 from weft.findings import Finding
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder, RankBuilder
 from weft.trace.layout import IN_PLACE, ROOT
 from weft.usage.arguments import find
-from weft.usage.suspects import Rule
 
 
 def found(make) -> list[Finding]:  # type: ignore[no-untyped-def]
     b = Builder(ranks=3)
     make(b.ranks[0])
     return find(b.open())
-
-
-def test_the_rules_mirror_the_kernel() -> None:
-    source = (Path(weft.native.__file__).parent / "kernel" / "scan.c").read_text()
-    said = {name: int(value, 16) for name, value in re.findall(r"#define RULE_(\w+) (0x\w+)u", source)}
-    assert said == {rule.name: int(rule) for rule in Rule}
 
 
 def _sendrecv(r: RankBuilder) -> None:

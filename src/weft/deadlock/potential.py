@@ -7,9 +7,7 @@ got through because messages fitted into buffers.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +15,11 @@ from numpy.typing import NDArray
 from weft.deadlock.blocked import Standstill
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
-from weft.match.native import address
 from weft.match.operations import I32, U32
 from weft.mpi.meaning import base
-from weft.native.kernel import library
+from weft.native import bridge
+from weft.native.bridge import addresses
+from weft.native.headers import progress
 from weft.native.threads import side_by_side, workers
 from weft.plain import dataclass
 from weft.terms import calls, describe
@@ -33,8 +32,6 @@ MAX_ROUNDS = 20
 _GATHERING = -1
 _LOCAL = words("Comm_free Win_free File_open File_close") | calls.FINALIZE
 """Collectives that order nothing here: local in practice, or of no use for a proof."""
-
-_P = ctypes.c_void_p
 
 _NOT_WAITING = Post.BUFFERED | Post.READY | Post.PARTITIONED | Post.CANCELLED
 
@@ -62,11 +59,8 @@ class Constraints:
     def run(self) -> Ints:
         """For each process the constraint at which it stands; its end where it comes through."""
         place = np.zeros(len(self.first) - 1, np.int64)
-        arrays = (self.first, self.at, self.target, self.value, self.size)
-        first, at, target, value, size = (ctypes.c_void_p(address(a)) for a in arrays)
-        processes, gatherings = ctypes.c_int64(len(place)), ctypes.c_int64(len(self.size))
-        out = ctypes.c_void_p(address(place))
-        if library().weft_progress(processes, first, at, target, value, gatherings, size, out):
+        rows = (self.first, self.at, self.target, self.value)
+        if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
             raise MemoryError("no memory to run the record again")
         return place
 
@@ -132,31 +126,10 @@ def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraint
     return constraints_of(match, processes, (match.sends.flags & _NOT_WAITING) == 0, ~local)
 
 
-class _Waits(ctypes.Structure):
-    """struct weft_waits."""
-
-    _fields_ = tuple((name, _P) for name in ("first", "event", "completion", "partner", "peer"))
-
-
-class _Record(ctypes.Structure):
-    """struct weft_record."""
-
-    _fields_ = (
-        ("ranks", ctypes.c_uint32), ("process_first", _P), ("events", _P), ("threads", _P), ("slot", _P),
-        ("recvs", _Waits), ("probes", _Waits), ("sends", _Waits), ("waits", _P), ("coll_first", _P),
-        ("coll_event", _P), ("coll_completion", _P), ("coll_instance", _P), ("together", _P),
-        ("nevers", ctypes.c_uint64), ("never_rank", _P), ("never_event", _P), ("never_target", ctypes.c_int32),
-    )  # fmt: skip
-
-
-class _Columns(ctypes.Structure):
-    """struct weft_constraints."""
-
-    _fields_ = tuple((name, _P) for name in ("first", "at", "target", "value", "send"))
-
-
-def _waits(posts: Posts) -> _Waits:
-    return _Waits(*(address(c) for c in (posts.first, posts.event, posts.completion, posts.partner, posts.peer)))
+def _waits(posts: Posts) -> progress.Waits:
+    return progress.Waits(
+        first=posts.first, event=posts.event, completion=posts.completion, partner=posts.partner, peer=posts.peer
+    )
 
 
 def constraints_of(
@@ -175,39 +148,35 @@ def constraints_of(
     rank, event = (np.zeros(0, np.int64),) * 2 if never is None else never
     order = np.argsort(rank, kind="stable")
     rank, event = np.ascontiguousarray(rank[order]), np.ascontiguousarray(event[order])
-    threads, slots = _places(processes.threads), _places(processes.slots)
-    given = _Record(
-        len(processes.events), address(processes.first), address(processes.events), address(threads), address(slots),
-        _waits(match.recvs), _waits(match.probes), _waits(match.sends), address(waits), address(parts.first),
-        address(parts.event), address(parts.completion), address(parts.instance), address(together),
-        len(rank), address(rank), address(event), _GATHERING - len(size),
+    given = progress.Matched(
+        ranks=len(processes.events), process_first=processes.first, events=processes.events,
+        threads=addresses(processes.threads, bridge.I32, "threads"),
+        slot=addresses(processes.slots, bridge.U32, "slot"),
+        recvs=_waits(match.recvs), probes=_waits(match.probes), sends=_waits(match.sends), waits=waits,
+        coll_first=parts.first, coll_event=parts.event, coll_completion=parts.completion,
+        coll_instance=parts.instance, together=together, nevers=len(rank), never_rank=rank, never_event=event,
+        never_target=_GATHERING - len(size),
     )  # fmt: skip
     if len(rank):
         size = np.append(size, 1)  # a gathering of one where nobody arrives
     first = np.zeros(len(processes.rank) + 1, np.int64)
     work = sum(map(len, (match.sends, match.recvs, match.probes, parts)))
-    _make(given, _Columns(address(first), None, None, None, None), work)
+    to = progress.Constraints(first=first, at=None, target=None, value=None, send=None)
+    _make(given, to, work)
     np.cumsum(first, out=first)
     at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
     target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
-    _make(given, _Columns(*(address(column) for column in (first, at, target, value, send))), work)
+    _make(given, to.again(at=at, target=target, value=value, send=send), work)
     return Constraints(first, at, target, value, send, size)
 
 
-def _places(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.uint64]:
-    return np.array([0 if a is None else a.ctypes.data for a in arrays], np.uint64)
-
-
-def _make(given: _Record, to: _Columns, work: int) -> None:
+def _make(given: progress.Matched, to: progress.Constraints, work: int) -> None:
     """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
     ranks = given.ranks
     count = workers(work, min(8, ranks))
-    cuts = [ctypes.c_uint32(ranks * k // count) for k in range(count + 1)]
-    make = library().weft_constraints
-    done = side_by_side(
-        count, lambda k: make(ctypes.byref(given), cuts[k], cuts[k + 1], ctypes.byref(to)), range(count)
-    )
-    if any(done):
+    cuts = [ranks * k // count for k in range(count + 1)]
+    make = progress.kernel().weft_constraints
+    if any(side_by_side(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
         raise MemoryError("no memory to run the record again")
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export import native
 from weft.export.in_time import Part, Rows
 from weft.export.programs import Programs, RankNames, Words
-from weft.match.native import address
+from weft.native.bridge import U8, addresses
+from weft.native.headers.rows import RowRank, RowsInput, kernel
 from weft.terms.columns import distinct, numbered
 from weft.terms.shown import HEADS, call_cells, event_json, site_json, task_json, task_text
 from weft.terms.words import escaped
@@ -60,7 +60,7 @@ class Writer:
         self._programs = Programs(trace.functions, self._json)
         self._prefixes = [self._programs.prefix(cls) for cls in self._programs.classes]
         self._words = self._programs.words.table()
-        self._ranks = (native.RankOfRows * max(1, len(trace.ranks)))()
+        self._ranks = (RowRank * max(1, len(trace.ranks)))()
         self._kept: dict[int, object] = {}
         self._texts = {"sites": Words(), "tasks": Words(), "comms": Words()}
         self._numbers: dict[tuple[str, int, int], int] = {}
@@ -69,12 +69,13 @@ class Writer:
     def lines(self, rows: Rows) -> Iterator[bytes]:
         """The lines of some calls in UTF-8, many at once."""
         columns = self._columns(rows)
-        given, _kept = self._given(columns)
+        given = self._given(columns)
         done, end = 0, len(rows)
         while done < end:
             start = done
-            done, used = native.rows(given, done, end, self._buffer)
-            yield self._buffer[:used].tobytes()
+            used = ctypes.c_uint64()
+            done = kernel().weft_rows(given, done, end, self._buffer, len(self._buffer), ctypes.byref(used))
+            yield self._buffer[: used.value].tobytes()
             if done == start:
                 event = self._trace.event(int(columns["rank"][done]), int(columns["index"][done]))
                 yield self._one(event).encode("utf-8", "backslashreplace")
@@ -155,26 +156,19 @@ class Writer:
         threads = np.ascontiguousarray(rank.event_threads) if len(rank.threads) > 1 else None
         slots = np.array([thread.slot for thread in rank.threads], np.int32)
         tails = [np.ascontiguousarray(thread.tails) for thread in rank.threads]
-        places = (ctypes.c_void_p * max(1, len(tails)))(*(address(tail) for tail in tails))
-        sizes = (ctypes.c_uint64 * max(1, len(tails)))(*map(len, tails))
-        self._ranks[rank.index] = native.RankOfRows(
-            address(events), None if threads is None else address(threads), address(slots),
-            ctypes.addressof(places), ctypes.addressof(sizes), ctypes.addressof(names.structures), rank.index,
+        of_rank = RowRank(
+            events=events, threads=threads, slots=slots, tails=addresses(tails, U8, "tails"),
+            tail_bytes=np.array([len(tail) for tail in tails], np.uint64), names=names.structures, index=rank.index,
         )  # fmt: skip
-        self._kept[rank.index] = names, events, threads, slots, tails, places, sizes
+        self._ranks[rank.index] = of_rank
+        self._kept[rank.index] = of_rank, tails
 
-    def _given(self, columns: dict[str, NDArray[Any]]) -> tuple[native.RowsInput, object]:
-        programs = self._programs
-        tables = {name: words.table() for name, words in self._texts.items()}
-        given = native.RowsInput(
-            ctypes.addressof(self._ranks), address(programs.function_of), address(programs.functions),
-            address(programs.step_codes), address(programs.parts), self._words.structure,
-            **{name: table.structure for name, table in tables.items()},
-            **{name: address(column) for name, column in columns.items()},
-            json=self._json, with_tasks=self._trace.has_tasks,
+    def _given(self, columns: dict[str, NDArray[Any]]) -> RowsInput:
+        programs, table = self._programs, self._table
+        given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
+        given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}
+        return RowsInput(
+            ranks=self._ranks, function_of=programs.function_of, functions=programs.functions,
+            step_codes=programs.step_codes, parts=programs.parts, words=self._words.structure,
+            json=self._json, with_tasks=self._trace.has_tasks, threaded=table is not None and table.threaded, **given,
         )  # fmt: skip
-        if self._table is not None:
-            given.threaded = self._table.threaded
-            for head in ("time", "rank", "event", "took"):
-                setattr(given, f"{head}_width", self._table.widths[head])
-        return given, tables

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from weft.export import native
 from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.native.bridge import several
+from weft.native.headers import rows
+from weft.native.headers.rows import MAX_STEPS, Names, PartPlace, Texts
+from weft.native.headers.rows import Function as How
 from weft.terms.shown import is_wild, object_text
 from weft.terms.words import escaped
 from weft.trace import Function, FunctionTable, Parameter, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import ObjectClass
 
-MAX_STEPS: Final = 32
-_PLACES: Final = ("count", "peer", "tag", "comm", "datatype", "object", "flag", "status", "buffer", "tail")
-_SKIP_OPEN, _WILD = 1, 2
-_UNUSUAL, _POLL, _FLAG, _STATUS, _PROBE = 1, 2, 4, 8, 16
 _TEXT_SKIPS: Final = ("flag", "status", "buffer")
 _RARE: Final = (Code.STRING, Code.DOUBLE)
+
+
+class TextTable:
+    """Texts that C copies: `structure` is what it gets."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        # A record may hold what UTF-8 cannot say.
+        encoded = [text.encode("utf-8", "backslashreplace") for text in texts]
+        ends = np.cumsum([len(text) for text in encoded], dtype=np.uint64)
+        self.structure = Texts(
+            bytes=np.frombuffer(b"".join(encoded) or b"\0", np.uint8),
+            at=np.concatenate([np.zeros(1, np.uint64), ends]).astype(np.uint64),
+        )
 
 
 class Words:
@@ -33,9 +46,9 @@ class Words:
         """The number of a text."""
         return self._numbers.setdefault(text, len(self._numbers))
 
-    def table(self) -> native.TextTable:
+    def table(self) -> TextTable:
         """All of them."""
-        return native.TextTable(list(self._numbers))
+        return TextTable(list(self._numbers))
 
 
 class Programs:
@@ -47,7 +60,7 @@ class Programs:
         self.classes = sorted({p.handle for f in found for p in f.parameters if p.handle})
         self.function_of = np.full(MAX_ID + 1, -1, np.int32)
         self.function_of[[f.id for f in found]] = np.arange(len(found))
-        self.functions = np.zeros(len(found) + 1, native.FUNCTION)
+        self.functions = np.zeros(len(found) + 1, rows.ROW_FUNCTION)
         steps: list[int] = []
         parts: list[tuple[int, ...]] = []
         for row, function in zip(self.functions, found, strict=False):
@@ -60,7 +73,7 @@ class Programs:
             parts += made
             row["parts"], row["bits"] = min(len(made), 255), _bits(function, len(mine), len(made))
         self.step_codes = np.array([*steps, 0], np.uint8)
-        self.parts = np.array([*parts, (0,) * len(native.PART.names or ())], native.PART)
+        self.parts = np.array([*parts, (0,) * len(rows.PART.names or ())], rows.PART)
 
     def _is_shown(self, parameter: Parameter) -> bool:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
@@ -70,9 +83,9 @@ class Programs:
         entry = names[0].index(p.name) if p.name in names[0] else -1
         leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
         late = p.direction == "out" and p.place in ("object", "flag", "status")
-        bits = _SKIP_OPEN * late | _WILD * is_wild(p)
+        bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * is_wild(p)
         handle = self.classes.index(p.handle) if p.handle else 0
-        place, code = _PLACES.index(p.place), _code(p) if p.place == "tail" else _code(p) & ~CODE_ARRAY
+        place, code = PartPlace[p.place.upper()].value, _code(p) if p.place == "tail" else _code(p) & ~CODE_ARRAY
         return place, code, handle, bits, entry, leave, self._label(p.name), self._label(f"{p.name}:out")
 
     def _label(self, name: str) -> int:
@@ -95,22 +108,20 @@ def _bits(function: Function, steps: int, parts: int) -> int:
     # Two parameters of one name, or of one place, are in no MPI: what a damaged table says, Python reads.
     odd |= len(function.by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
-    bits = (_UNUSUAL * odd) | (_POLL * function.is_poll) | (_FLAG * ("flag" in function.slot))
-    return bits | (_STATUS * ("status" in function.slot)) | (_PROBE * function.probes)
+    bits = (How.UNUSUAL * odd) | (How.POLL * function.is_poll) | (How.FLAG * ("flag" in function.slot))
+    return bits | (How.STATUS * ("status" in function.slot)) | (How.PROBE * function.probes)
 
 
 class RankNames:
     """The names of a rank's objects that are more than class and number."""
 
     def __init__(self, rank: Rank, programs: Programs, as_json: bool) -> None:
-        self._kept: list[object] = []
-        self.structures = (native.Names * max(1, len(programs.classes)))()
-        for place, cls in enumerate(programs.classes):
+        made = []
+        for cls in programs.classes:
             ids = np.array(sorted(_named(rank, cls)), np.int64)
-            texts = [_name(rank, cls, int(id), as_json) for id in ids]
-            table = native.TextTable(texts)
-            self._kept += [ids, table]
-            self.structures[place] = native.Names(ids.ctypes.data, len(ids), table.structure, programs.prefix(cls))
+            texts = TextTable([_name(rank, cls, int(id), as_json) for id in ids])
+            made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.prefix(cls)))
+        self.structures = several(made, Names)
 
 
 def _name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: A002 - the domain's word

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import field
 
 import numpy as np
 
-from weft.match import native
 from weft.match.functions import Op, Post, Spec, classify
+from weft.match.native import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
+from weft.native.headers.match import kernel
 from weft.native.threads import side_by_side, workers
 from weft.plain import dataclass
 from weft.trace import Trace
@@ -100,11 +100,10 @@ def paired(trace: Trace, room: Room = np.empty) -> Operations:
 
 def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts, room: Room) -> None:
     """Fill the partner columns; the receiving ranks are shared among the machine's cores."""
-    lib, at = native.kernel(), native.address
-    views = [ctypes.byref(p.view()) for p in (sends, recvs, probes)]
+    lib, views = kernel(), (sends.view(), recvs.view(), probes.view())
     sends.partner.fill(NONE)
     scratch = room(len(sends), np.uint32)
-    columns = [at(c) for c in (sends.partner, recvs.partner, probes.partner, scratch)]
+    columns = (sends.partner, recvs.partner, probes.partner, scratch)
     count = workers(len(sends) + len(recvs), min(8, ranks))
     cuts = [ranks * k // count for k in range(count + 1)]
     done = side_by_side(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
@@ -134,7 +133,7 @@ def _instances(colls: Collectives) -> Instances:
     of_parent = colls.instance[colls.parent[below]]
     numbers, parent, ordinal_below = _numbered(of_parent, colls.ordinal[below], len(comm))
     colls.instance[below] = numbers
-    first, rows = native.group(colls.instance, len(comm) + len(parent))
+    first, rows = group(colls.instance, len(comm) + len(parent))
     return Instances(
         np.concatenate([comm, comm[parent]]).astype(np.int32),
         np.concatenate([ordinal, ordinal_below]),

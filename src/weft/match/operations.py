@@ -11,8 +11,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match import native
 from weft.match.functions import Functions, tables
+from weft.native.bridge import U8, addresses
+from weft.native.headers import extract as extraction
+from weft.native.headers import requests
+from weft.native.headers.match import Posts as PostsView
+from weft.native.headers.ops import LOCAL_COMM, ExtractInput
 from weft.native.threads import side_by_side, workers
 from weft.plain import dataclass
 from weft.trace import Communicator, Rank, Trace
@@ -24,8 +28,6 @@ U32 = NDArray[np.uint32]
 I32 = NDArray[np.int32]
 U16 = NDArray[np.uint16]
 U64 = NDArray[np.uint64]
-
-_LOCAL_COMM = np.dtype([("index", "<i4"), ("peer_count", "<i4"), ("first_peer", "<i8")])
 
 
 @dataclass(slots=True)
@@ -76,10 +78,11 @@ class Posts(_Rows):
     tag: I32
     partner: U32
 
-    def view(self) -> native.PostsView:
+    def view(self) -> PostsView:
         """The columns that C reads."""
-        columns = (self.first, self.event, self.comm, self.peer, self.tag, self.flags)
-        return native.PostsView(*(native.address(c) for c in columns))
+        return PostsView(
+            first=self.first, event=self.event, comm=self.comm, peer=self.peer, tag=self.tag, flags=self.flags
+        )
 
 
 @dataclass(slots=True)
@@ -155,7 +158,7 @@ class _Peers:
 def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known: dict[int, Communicator] = {i: c for i in ids if i < 1 << 24 and (c := rank.comm(i)) is not None}
-    table = np.zeros(max(known, default=0) + 1, _LOCAL_COMM)
+    table = np.zeros(max(known, default=0) + 1, LOCAL_COMM)
     table["index"] = -1
     for i, comm in known.items():
         first, count = peers.span(comm.peers(rank.index))
@@ -172,27 +175,34 @@ class Reading:
         several = len(threads) > 1
         thread_of = np.ascontiguousarray(rank.event_threads, np.int32) if several else None
         tails = [np.ascontiguousarray(t.tails) for t in threads]
-        tail_addresses = native.addresses(tails)
-        tail_bytes = np.array([len(t) for t in tails], np.uint64)
-        world = int(comms[2]["index"]) if len(comms) > 2 else -1
-        at = native.address
-        self._keep = events, thread_of, tails, tail_addresses, tail_bytes, functions, comms, peers
-        self.given = native.ExtractInput(
-            at(events), len(events), at(thread_of), at(tail_addresses), at(tail_bytes), at(functions.specs),
-            len(functions.specs), at(functions.programs), at(comms), len(comms), at(peers), world,
-        )  # fmt: skip
+        self._tails = tails
+        self.given = ExtractInput(
+            events=events,
+            event_count=len(events),
+            threads=thread_of,
+            tails=addresses(tails, U8, "tails"),
+            tail_bytes=np.array([len(t) for t in tails], np.uint64),
+            specs=functions.specs,
+            spec_count=len(functions.specs),
+            programs=functions.programs,
+            comms=comms,
+            comm_count=len(comms),
+            peers=peers,
+            world=int(comms[2]["index"]) if len(comms) > 2 else -1,
+        )
 
 
 def completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every request that a wait or a test reported as complete, and the event that did, in order of the events."""
-    nobody = np.zeros(0, _LOCAL_COMM)
+    nobody = np.zeros(0, LOCAL_COMM)
     reading = Reading(rank, tables(rank.trace.functions), nobody, np.zeros(0, np.int32))
     count = ctypes.c_uint64()
-    handle = native.kernel().weft_completions(ctypes.byref(reading.given), ctypes.byref(count))
+    lib = requests.kernel()
+    handle = lib.weft_completions(reading.given, ctypes.byref(count))
     if not handle:
         raise MemoryError(f"no memory for the requests of rank {rank.index}")
     request, event = np.empty(count.value, np.int64), np.empty(count.value, np.int64)
-    native.kernel().weft_completions_take(handle, native.address(request), native.address(event))
+    lib.weft_completions_take(handle, request, event)
     return request, event
 
 
@@ -210,33 +220,33 @@ class _Worker:
         """At most how many sends, receives, probes and parts of collectives the rank has."""
         counts = (ctypes.c_uint64 * 4)()
         reading = self._reading(rank)  # it keeps the arrays that C reads
-        native.kernel().weft_extract_most(ctypes.byref(reading.given), ctypes.byref(counts))
+        extraction.kernel().weft_extract_most(reading.given, counts)
         return list(counts)
 
     def read(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
         """Write the rows of the rank into the columns of the run; how many there are of each."""
-        lib, counts = native.kernel(), (ctypes.c_uint64 * 4)()
+        lib, counts = extraction.kernel(), (ctypes.c_uint64 * 4)()
         reading = self._reading(rank)
-        self.handle = lib.weft_extract(ctypes.byref(reading.given), self.handle, ctypes.byref(counts))
+        self.handle = lib.weft_extract(reading.given, self.handle, counts)
         if not self.handle:
             raise MemoryError(f"no memory for the operations of rank {rank}")
         for which, to in enumerate(posts):
-            columns = (to.event, to.args, to.completion, to.decided, to.comm, to.peer, to.tag, to.flags)
-            lib.weft_ops_posts(
-                self.handle, which, native.PostColumns(*(native.address(c) for c in columns)), int(to.first[rank])
-            )
-        of_colls = (
-            colls.event, colls.completion, colls.comm, colls.parent, colls.ordinal, colls.function, colls.flags,
+            columns = extraction.PostColumns(
+                event=to.event, args=to.args, completion=to.completion, decided=to.decided, comm=to.comm, peer=to.peer,
+                tag=to.tag, flags=to.flags,
+            )  # fmt: skip
+            lib.weft_ops_posts(self.handle, which, columns, int(to.first[rank]))
+        of_colls = extraction.CollColumns(
+            event=colls.event, completion=colls.completion, comm=colls.comm, parent=colls.parent,
+            ordinal=colls.ordinal, function=colls.function, flags=colls.flags,
         )  # fmt: skip
-        lib.weft_ops_colls(
-            self.handle, native.CollColumns(*(native.address(c) for c in of_colls)), int(colls.first[rank])
-        )
+        lib.weft_ops_colls(self.handle, of_colls, int(colls.first[rank]))
         return list(counts)
 
     def close(self) -> None:
         """Give C's memory back."""
         if self.handle:
-            native.kernel().weft_ops_free(self.handle)
+            extraction.kernel().weft_ops_free(self.handle)
         self.handle = None
 
 
@@ -309,7 +319,7 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
         for _ in range(count):
             free.get().close()
     for which, rows in enumerate([*posts, colls]):
-        _closed_up(rows, [c[which] for c in counts])
+        _closed_up(rows, [count[which] for count in counts])
     for rank in range(len(trace.ranks)) if len(colls) else ():
         own = colls.parent[colls.of_rank(rank)]
         own[own != NONE] += np.uint32(colls.first[rank])

@@ -33,7 +33,7 @@ HANDLES = {
 """Parameter kinds of the standard that are handles, and the class of object that they name."""
 
 CLASSES = {name: index for index, name in enumerate(HANDLES.values(), start=1)}
-"""Numbers of the classes, as enum weft_class of format.h has them."""
+"""Numbers of the classes, as enum weft_object_class of format.h has them."""
 
 # Elements that are moved or described: what "count" means to a reader.
 _COUNT_KINDS = re.compile(r"(POLY)?(XFER|DTYPE)_NUM_ELEM(_NNI)?|ARRAY_LENGTH(_NNI)?")

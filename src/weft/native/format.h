@@ -1,7 +1,7 @@
 /* The record of one process on disk: one file a rank, drawn here and nowhere else.
  *
- * The shim writes it, `weft.trace` reads it, `docs/trace-format.md` explains it to people. A test holds every
- * sizeof and offsetof below against the reader's numpy dtypes.
+ * The shim writes it, `weft.trace` reads it, `docs/trace-format.md` explains it to people. The reader's
+ * numpy dtypes are made of this file when Weft is built (weft.native.generate).
  *
  * VERSION RULE. WEFT_FORMAT_MAJOR rises when an old reader would misread a new file; WEFT_FORMAT_MINOR rises
  * when a new field or kind appears that an old reader skips. All integers are little-endian.
@@ -35,6 +35,7 @@
 #define WEFT_FORMAT_MINOR 4
 #define WEFT_PAGE 4096u
 
+/* What a chunk holds. */
 enum weft_stream_kind {
     WEFT_STREAM_EVENTS = 1,
     WEFT_STREAM_TAILS = 2,
@@ -60,6 +61,7 @@ struct weft_chunk {
     uint64_t used;
 };
 
+/* How far the process came. */
 enum weft_state {
     WEFT_STATE_STARTING = 0,  /* inside MPI initialisation */
     WEFT_STATE_RUNNING = 1,
@@ -69,6 +71,7 @@ enum weft_state {
     WEFT_STATE_STOPPED = 5,   /* Weft gave up recording; `stop_reason` says why. The program went on */
 };
 
+/* Why Weft gave up recording. */
 enum weft_stop_reason {
     WEFT_STOP_NONE = 0,
     WEFT_STOP_DISK_FULL = 1,
@@ -77,8 +80,10 @@ enum weft_stop_reason {
     WEFT_STOP_OVERFLOW = 4,
 };
 
+/* What an event's ticks count. */
 enum weft_clock { WEFT_CLOCK_MONOTONIC_NS = 0, WEFT_CLOCK_TSC = 1, WEFT_CLOCK_CNTVCT = 2 };
 
+/* How much was recorded. */
 enum weft_level { WEFT_LEVEL_OUTCOMES = 1, WEFT_LEVEL_TRACE = 2 };
 
 /* Clocks read together: ticks of the event clock, CLOCK_MONOTONIC and CLOCK_REALTIME in ns. Two anchors give the
@@ -212,7 +217,9 @@ WEFT_INLINE uint32_t weft_duration_encode(uint64_t ticks) {
  * u world, u first, z stride, u count (world 0: this process's own MPI_COMM_WORLD; others: WORLD definitions;
  * WEFT_WORLD_UNKNOWN: processes that MPI gives no name for, reached by accept/connect/join).
  */
-enum weft_definition {
+
+/* Types of DEFINITIONS records. */
+enum weft_def {
     WEFT_DEF_COMM = 1,     /* u id, u parent id, u function that made it, u ordinal among the calls that make a
                               communicator on this parent, u inter (0|1), z my rank, s key (tag, string tag or ""),
                               MEMBERS local, MEMBERS remote */
@@ -223,7 +230,7 @@ enum weft_definition {
     WEFT_DEF_WINDOW = 5,   /* u id, u comm, u flavor (0 create 1 allocate 2 dynamic 3 shared), u base, u size,
                               u displacement unit, u ordinal on the comm */
     WEFT_DEF_FILE = 6,     /* u id, u comm, u amode, s name */
-    WEFT_DEF_NAME = 7,     /* u class (enum weft_class), u id, s name */
+    WEFT_DEF_NAME = 7,     /* u class (enum weft_object_class), u id, s name */
     WEFT_DEF_THREAD = 8,   /* u thread slot, u first event index, u tid, u is main, s name,
                               u ordinal of its creation in the process (0 main; WEFT_MADE_UNKNOWN: not the program's) */
     WEFT_DEF_MODULE = 9,   /* u id, u base, u end, s build id (hex), s path */
@@ -243,7 +250,7 @@ enum weft_definition {
                               u again): of the window's memory (its first 4096 bytes), what was another between the end
                               of the epoch's fence and the begin of the closing one; `again`: and another at its end */
     WEFT_DEF_ENDING = 21,  /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
-                              u kind (enum weft_ending), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
+                              u kind (enum weft_ending_kind), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
                               of the event clock, z code, z detail, u address, s name, s text, s traceback, s who,
                               u n, n (s file, u line, s function): Python frames,
                               u n, n (u module, u offset): native return addresses; of a signal, the first is the
@@ -273,7 +280,9 @@ enum weft_definition {
  *  NOT_INITIALISED, FINALISED 0   0         0        the MPI function
  *  WARNED       the signal        the sender's pid   0        the signal's
  */
-enum weft_ending {
+
+/* What an ENDING definition tells. */
+enum weft_ending_kind {
     WEFT_ENDING_EXCEPTION = 1,       /* an exception that nobody caught: of the program, a thread or a task */
     WEFT_ENDING_EXIT = 2,
     WEFT_ENDING_SIGNAL = 3,          /* one of the thread that got it, then one of each other thread, of the same code */
@@ -285,8 +294,8 @@ enum weft_ending {
     WEFT_ENDING_WARNED = 9,          /* a signal that asks the process to end, or a limit of time */
 };
 
-/* `detail` of an EXIT. */
-enum weft_exit {
+/* How a process came to its exit status: `detail` of an EXIT. */
+enum weft_exit_kind {
     WEFT_EXIT_UNKNOWN = 0,
     WEFT_EXIT_EXIT = 1,    /* exit(), also the end of Fortran's STOP */
     WEFT_EXIT_AT_ONCE = 2, /* _exit(), _Exit(), quick_exit(), os._exit: nothing was cleaned up */
@@ -301,7 +310,8 @@ enum weft_exit {
 #define WEFT_WORLD_UNKNOWN 0xffffu
 #define WEFT_MADE_UNKNOWN 0xffffffffu
 
-enum weft_class {
+/* Classes of handles; each has its own number space of object ids. */
+enum weft_object_class {
     WEFT_CLASS_COMM = 1, WEFT_CLASS_DATATYPE, WEFT_CLASS_GROUP, WEFT_CLASS_OP, WEFT_CLASS_REQUEST, WEFT_CLASS_WINDOW,
     WEFT_CLASS_FILE, WEFT_CLASS_INFO, WEFT_CLASS_ERRHANDLER, WEFT_CLASS_MESSAGE, WEFT_CLASS_SESSION, WEFT_CLASS_END,
 };
@@ -309,6 +319,8 @@ enum weft_class {
 /* OUTCOMES (level `outcomes`): a stream of nibbles. 0..13: the next outcome of the current kind, at most 13; 14: escape,
  * then a number in nibbles of 3 bits, least first, bit 3 set while more follow; 15: the kind changes, one nibble
  * names the new kind. The kind at the start is SOURCE. */
+
+/* Kinds of outcomes in an OUTCOMES stream. */
 enum weft_log_kind {
     WEFT_LOG_SOURCE = 0,    /* source that a wildcard receive got, in order of completion */
     WEFT_LOG_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
@@ -350,6 +362,7 @@ struct weft_access {
     uint16_t change;   /* enum weft_change: what it does to the place */
 };
 
+/* What a row of a WINDOWS stream is. */
 enum weft_access_kind {
     WEFT_ACCESS_SHARED = 1,    /* MPI_Win_lock (shared, or MPI_MODE_NOCHECK), MPI_Win_lock_all */
     WEFT_ACCESS_EXCLUSIVE = 2, /* MPI_Win_lock */
@@ -357,6 +370,7 @@ enum weft_access_kind {
     WEFT_ACCESS_UPDATE = 4,    /* MPI_Accumulate, MPI_Raccumulate */
 };
 
+/* What an atomic access does to its place. */
 enum weft_change {
     WEFT_CHANGE_UNKNOWN = 0,
     WEFT_CHANGE_NONE = 1,    /* MPI_NO_OP */

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from functools import cache
-from pathlib import Path
 
 from weft.errors import WeftError
+from weft.native.headers import REMEDY
+from weft.native.headers.made_for import STATE
+from weft.native.shared import NATIVE
 
-NATIVE = Path(__file__).parent
+__all__ = ["NATIVE", "library"]
 
 
 @cache
 def library() -> ctypes.CDLL:
     """Return the shared object with the record writer and the kernels.
 
-    Raises WeftError when it was not built, or was built from another format.h than the one installed.
+    Raises WeftError when it was not built, or was built from another state of the headers than weft.native.headers.
     """
     built = sorted(NATIVE.glob("_kernel*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
     if not built:
-        raise WeftError(
-            "Weft's native kernels are not built: reinstall weft-debugger, or run `make kernel` in a checkout"
-        )
+        raise WeftError(f"Weft's native kernels are not built: {REMEDY}")
     kernel = ctypes.CDLL(str(built[0]), use_errno=True)
-    version = int(kernel.weft_kernel_format_version())
-    if version != header_version():
-        raise WeftError(f"{built[0].name} is older than format.h: run `make kernel` in the checkout")
+    try:
+        state = kernel.weft_kernel_headers
+    except AttributeError:
+        raise WeftError(_stale(built[0].name)) from None
+    state.restype = ctypes.c_uint32
+    if state() != STATE:
+        raise WeftError(_stale(built[0].name))
     return kernel
 
 
-def header_version() -> int:
-    """Return the record's layout version as format.h states it, major << 16 | minor."""
-    text = (NATIVE / "format.h").read_text()
-    major, minor = (re.search(rf"WEFT_FORMAT_{part} (\d+)", text) for part in ("MAJOR", "MINOR"))
-    if major is None or minor is None:
-        raise WeftError("format.h states no version: the installation is damaged")
-    return int(major[1]) << 16 | int(minor[1])
+def _stale(name: str) -> str:
+    return f"{name} was built from other headers than those of this Weft: {REMEDY}"

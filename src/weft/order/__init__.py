@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
-from weft.match.native import address as at
-from weft.match.native import addresses
-from weft.order import native
+from weft.native import bridge
+from weft.native.headers import decided
+from weft.native.headers.order import OrderInput, kernel
 from weft.order.edges import U32, Processes, collective_edges, generic_edges, processes
 from weft.plain import dataclass
 from weft.trace import Trace
@@ -60,18 +60,17 @@ class Order:
         self._colls = collective_edges(trace, match)
         self.send_known: U32 = np.empty(len(match.sends), np.uint32)
         """By send: the latest point of the receiving rank that its start knows; NONE where the rank has threads."""
-        self._keep: list[Any] = []
         forced = ctypes.c_uint64()
-        given = self._input(memory)
-        self._handle = native.kernel().weft_order_make(ctypes.byref(given), ctypes.byref(forced))
+        self._given = self._input(memory)
+        self._handle = kernel().weft_order_make(self._given, ctypes.byref(forced))
         if not self._handle:
             raise MemoryError("no memory to order the run")
-        self._finalizer = weakref.finalize(self, native.kernel().weft_order_free, self._handle)
+        self._finalizer = weakref.finalize(self, kernel().weft_order_free, self._handle)
         self.left_out = int(forced.value)
         """Edges that contradict the others: more than 0 only where a record is damaged or misread."""
         self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
 
-    def _input(self, memory: int) -> native.OrderInput:
+    def _input(self, memory: int) -> OrderInput:
         m, p, e, c = self.match, self.processes, self._edges, self._colls
         first = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.uint64)
         send_process = p.of_rows(m.sends.first, m.sends.event)
@@ -82,24 +81,22 @@ class Order:
         target = np.full(len(m.sends), NONE, np.uint32)
         taken = m.sends.partner != NONE
         target[taken] = self.known[m.sends.partner[taken]]
-        events = addresses([np.empty(0) if x is None else x for x in p.events])
-        events[[x is None for x in p.events]] = 0
-        threads = addresses([np.empty(0) if x is None else x for x in p.threads])
-        threads[[x is None for x in p.threads]] = 0
-        arrays = (
-            p.rank, first, p.counts, events, p.only, threads, p.first,
-            len(m.sends), send_of, send_rows, m.sends.event, send_process, m.sends.peer, target, self.send_known,
-            len(e.event), e.of_process, e.event, e.process, e.target, e.target_process,
-            len(m.collectives), coll_of, coll_rows, m.collectives.event, m.collectives.completion,
-            m.collectives.instance, coll_process, completion_process, c.place, c.role,
-            len(m.instances), c.kind, m.instances.first, m.instances.rows,
-        )  # fmt: skip
-        kept = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
-        self._keep = [kept, p.events, p.threads]
         received = int(taken.sum()) + len(m.collectives) + len(e.event)
         stride = max(1, -(-received * len(p.rank) * 4 // memory))
-        places = [at(a) if isinstance(a, np.ndarray) else a for a in kept]
-        return native.OrderInput(len(p.rank), *places, min(stride, NONE))
+        return OrderInput(
+            processes=len(p.rank), rank_of=p.rank, event_first=first, event_counts=p.counts,
+            events=bridge.addresses(p.events, bridge.U32, "events"), process_of_rank=p.only,
+            thread_of=bridge.addresses(p.threads, bridge.I32, "threads"), first_process=p.first,
+            sends=len(m.sends), send_of_process=send_of, send_rows=send_rows, send_event=m.sends.event,
+            send_process=send_process, send_peer=m.sends.peer, send_target=target, send_known=self.send_known,
+            generics=len(e.event), generic_of_process=e.of_process, generic_event=e.event, generic_process=e.process,
+            generic_target=e.target, generic_target_process=e.target_process,
+            colls=len(m.collectives), coll_of_process=coll_of, coll_rows=coll_rows, coll_event=m.collectives.event,
+            coll_completion=m.collectives.completion, coll_instance=m.collectives.instance, coll_process=coll_process,
+            coll_completion_process=completion_process, coll_place=c.place, coll_role=c.role,
+            instances=len(m.instances), instance_kind=c.kind, instance_first=m.instances.first,
+            instance_rows=m.instances.rows, stride=min(stride, NONE),
+        )  # fmt: skip
 
     def _by_process(self, first: NDArray[np.uint64], event: U32, process: U32) -> tuple[NDArray[np.uint64], U32 | None]:
         """Where each process's rows begin, and the rows sorted by process and event (None: they lie so)."""
@@ -127,7 +124,7 @@ class Order:
         found = self._pasts.get(key)
         if found is None:
             found = np.empty(len(self.processes.rank), np.uint32)
-            if native.kernel().weft_order_past(self._handle, process, point, at(found)):
+            if kernel().weft_order_past(self._handle, process, point, found):
                 raise MemoryError("no memory for the past of an event")
             self._pasts[key] = found
             if len(self._pasts) > 4096:
@@ -164,7 +161,7 @@ class Order:
         for process, point in seeds.items():
             given[process] = point
         points = np.empty(len(given), np.uint32)
-        if native.kernel().weft_order_future(self._handle, at(given), at(points)):
+        if kernel().weft_order_future(self._handle, given, points):
             raise MemoryError("no memory for the future of an event")
         return points
 
@@ -183,18 +180,19 @@ class Order:
 def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
     r, p = match.recvs, match.probes
     known = np.empty(len(r), np.uint32)
-    columns = (
-        r.first, r.event, r.decided, r.partner, r.comm, r.peer, r.tag, r.flags,
-        p.first, p.event, p.decided, p.partner, p.comm, p.peer, p.tag,
+    given = decided.DecidedInput(
+        ranks=len(r.first) - 1, recv_first=r.first, recv_event=r.event, recv_decided=r.decided, recv_partner=r.partner,
+        recv_comm=r.comm, recv_peer=r.peer, recv_tag=r.tag, recv_flags=r.flags, probe_first=p.first,
+        probe_event=p.event, probe_decided=p.decided, probe_partner=p.partner, probe_comm=p.comm, probe_peer=p.peer,
+        probe_tag=p.tag,
     )  # fmt: skip
-    lib = native.kernel()
-    given = native.DecidedInput(len(r.first) - 1, *(at(c) for c in columns))
-    pairs = lib.weft_decided(ctypes.byref(given), at(known))
+    lib = decided.kernel()
+    pairs = lib.weft_decided(given, known)
     if not pairs:
         raise MemoryError("no memory to order the receives")
     count = int(lib.weft_pairs_count(pairs))
     earlier, later = np.empty(count, np.uint32), np.empty(count, np.uint32)
-    lib.weft_pairs_take(pairs, at(earlier), at(later))
+    lib.weft_pairs_take(pairs, earlier, later)
     return known, (earlier, later)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
-from weft.match.native import address as at
 from weft.match.native import group
+from weft.native.headers import decided
+from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order
 from weft.plain import dataclass
-from weft.races import native
 
 U32 = NDArray[np.uint32]
 
@@ -67,27 +67,28 @@ def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) ->
 
 def _candidates(match: Match, order: Order, most: int) -> Races:
     recvs, probes, sends = match.recvs, match.probes, match.sends
-    lib = native.kernel()
     earlier, later = order.pairs
     reach = np.empty(len(recvs), np.uint32)
-    lib.weft_reach(len(recvs), at(recvs.partner), at(order.send_known), len(later), at(earlier), at(later), at(reach))
+    decided.kernel().weft_reach(len(recvs), recvs.partner, order.send_known, len(later), earlier, later, reach)
     to_first, to_rows = group(sends.peer.view(np.uint32), len(match.trace.ranks))
     source = sends.ranks()
-    columns = (
-        recvs.first, recvs.event, recvs.decided, order.known, recvs.partner, reach, recvs.comm, recvs.peer, recvs.tag,
-        recvs.flags, probes.first, probes.event, probes.partner, probes.comm, probes.peer, probes.tag, probes.flags,
-        order.send_known, sends.comm, sends.tag, source, to_first, to_rows,
+    given = RacesInput(
+        ranks=len(match.trace.ranks), recv_first=recvs.first, recv_event=recvs.event, recv_decided=recvs.decided,
+        recv_known=order.known, recv_partner=recvs.partner, recv_reach=reach, recv_comm=recvs.comm,
+        recv_peer=recvs.peer, recv_tag=recvs.tag, recv_flags=recvs.flags, probe_first=probes.first,
+        probe_event=probes.event, probe_partner=probes.partner, probe_comm=probes.comm, probe_peer=probes.peer,
+        probe_tag=probes.tag, probe_flags=probes.flags, send_known=order.send_known, send_comm=sends.comm,
+        send_tag=sends.tag, send_source=source, to_first=to_first, to_rows=to_rows, most=most,
     )  # fmt: skip
-    given = native.RacesInput(len(match.trace.ranks), *(at(c) for c in columns), most)
-    counts = (ctypes.c_uint64 * 2)()
-    found = lib.weft_races_find(ctypes.byref(given), len(sends), ctypes.byref(counts))
+    lib, counts = kernel(), (ctypes.c_uint64 * 2)()
+    found = lib.weft_races_find(given, len(sends), counts)
     if not found:
         raise MemoryError("no memory to look for races")
     n = int(counts[0])
     row, total = np.empty(n, np.uint32), np.empty(n, np.uint32)
     probe, first = np.empty(n, np.bool_), np.empty(n + 1, np.uint64)
     messages = np.empty(int(counts[1]), np.uint32)
-    lib.weft_races_take(found, at(row), at(probe), at(total), at(first), at(messages))
+    lib.weft_races_take(found, row, probe, total, first, messages)
     return Races(row, probe, total, first, messages, np.zeros(n, np.bool_))
 
 

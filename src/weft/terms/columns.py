@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.native.headers.columns import Column as InC
+from weft.native.headers.columns import ColumnsInput
 from weft.plain import dataclass
 from weft.terms import native
 from weft.trace import Function, Parameter, Rank
@@ -128,9 +130,9 @@ def _decode(
         return {}
     made = [_Made(p, p.name in names and p.type != "string", len(which)) for p in parameters[: last + 1]]
     slots = np.ascontiguousarray(events)
-    given = native.ColumnsInput(
-        native.address(slots), native.address(which), len(which), native.address(tails), len(tails),
-        len(function.tail_in), len(made), function.is_poll,
+    given = ColumnsInput(
+        events=slots, which=which, count=len(which), tails=tails, tail_bytes=len(tails),
+        entry_steps=len(function.tail_in), steps=len(made), poll=function.is_poll,
     )  # fmt: skip
     native.decode(given, [m.structure for m in made], fill=False)
     lengthened = [m.lengthen() for m in made]
@@ -145,10 +147,11 @@ class _Made:
     def __init__(self, parameter: Parameter, wanted: bool, count: int) -> None:
         self.wanted, self.array, self.status = wanted, parameter.array, parameter.type == "status"
         code = CODES.get(parameter.type, Code.HANDLE)
-        self.structure = native.ColumnPlace(wanted=wanted, code=code | (CODE_ARRAY if parameter.array else 0))
+        self.structure = InC()
+        self.structure.wanted, self.structure.code = wanted, code | (CODE_ARRAY if parameter.array else 0)
         self.starts = np.zeros(count + 1, np.int64)
         if wanted and self.array:
-            self.structure.starts = native.address(self.starts)
+            self.structure.starts = self.starts
         elif wanted:
             self._room(count)
 
@@ -156,9 +159,9 @@ class _Made:
         self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
         self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
         for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
-            setattr(self.structure, name, native.address(values))
+            setattr(self.structure, name, values)
         for name, flags in zip(("known", "cancelled"), self.flags, strict=False):
-            setattr(self.structure, name, native.address(flags))
+            setattr(self.structure, name, flags)
 
     def lengthen(self) -> bool:
         """Make room for the elements of an array whose lengths are known now; whether there are any."""

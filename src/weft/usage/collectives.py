@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,9 +10,10 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
-from weft.match.native import address, addresses, group
+from weft.match.native import group
 from weft.mpi.meaning import base
-from weft.native.kernel import library
+from weft.native.bridge import addresses
+from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
 from weft.terms.calls import masks
 from weft.terms.cited import cause, finding, said
@@ -22,7 +22,7 @@ from weft.terms.progress import ended
 from weft.terms.sizes import kind_of, size_of
 from weft.terms.words import listed, rank_words
 from weft.trace import Datatype, Event, Rank, Trace
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
+from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""
@@ -49,18 +49,6 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     return told + list(_arguments(table, ~wrong))
 
 
-_P = ctypes.c_void_p
-
-
-class _Gathered(ctypes.Structure):
-    """struct weft_gathered."""
-
-    _fields_ = (
-        ("instances", ctypes.c_uint64), ("first", _P), ("rows", _P), ("rank", _P), ("event", _P), ("function", _P),
-        ("name", _P), ("anyway", _P), ("comm", _P), ("members", _P), ("events", _P),
-    )  # fmt: skip
-
-
 def _uneven(trace: Trace, match: Match) -> Ints:
     """The instances whose members may not agree (native/kernel/scan.c): all that is looked at."""
     of, parts = match.instances, match.collectives
@@ -73,15 +61,14 @@ def _uneven(trace: Trace, match: Match) -> Ints:
         word = base(function.name).lower()
         name[function.id] = number[word]
         anyway[function.id] = bool(_forms(word) & (_EXCHANGES | _BY_MEMBER))
-    ranks, sizes = parts.ranks(), _sizes(trace)
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
-    places = addresses(events)
-    columns_ = (of.first, of.rows, ranks, parts.event, parts.function, name, anyway, of.comm, sizes, places)
-    given = _Gathered(len(of), *(address(column) for column in columns_))
+    given = Gathered(
+        instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
+        function=parts.function, name=name, anyway=anyway, comm=of.comm, members=_sizes(trace),
+        events=addresses(events, EVENT, "events"),
+    )  # fmt: skip
     found = np.empty(len(of), np.int64)
-    find = library().weft_uneven
-    find.restype = ctypes.c_uint64
-    return found[: find(ctypes.byref(given), _P(address(found)))]
+    return found[: kernel().weft_uneven(given, found)]
 
 
 def _forms(name: str) -> set[str]:

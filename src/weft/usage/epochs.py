@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
-from weft.match.native import address
-from weft.native.kernel import library
+from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue, words
@@ -29,33 +27,15 @@ _CALLS: Final = (
 
 _ANY: Final = frozenset().union(*_CALLS)
 
-FENCE, START, LOCK, LOCK_ALL = 1, 2, 7, 8
+FENCE, START, LOCK, LOCK_ALL = Call.FENCE.value, Call.START.value, Call.LOCK.value, Call.LOCK_ALL.value
 """Sorts of epochs: the numbers of the calls that open them."""
-POST, WAIT, TEST = 4, 5, 6
-FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL = 11, 12, 13, 14
+POST, WAIT, TEST = Call.POST.value, Call.WAIT.value, Call.TEST.value
+FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL = (
+    Call.FLUSH.value, Call.FLUSH_ALL.value, Call.FLUSH_LOCAL.value, Call.FLUSH_LOCAL_ALL.value
+)  # fmt: skip
 MOST_PEERS: Final = 1 << 22
-_P = ctypes.c_void_p
 
 Window = tuple[int, int]
-
-
-class _Input(ctypes.Structure):
-    """struct weft_epochs_input."""
-
-    _fields_ = (
-        ("count", ctypes.c_uint64), ("call", _P), ("lock_type", _P), ("plain", _P), ("done", _P), ("window", _P),
-        ("peer", _P),
-        ("windows", ctypes.c_uint32), ("finalized", ctypes.c_uint8),
-    )  # fmt: skip
-
-
-class _Output(ctypes.Structure):
-    """struct weft_epochs_output."""
-
-    _fields_ = (
-        *((n, _P) for n in ("epoch", "phase", "begin", "end", "number", "sort", "lock_type", "wrong", "at", "other")),
-        ("epochs", ctypes.c_uint64), ("wrongs", ctypes.c_uint64),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,18 +82,22 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     lock_type = _lock_types(rank, which, call)
     plain = _plain(rank, which, call)
     n = len(which)
-    given = _Input(
-        n, *(address(c) for c in (call, lock_type, plain, done, window, peer)), len(windows), reached_finalize(rank)
-    )
+    given = EpochsInput(
+        count=n, call=call, lock_type=lock_type, plain=plain, done=done, window=window, peer=peer,
+        windows=len(windows), finalized=reached_finalize(rank),
+    )  # fmt: skip
     made: list[NDArray[Any]] = [
         np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
     ]
     made += [np.empty(3 * n + 3, t) for t in (np.uint8, np.int32, np.int32)]
-    out = _Output(*(address(c) for c in made))
-    if library().weft_epochs(ctypes.byref(given), ctypes.byref(out)):
-        raise MemoryError(f"no memory for the epochs of rank {rank.index}")
-    opened, wrongs = int(out.epochs), int(out.wrongs)
     epoch, phase, begin, end, fence, sort, kind, wrong, at, other = made
+    out = EpochsOutput(
+        epoch=epoch, phase=phase, begin=begin, end=end, number=fence, sort=sort, lock_type=kind, wrong=wrong, at=at,
+        other=other, epochs=0, wrongs=0,
+    )  # fmt: skip
+    if kernel().weft_epochs(given, out):
+        raise MemoryError(f"no memory for the epochs of rank {rank.index}")
+    opened, wrongs = out.epochs, out.wrongs
     return Epochs(
         windows, which, call, window, epoch, phase, which[begin[:opened]], _events(which, end[:opened]),
         fence[:opened], sort[:opened], kind[:opened], wrong[:wrongs], which[at[:wrongs]],

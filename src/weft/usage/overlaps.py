@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import fields
 from typing import Any, Final
 
@@ -12,8 +11,9 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
-from weft.match.native import address
-from weft.native.kernel import library
+from weft.native.headers import overlaps as c_overlaps
+from weft.native.headers import requests
+from weft.native.headers.requests import Access
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue
@@ -35,17 +35,6 @@ ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
 _READS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES
 _WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS
 _BROADCASTS: Final = calls.words("Bcast Ibcast")
-
-_P = ctypes.c_void_p
-
-
-class _Input(ctypes.Structure):
-    """struct weft_accesses."""
-
-    _fields_ = (
-        ("count", ctypes.c_uint64), ("begin", _P), ("end", _P), ("args", _P), ("low", _P), ("high", _P), ("site", _P),
-        ("writes", _P), ("sites", ctypes.c_uint32), ("events", ctypes.c_uint64),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,14 +65,12 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[
         return []
     sites = distinct(site)
     of = numbered(sites, site)
-    writes = accesses.writes.view(np.uint8)
-    places = (accesses.begin, accesses.end, accesses.args, accesses.low, accesses.high, of, writes)
-    columns = [np.ascontiguousarray(c) for c in places]
-    given = _Input(len(accesses), *(address(c) for c in columns), len(sites), events)
+    given = c_overlaps.Accesses(
+        count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events,
+        **{field.name: np.ascontiguousarray(getattr(accesses, field.name)) for field in fields(accesses)},
+    )  # fmt: skip
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
-    find = library().weft_overlaps
-    find.restype = ctypes.c_int64
-    found = find(ctypes.byref(given), ctypes.c_uint64(MAX_OVERLAPS), _P(address(earlier)), _P(address(later)))
+    found = c_overlaps.kernel().weft_overlaps(given, MAX_OVERLAPS, earlier, later)
     if found < 0:
         raise MemoryError("no memory to compare pending buffers")
     return list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
@@ -131,25 +118,16 @@ def joined(*parts: Accesses) -> Accesses:
     return Accesses(*(column[order] for column in columns))
 
 
-class _Buffers(ctypes.Structure):
-    """struct weft_buffers."""
-
-    _fields_ = (
-        ("events", _P), ("count", ctypes.c_uint64), ("sort", _P), ("solid", _P), ("types", ctypes.c_uint64),
-        ("done", _P), ("requests", ctypes.c_uint64),
-    )  # fmt: skip
-
-
 def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
     """The operations that are no starts of persistent requests (native/kernel/requests.c)."""
     events, table = np.ascontiguousarray(of.events), of.masks.table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
-    sort = chosen * np.uint8(1)
-    sort[chosen & table(writes)] |= 2
-    sort[chosen & table(calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES)] |= 4
+    sort = chosen * np.uint8(Access.MADE)
+    sort[chosen & table(writes)] |= Access.WRITES.value
+    sort[chosen & table(calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES)] |= Access.PENDING.value
     # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
-    sort[chosen & table(calls.ISENDS)] |= 8
-    sort[table(calls.COMPLETIONS)] |= 16
+    sort[chosen & table(calls.ISENDS)] |= Access.SHORT.value
+    sort[table(calls.COMPLETIONS)] |= Access.COMPLETES.value
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
     solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
@@ -158,12 +136,10 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
             solid_[id] = solid(of.rank.datatype(id))
     done = first_done(of)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
-    given = _Buffers(
-        address(events), len(events), address(sort), address(solid_), len(solid_), address(done), len(done)
+    given = requests.Buffers(
+        events=events, count=len(events), sort=sort, solid=solid_, types=len(solid_), done=done, requests=len(done)
     )
-    fill = library().weft_buffers
-    fill.restype = ctypes.c_uint64
-    count = int(fill(ctypes.byref(given), *(_P(address(column)) for column in made)))
+    count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
     _broadcasts(of, begin, written)
     return Accesses(begin, end, begin, low, high, written)

@@ -6,7 +6,6 @@ What is found here is looked at again, rule by rule, in arguments.py; what is no
 from __future__ import annotations
 
 import ctypes
-from enum import IntFlag
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -14,32 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.functions import CODE_ARRAY, CODES, Code
-from weft.match.native import address, addresses
-from weft.native.kernel import library
+from weft.native.bridge import U8, addresses
+from weft.native.headers import scan
+from weft.native.headers.scan import Rule
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
 from weft.trace import FunctionTable, Rank
 from weft.trace.layout import Def
 
 PART: Final = 65536
-_P = ctypes.c_void_p
-
-
-class Rule(IntFlag):
-    """What must hold for a function's calls; the numbers mirror scan.c."""
-
-    COUNT = 0x001
-    PEER = 0x002
-    WINDOW = 0x004
-    ANY = 0x008
-    NOBODY = 0x010
-    TAG = 0x020
-    ANY_TAG = 0x040
-    COMM = 0x080
-    TYPE = 0x100
-    OP = 0x200
-    OBJECT = 0x400
-    ALIAS = 0x800
 
 
 class Sorts(NamedTuple):
@@ -61,35 +43,24 @@ class Rules(NamedTuple):
     codes: NDArray[np.uint8]
 
 
-class _Input(ctypes.Structure):
-    """struct weft_rules."""
-
-    _fields_ = (
-        ("events", _P), ("count", ctypes.c_uint64), ("threads", _P), ("tails", _P), ("tail_bytes", _P), ("rules", _P),
-        ("lead", _P), ("codes", _P), ("sizes", _P), ("size_count", ctypes.c_uint64), ("windows", _P),
-        ("window_count", ctypes.c_uint64),
-    )  # fmt: skip
-
-
 def suspects(rank: Rank, sorts: Sorts) -> Ints:
     """The events of a rank that may break a rule."""
     rules = _rules(rank.trace.functions, sorts)
     events = np.ascontiguousarray(rank.events)
     threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
     tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
-    places, lengths = addresses(tails), np.array([len(t) for t in tails], np.uint64)
     sizes, windows = _comm_sizes(rank), _window_sizes(rank)
-    given = _Input(
-        address(events), len(events), address(threads), address(places), address(lengths), address(rules.rules),
-        address(rules.lead), address(rules.codes), address(sizes), len(sizes), address(windows), len(windows),
+    given = scan.Rules(
+        events=events, count=len(events), threads=threads, tails=addresses(tails, U8, "tails"),
+        tail_bytes=np.array([len(t) for t in tails], np.uint64), rules=rules.rules, lead=rules.lead, codes=rules.codes,
+        sizes=sizes, size_count=len(sizes), windows=windows, window_count=len(windows),
     )  # fmt: skip
-    find = library().weft_suspects
-    find.restype = ctypes.c_uint64
+    find = scan.kernel().weft_suspects
     at = ctypes.c_uint64()
     found: list[Ints] = []
     while at.value < len(events):
         rows = np.empty(PART, np.int64)
-        count = find(ctypes.byref(given), ctypes.byref(at), _P(address(rows)), ctypes.c_uint64(PART))
+        count = find(given, ctypes.byref(at), rows, PART)
         found.append(rows[:count].copy())
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 

@@ -6,7 +6,6 @@ else's run could not be believed. It is built anew when a file of the run is ano
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -21,14 +20,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match.native import address
 from weft.mpi.ready import cache_folder
+from weft.native.bridge import several
+from weft.native.headers.view import BOX, Lanes, Row, kernel
 from weft.picture.classes import CLASSES, class_table
 from weft.trace import Trace
 from weft.trace.layout import decode_durations
-from weft.view import native
 from weft.view.rows import Rows
-from weft.waits.native import Axis, axis_of
+from weft.waits.native import axes
 
 VERSION: Final = 1
 """Rises when an older index cannot be used any more."""
@@ -63,20 +62,19 @@ class Timeline:
         self.marks = np.zeros(MARKS, np.uint8)
         self._ends = ends
         self._events = [np.ascontiguousarray(row.events) for row in rows]
-        self._axes = (Axis * max(1, len(rows)))(*(axis_of(row.rank) for row in rows))
+        self._axes = axes([row.rank for row in rows])
         self._point()
 
     def _point(self) -> None:
         """Fill what C reads."""
-        size = ctypes.sizeof(Axis)
-        self.c_rows = (native.Row * max(1, len(self.rows)))()
+        made = []
         for r, events in enumerate(self._events):
-            first = int(self.first_block[r])
-            self.c_rows[r] = native.Row(
-                address(events), len(events), ctypes.addressof(self._axes) + r * size,
-                address(self._ends[r]) if self._ends is not None else None, self.last, self.block,
-                address(self.starts[first:]), address(self.sums[first:]),
-            )  # fmt: skip
+            first, ends = int(self.first_block[r]), self._ends[r] if self._ends is not None else None
+            made.append(Row(
+                events=events, count=len(events), axis=self._axes[r:], ends=ends, last=self.last, block=self.block,
+                starts=self.starts[first:], sums=self.sums[first:],
+            ))  # fmt: skip
+        self.c_rows = several(made, Row)
 
     def build(self, progress: Progress | None = None) -> None:
         """Sum up all rows, side by side on the machine's cores."""
@@ -84,9 +82,7 @@ class Timeline:
         workers = max(1, min(os.cpu_count() or 1, 8))
 
         def one(r: int) -> int:
-            native.kernel().weft_view_index(
-                self.c_rows[r], address(self.classes), address(self.marks), MARKS, self.last
-            )
+            kernel().weft_view_index(self.c_rows[r], self.classes, self.marks, MARKS, self.last)
             return len(self._events[r])
 
         with ThreadPoolExecutor(workers) as pool:
@@ -100,7 +96,7 @@ class Timeline:
     def range(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """By row the events [first, end) that are under way somewhere in [t0, t1)."""
         first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
-        native.kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, address(first), address(end))
+        kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
         return first, end
 
     def columns(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -110,27 +106,23 @@ class Timeline:
         first = np.concatenate([[0], np.cumsum([len(lane) for lane in lanes])]).astype(np.uint32)
         edges = np.ascontiguousarray(edges, np.int64)
         out = np.zeros((len(lanes), len(CLASSES), columns), np.uint8)
-        given = native.Lanes(
-            ctypes.addressof(self.c_rows), len(lanes), address(first), address(of), address(edges), columns
-        )
+        given = Lanes(rows=self.c_rows, count=len(lanes), first=first, of=of, edges=edges, columns=columns)
         workers = max(1, min(os.cpu_count() or 1, 8, len(lanes)))
         cuts = [len(lanes) * k // workers for k in range(workers + 1)]
 
         def some(k: int) -> None:
             sums = np.empty((len(CLASSES), columns))
-            native.kernel().weft_view_columns(
-                given, address(self.classes), cuts[k], cuts[k + 1], address(sums), address(out)
-            )
+            kernel().weft_view_columns(given, self.classes, cuts[k], cuts[k + 1], sums, out)
 
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(some, range(workers)))
         return out
 
     def boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
-        """Events of a row as boxes (dtype native.BOX); `index` is the place in the row."""
+        """Events of a row as boxes (dtype BOX); `index` is the place in the row."""
         end = min(end, len(self._events[row]))
-        out = np.zeros(max(0, end - first), native.BOX)
-        native.kernel().weft_view_boxes(self.c_rows[row], address(self.classes), first, end, address(out))
+        out = np.zeros(max(0, end - first), BOX)
+        kernel().weft_view_boxes(self.c_rows[row], self.classes, first, end, out)
         return out
 
     def times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
@@ -139,9 +131,7 @@ class Timeline:
         if len(which) and ((which < 0) | (which >= self._counts[of])).any():
             raise IndexError("a row has no event there")
         starts, ends = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
-        native.kernel().weft_view_times(
-            self.c_rows, address(of), address(which), len(which), address(starts), address(ends)
-        )
+        kernel().weft_view_times(self.c_rows, of, which, len(which), starts, ends)
         return starts, ends
 
     def times_of(self, ranks: NDArray[Any], events: NDArray[Any]) -> tuple[Ints, Ints, Ints]:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match
-from weft.match.native import address
+from weft.native.headers.levels import Steps, kernel
+from weft.native.headers.view import STEP
 from weft.trace import Flag
-from weft.view import native
 from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
@@ -59,11 +59,12 @@ def steps(rows: Rows, match: Match) -> list[U32]:
     departure = _sorted(places.of_rows(colls, colls.completion)[done], colls.instance[done])
     parts = np.bincount(colls.instance, minlength=len(match.instances)).astype(np.uint32)
     ends = np.zeros(int(places.first[-1]), np.uint32)
-    given = native.Steps(
-        len(rows), address(places.first), len(message[0]), *map(address, message), len(arrival[0]),
-        *map(address, arrival), len(departure[0]), *map(address, departure), len(parts), address(parts),
+    given = Steps(
+        rows=len(rows), first=places.first, messages=len(message[0]), message_to=message[0], message_from=message[1],
+        arrivals=len(arrival[0]), arrival=arrival[0], arrival_of=arrival[1], departures=len(departure[0]),
+        departure=departure[0], departure_of=departure[1], gatherings=len(parts), parts=parts,
     )  # fmt: skip
-    if native.kernel().weft_levels(given, address(ends)):
+    if kernel().weft_levels(given, ends):
         raise MemoryError("no memory for logical time")
     return [ends[int(a) : int(b)] for a, b in zip(places.first[:-1], places.first[1:], strict=True)]
 
@@ -82,6 +83,6 @@ def logical(rows: Rows, match: Match) -> Scale:
         # Only the last call of a row goes on: what an open call before it lasted is not known.
         if len(end) and not row.events["flags"][-1] & Flag.CLOSED:
             end[-1] = last
-    timeline = Timeline(rows, last * native.STEP, ends)
+    timeline = Timeline(rows, last * STEP, ends)
     timeline.build()
-    return Scale("logical", timeline, most * native.STEP, unit=native.STEP)
+    return Scale("logical", timeline, most * STEP, unit=STEP)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match.native import address, addresses
+from weft.native.bridge import addresses
+from weft.native.headers.waits import Clocks, Span
 from weft.trace import Event, Trace
+from weft.trace.layout import EVENT
 from weft.waits import native
 from weft.waits.causes import Cause, apart, blocks
 from weft.waits.native import Ints
@@ -48,26 +49,22 @@ class Clockwork:
         return event.enter_ns, -1 if leave is None else leave
 
     @cached_property
-    def _for_c(self) -> tuple[native.Clocks, Any]:
-        """What C reads, and what it must find alive."""
-        events = [np.ascontiguousarray(r.events) for r in self.trace.ranks]
-        axes = (native.Axis * len(events))(*(native.axis_of(r) for r in self.trace.ranks))
-        places = addresses(events)
-        clocks = native.Clocks(address(self.first), address(places), ctypes.addressof(axes))
-        return clocks, (events, axes, places)
-
-    @property
-    def clocks(self) -> native.Clocks:
-        """The events and clocks of all ranks, as C reads them."""
-        return self._for_c[0]
+    def _events(self) -> list[NDArray[Any]]:
+        return [np.ascontiguousarray(r.events) for r in self.trace.ranks]
 
     @cached_property
-    def _spans(self) -> list[tuple[native.Span, Ints]]:
+    def clocks(self) -> Clocks:
+        """The events and clocks of all ranks, as C reads them."""
+        places = addresses(self._events, EVENT, "events")
+        return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=native.axes(self.trace.ranks))
+
+    @cached_property
+    def _spans(self) -> list[tuple[Span, Ints]]:
         table, causes = blocks(self.trace.functions), apart(self.trace.functions)
         return [native.span(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
 
     @cached_property
-    def spans(self) -> list[native.Span]:
+    def spans(self) -> list[Span]:
         """By rank what is asked of all its times together."""
         return [span for span, _ in self._spans]
 

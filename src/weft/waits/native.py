@@ -1,16 +1,17 @@
-"""The C side of waits: the structures that mirror native/kernel/waits.c."""
+"""The C side of waits (native/kernel/waits.c)."""
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Posts
-from weft.match.native import address
-from weft.native.kernel import library
+from weft.native.headers import waits as c_waits
+from weft.native.headers.times import AXIS
+from weft.native.headers.waits import Clocks, LateMembers, Messages, Span, kernel
 from weft.trace import Rank
 from weft.trace.clock import MOST_NS
 
@@ -18,66 +19,18 @@ Ints = NDArray[np.int64]
 
 NO_ROW = 0xFFFFFFFF
 
-_P = ctypes.c_void_p
-_U64 = ctypes.c_uint64
-_I64 = ctypes.c_int64
-
-
-class Clocks(ctypes.Structure):
-    """struct weft_clocks."""
-
-    _fields_ = (("event_first", _P), ("events", _P), ("axes", _P))
-
-
-class Span(ctypes.Structure):
-    """struct weft_span."""
-
-    _fields_ = (
-        ("first_enter", _I64), ("last_exit", _I64), ("least_enter", _I64), ("most", _I64), ("polling", _I64),
-        ("open", _U64),
-    )  # fmt: skip
-
-
-class Axis(ctypes.Structure):
-    """struct weft_axis."""
-
-    _fields_ = (("start", _U64), ("origin", _I64), ("length", ctypes.c_double), ("most", ctypes.c_double))
-
-
-class FoundView(ctypes.Structure):
-    """struct weft_found."""
-
-    _fields_ = (("best", _P), ("waiter", _P), ("cost", _P), ("culprit", _P), ("cause", _P), ("found", _U64))
-
-
-class Messages(ctypes.Structure):
-    """struct weft_messages."""
-
-    _fields_ = (
-        ("rank", ctypes.c_uint32), ("size_count", ctypes.c_uint32), ("first", _P), ("event", _P), ("args", _P),
-        ("completion", _P), ("partner", _P), ("their_event", _P), ("their_args", _P), ("peer", _P), ("flags", _P),
-        ("their_flags", _P), ("blocks", _P), ("host", _P), ("sizes", _P), ("rendezvous", _I64 * 2),
-    )  # fmt: skip
-
-
-class LateMembers(ctypes.Structure):
-    """struct weft_late_members."""
-
-    _fields_ = (
-        ("instances", _U64), ("first", _P), ("rows", _P), ("rank", _P), ("event", _P), ("completion", _P),
-        ("function", _P), ("sort", _P), ("comm", _P), ("member_first", _P), ("members", _P), ("blocks", _P),
-        ("host", _P), ("place", _P),
-    )  # fmt: skip
-
 
 class Found:
-    """The waits found so far, with room for `room`: struct weft_found and its columns."""
+    """The waits found so far, with room for `room`."""
 
     def __init__(self, events: int, room: int) -> None:
         self._best = np.full(events, NO_ROW, np.uint32)
         self._columns = tuple(np.empty(room, np.int64) for _ in range(3))
         self._cause = np.empty(room, np.uint8)
-        self.view = FoundView(address(self._best), *(address(c) for c in self._columns), address(self._cause), 0)
+        waiter, cost, culprit = self._columns
+        self.view = c_waits.Found(
+            best=self._best, waiter=waiter, cost=cost, culprit=culprit, cause=self._cause, found=0
+        )
 
     def columns(self) -> tuple[Ints, Ints, Ints, NDArray[np.uint8]]:
         """Places that waited, ns, places that were late, causes; only what cost time."""
@@ -89,24 +42,19 @@ class Found:
 
 def fill_times(rank: Rank, enter: Ints, leave: Ints) -> None:
     """Write the times of a rank's events, ns, as Rank.enter_ns and exit_ns give them."""
-    events = np.ascontiguousarray(rank.events)
-    library().weft_times(
-        _P(address(events)), _U64(len(events)), ctypes.byref(axis_of(rank)), _P(address(enter)), _P(address(leave))
-    )
+    kernel().weft_times(np.ascontiguousarray(rank.events), len(rank.events), axes([rank]), enter, leave)
 
 
-def axis_of(rank: Rank) -> Axis:
-    """The rank's clock."""
-    return Axis(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS)
+def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
+    """The clocks of some ranks."""
+    of = [(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS) for rank in ranks]
+    return np.array(of, AXIS)
 
 
 def span(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
     """What is asked of all times of a rank together, and the time inside its calls by one of `count` causes."""
     events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
-    library().weft_span(
-        _P(address(events)), _U64(len(events)), ctypes.byref(axis_of(rank)), _P(address(blocks)),
-        _P(address(causes)), ctypes.byref(found), _P(address(inside)),
-    )  # fmt: skip
+    kernel().weft_span(events, len(events), axes([rank]), blocks, causes, found, inside)
     return found, inside
 
 
@@ -119,44 +67,34 @@ class Surroundings(NamedTuple):
 
 def messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
     """The ranks' messages as C reads them; the caller keeps the arrays alive. No standard send waits as yet."""
-    most = np.iinfo(np.int64).max
-    at = address
+    most = int(np.iinfo(np.int64).max)
     given = Messages(
-        0, 0, at(mine.first), at(mine.event), at(mine.args), at(mine.completion), at(mine.partner),
-        at(theirs.event), at(theirs.args), at(mine.peer), at(mine.flags), at(theirs.flags), at(around.blocks),
-        at(around.host), None, (_I64 * 2)(most, most),
+        rank=0, size_count=0, first=mine.first, event=mine.event, args=mine.args, completion=mine.completion,
+        partner=mine.partner, their_event=theirs.event, their_args=theirs.args, peer=mine.peer, flags=mine.flags,
+        their_flags=theirs.flags, blocks=around.blocks, host=around.host, sizes=None, rendezvous=(most, most),
     )  # fmt: skip
-    found = []
-    for rank, table in enumerate(sizes):
-        own = Messages.from_buffer_copy(given)
-        own.rank, own.size_count, own.sizes = rank, len(table), at(table)
-        found.append(own)
-    return found
+    return [given.again(rank=rank, size_count=len(table), sizes=table) for rank, table in enumerate(sizes)]
 
 
 def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:
     """Run weft_late_senders for one rank."""
-    library().weft_late_senders(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
+    kernel().weft_late_senders(clocks, given, found.view)
 
 
 def late_receivers(clocks: Clocks, given: Messages, found: Found) -> None:
     """Run weft_late_receivers for one rank."""
-    library().weft_late_receivers(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
+    kernel().weft_late_receivers(clocks, given, found.view)
 
 
 def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
     """Run weft_late_members."""
-    library().weft_late_members(ctypes.byref(clocks), ctypes.byref(given), ctypes.byref(found.view))
+    kernel().weft_late_members(clocks, given, found.view)
 
 
 def protocol(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
     """Run weft_protocol for one rank: raises `eager`, returns the sends that clearly blocked as bytes * 2 + far."""
     blocked = np.empty(room, np.int64)
-    find = library().weft_protocol
-    find.restype = _I64
-    found = find(
-        ctypes.byref(clocks), ctypes.byref(sends), ctypes.byref(recvs), _P(address(eager)), _P(address(blocked))
-    )
+    found = kernel().weft_protocol(clocks, sends, recvs, eager, blocked)
     if found < 0:
         raise MemoryError("no memory to look for the protocol of messages")
     return blocked[:found].copy()

@@ -13,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from weft.match import Match
+from weft.native.headers.waits import Messages
 from weft.terms.sizes import size_of
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.waits import native
 from weft.waits.clockwork import Clockwork
-from weft.waits.native import Ints, Messages
+from weft.waits.native import Ints
 
 NEVER = int(np.iinfo(np.int64).max)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Match
-from weft.match.native import address
+from weft.native.headers.waits import LateMembers
 from weft.plain import dataclass
 from weft.trace import Trace
 from weft.waits import native
@@ -101,11 +101,12 @@ class Waiting:
         member_first = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
         members = np.fromiter((m for group in groups for m in group), np.int32, int(member_first[-1]))
         place = np.full(len(trace.ranks), native.NO_ROW, np.uint32)
-        columns = (
-            of.first, of.rows, parts.ranks(), parts.event, parts.completion, parts.function, late(trace.functions),
-            of.comm, member_first, members, *self._around, place,
+        given = LateMembers(
+            instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
+            completion=parts.completion, function=parts.function, sort=late(trace.functions), comm=of.comm,
+            member_first=member_first, members=members, blocks=self._around.blocks, host=self._around.host, place=place,
         )  # fmt: skip
-        native.late_members(self.clock.clocks, native.LateMembers(len(of), *(address(c) for c in columns)), found)
+        native.late_members(self.clock.clocks, given, found)
 
     @cached_property
     def by_rank(self) -> Ints:

@@ -10,25 +10,23 @@ from weft.check.dvm import syntax
 from weft.check.dvm.fortran_lines import Item, Statement
 from weft.check.dvm.fortran_units import DO, NAME, Loop, Unit, assignment, closes, inner, opens, split_top
 from weft.check.dvm.syntax import DirectiveError, Reference
+from weft.native.headers import check
+from weft.native.headers.check import ALL, CONSTANT
 
-CONSTANT: Final = -1
-ALL: Final = -2
-KINDS: Final = {"*": 0, "block": 1, "wgtblock": 2, "genblock": 3, "multblock": 4, "indirect": 5, "derived": 6}
-"""Of check.h."""
-OPERATIONS: Final = {
-    "sum": 1,
-    "product": 2,
-    "max": 3,
-    "min": 4,
-    "and": 5,
-    "or": 6,
-    "xor": 7,
-    "eqv": 8,
-    "neqv": 9,
-    "maxloc": 12,
-    "minloc": 13,
+KINDS: Final = {
+    "*": check.WHOLE,
+    "block": check.BLOCK,
+    "wgtblock": check.WGTBLOCK,
+    "genblock": check.GENBLOCK,
+    "multblock": check.MULTBLOCK,
+    "indirect": check.INDIRECT,
+    "derived": check.DERIVED,
 }
-DIRECTIONS: Final = {"in": 1, "out": 2, "inout": 3, "local": 4, "inlocal": 5}
+_REDUCTIONS: Final = "sum product max min and or xor eqv neqv maxloc minloc"
+OPERATIONS: Final[dict[str, int]] = {name: getattr(check, name.upper()) for name in _REDUCTIONS.split()}
+DIRECTIONS: Final = {
+    "in": check.IN, "out": check.OUT, "inout": check.INOUT, "local": check.LOCAL, "inlocal": check.INLOCAL,
+}  # fmt: skip
 ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
 ACROSS, RENEW, COMPUTE, GROUP = range(4)
 ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10

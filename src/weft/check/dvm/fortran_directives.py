@@ -10,7 +10,6 @@ from weft.check.dvm import fortran_scattered, syntax
 from weft.check.dvm.fortran_calls import (
     ACROSS,
     ACTUAL,
-    ALL,
     BEFORE_STATEMENT,
     COMPUTE,
     CONSISTENT,
@@ -34,6 +33,7 @@ from weft.check.dvm.fortran_lines import Sentinel, Statement
 from weft.check.dvm.fortran_marks import UnitMarks
 from weft.check.dvm.fortran_units import DO, Loop, assignment, inner
 from weft.check.dvm.syntax import DirectiveError, Position, Reference
+from weft.native.headers.check import ALL
 
 ENDS: Final = {
     "region": "weft_check_region_end",

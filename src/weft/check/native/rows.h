@@ -33,7 +33,8 @@ struct row_block { /* instructions that follow one another; the blocks behind it
     int32_t guard;      /* -1: which of the two is not known */
 };
 
-enum { EQUAL, LESS, AT_MOST, BELOW, NOT_ABOVE, NOT = 8 };
+/* What a guard asks of two values; NOT is added where the jump is taken if it is not so. */
+enum row_test { EQUAL, LESS, AT_MOST, BELOW, NOT_ABOVE, NOT = 8 };
 
 struct row_guard { /* the jump is taken where the test holds of two values of `size` bytes */
     int32_t left, right, size, test;

@@ -28,9 +28,10 @@ from numba.parfors import parfor_lowering
 from weft.check.numba import loops
 from weft.check.numba.instrument import BOUNDS, Chain, Module, strip
 from weft.check.numba.left_out import Left
-from weft.check.numba.native import MAX_ARGUMENTS, Runtime
+from weft.check.numba.native import Runtime
 from weft.check.numba.own import Own, own
 from weft.check.texts import Texts
+from weft.native.headers.numba import MAX_ARGUMENTS
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
 CONTAINERS: Final = tuple(str(Path(numba.__file__).parent / name) for name in ("typed", "cpython/setobj.py"))

@@ -10,8 +10,10 @@ from typing import Any, Final
 from numba.core import ir, types
 
 from weft.check.numba import source
-from weft.check.numba.native import ARRAY, MAX_RANK, REDUCTION, SCALAR, SHARED, Argument, Loop
+from weft.check.numba.native import Argument, Loop
 from weft.check.texts import Texts
+from weft.native.headers.check import MAX_RANK
+from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
 
 MAX_STEPS: Final = 32
 PASSED_ON: Final = ("getattr", "getitem", "static_getitem", "cast", "exhaust_iter")
@@ -94,21 +96,21 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
         data = texts.variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
         if at >= first_reduction:
             real = {types.float64: 8, types.float32: 4}.get(kind.dtype, 0)
-            arguments.append(Argument(REDUCTION, data, _bytes(lowerer, kind), real, stride))
+            arguments.append(Argument(AS_REDUCTION, data, _bytes(lowerer, kind), real, stride))
             stride += kind.ndim
         elif name in shared:
             data = texts.variable(known, file, line, "variable")
-            arguments.append(Argument(SHARED, data, _bytes(lowerer, kind), 0, stride))
+            arguments.append(Argument(AS_SHARED, data, _bytes(lowerer, kind), 0, stride))
             stride += 1
         elif isinstance(kind, types.Array):
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
             ranks[data] = kind.ndim
             where = tuple(1 + symbols.index(symbol) for symbol in one) if fits else ()
-            arguments.append(Argument(ARRAY if fits else SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
+            arguments.append(Argument(AS_ARRAY if fits else AS_SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
             stride += kind.ndim
         else:
-            arguments.append(Argument(SCALAR))
+            arguments.append(Argument(AS_SCALAR))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     construct = texts.construct("prange", file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(

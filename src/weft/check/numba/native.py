@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from weft.native.headers import numba
+
 if TYPE_CHECKING:
     from weft.check.numba.own import Own
-
-MAX_RANK: Final = 8
-MAX_ARGUMENTS: Final = 256
-SCALAR, ARRAY, SHARED, REDUCTION = range(4)
 
 SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
 """Symbols of Numba's scheduler, and what stands in for them."""
@@ -35,28 +35,6 @@ VECTORS: Final = ("weft_numba_read", "weft_numba_write")
 """Those of HOOKS that have a `_wide` of their own for processors with AVX2."""
 
 
-class _Argument(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int32) for name in ("kind", "data", "element", "rank", "real", "stride")),
-        ("stored", ctypes.c_int32),
-        ("dimension", ctypes.c_int32 * MAX_RANK),
-        ("own", ctypes.c_int32),
-        *((name, ctypes.c_int32 * MAX_RANK) for name in ("nest", "low", "high")),
-    )
-
-
-class _Loop(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int32) for name in ("construct", "checked", "by_thread", "rank", "count", "sites")),
-        ("guards", ctypes.c_void_p),
-        ("site", ctypes.c_void_p),
-    )
-
-
-assert ctypes.sizeof(_Argument) == 160
-assert ctypes.sizeof(_Loop) == 40
-
-
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One argument of a kernel; see numba.c."""
@@ -73,12 +51,13 @@ class Loop:
     """A parallel loop as numba.c reads it; it must live as long as the compiled code."""
 
     def __init__(self, construct: int, checked: bool, rank: int, arguments: Sequence[Argument]) -> None:
-        size = ctypes.sizeof(_Loop) + len(arguments) * ctypes.sizeof(_Argument)
+        size = ctypes.sizeof(numba.Loop) + len(arguments) * ctypes.sizeof(numba.Argument)
         self._memory = ctypes.create_string_buffer(size)
-        self._head = _Loop.from_buffer(self._memory)
+        self._head = numba.Loop.from_buffer(self._memory)
         self._head.construct, self._head.checked = construct, checked
         self._head.rank, self._head.count = rank, len(arguments)
-        self._each = each = (_Argument * len(arguments)).from_buffer(self._memory, ctypes.sizeof(_Loop))
+        behind = ctypes.sizeof(numba.Loop)
+        self._each = each = (numba.Argument * len(arguments)).from_buffer(self._memory, behind)
         for place, one in zip(each, arguments, strict=True):
             place.kind, place.data, place.element = one.kind, one.data, one.element
             place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
@@ -96,8 +75,7 @@ class Loop:
 
     def places(self, sites: Sequence[int]) -> None:
         """The numbers of the places of its accesses."""
-        self._sites = (ctypes.c_int32 * len(sites))(*sites)
-        self._head.sites, self._head.site = len(sites), ctypes.addressof(self._sites)
+        self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
     def owned(self, number: int, own: Own) -> None:
         """Each iteration has elements of its own of an argument (from 1)."""

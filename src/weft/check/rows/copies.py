@@ -8,10 +8,19 @@ from typing import Final
 from weft.check.rows.code import BRANCH
 from weft.check.rows.forms import ONE, Atom, Form, frozen
 from weft.check.rows.loops import CopiedLoop
+from weft.native.headers.check_rows import (
+    MEMORY4,
+    MEMORY8,
+    NUMBER,
+    REGISTER,
+    SIGNED,
+    SLOT4,
+    SLOT8,
+    STEP_IS_FORM,
+    ZEROED,
+)  # fmt: skip
 
 SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
-_NUMBER_TERM, _REGISTER, _SLOT8, _SLOT4, _SIGNED, _ZEROED, _MEMORY8, _MEMORY4 = range(8)
-_STEP_IS_FORM: Final = 16
 
 _ENTRY: Final = """\
 .Lweftr{n}_t:
@@ -137,26 +146,26 @@ class _Forms:
 
     def _term(self, atom: Atom, times: int, low: bool) -> str:
         if atom is ONE:
-            return f"\t.quad\t{times}, 0\n\t.long\t{_NUMBER_TERM}, 0\n"
+            return f"\t.quad\t{times}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind == "address":
-            return f"\t.quad\t{atom.name}, 0\n\t.long\t{_NUMBER_TERM}, 0\n"
+            return f"\t.quad\t{atom.name}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind in ("sx", "zx"):
-            kind = _SIGNED if atom.kind == "sx" else _ZEROED
+            kind = SIGNED if atom.kind == "sx" else ZEROED
             inner = self.add(dict(atom.form), True)
             return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
         if atom.kind == "memory":
-            kind = _MEMORY8 if atom.size == 8 else _MEMORY4
+            kind = MEMORY8 if atom.size == 8 else MEMORY4
             return f"\t.quad\t{times}, {address_of(atom)}\n\t.long\t{kind}, 0\n"
         rise = self.row.narrow[atom] if low else self.row.steps[atom]
         assert rise is not None
         if set(rise) - {ONE}:
-            step, flag = self.add(rise), _STEP_IS_FORM
+            step, flag = self.add(rise), STEP_IS_FORM
         else:
             step, flag = rise.get(ONE, 0), 0
         if atom.kind == "register":
-            kind, argument = _REGISTER, 8 * SAVED[atom.name]
+            kind, argument = REGISTER, 8 * SAVED[atom.name]
         else:
-            kind, argument = (_SLOT8 if atom.size == 8 else _SLOT4), atom.offset
+            kind, argument = (SLOT8 if atom.size == 8 else SLOT4), atom.offset
         return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
 
 

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from weft.check.rows.code import COMPARES
 from weft.check.rows.forms import Form, low
 from weft.check.rows.values import Effects, State
 from weft.check.rows.ways import Block, Ways
-
-
-class Test(IntEnum):
-    """What a guard asks of two values; `_NOT` is added where the jump is taken if it is not so."""
-
-    EQUAL = 0
-    LESS = 1
-    AT_MOST = 2
-    BELOW = 3
-    NOT_ABOVE = 4
-
-
-NOT: Final = 8
+from weft.native.headers.check_rows import RowTest as Test
 
 _TESTS: Final = {
-    name: test + NOT * negated
+    name: test + Test.NOT * negated
     for test, names in {
         Test.EQUAL: ("e z", "ne nz"),
         Test.LESS: ("l nge", "ge nl"),
@@ -73,7 +60,7 @@ def guard(ways: Ways, effects: Effects, block: Block, states: dict[int, State]) 
             return None
         left = effects.value(one.operands[0], size, state)
         if codes[n].word in ("js", "jns"):
-            test = Test.LESS + NOT * (codes[n].word == "jns")
+            test = Test.LESS + Test.NOT * (codes[n].word == "jns")
     else:
         right, left = (effects.value(operand, size, state) for operand in one.operands)
     if size == 4:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.export.otf2.definitions import SITE_ATTRIBUTE, Definitions
-from weft.match.native import address
-from weft.native.kernel import library
+from weft.native.headers.otf2 import Otf2, kernel
 
 CHUNK: Final = 1 << 20
 """Bytes of events that the library holds for a location before it writes them."""
@@ -30,15 +29,6 @@ _CALLS: Final = (
     "RmaOpCompleteRemote", "RmaRequestLock", "RmaAcquireLock", "RmaReleaseLock",
 )  # fmt: skip
 """The functions OTF2_EvtWriter_... by kind of row."""
-
-
-class _Library(ctypes.Structure):
-    """struct weft_otf2."""
-
-    _fields_ = (
-        ("write", ctypes.c_void_p), ("site", ctypes.c_void_p), ("list", ctypes.c_void_p),
-        ("attribute", ctypes.c_uint32),
-    )  # fmt: skip
 
 
 def _address(name: str) -> int:
@@ -93,9 +83,9 @@ class Archive:
         self._markers: Any = None
         self._functions = np.array([_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
         self._list = _otf2.AttributeList_New()
-        self._library = _Library(
-            address(self._functions), _address("OTF2_AttributeList_AddSourceCodeLocationRef"),
-            ctypes.cast(self._list, ctypes.c_void_p), SITE_ATTRIBUTE,
+        self._library = Otf2(
+            write=self._functions, site=_address("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            list=ctypes.cast(self._list, ctypes.c_void_p).value, attribute=SITE_ATTRIBUTE,
         )  # fmt: skip
 
     def __enter__(self) -> Archive:
@@ -125,17 +115,11 @@ class Archive:
     def write(self, location: int, rows: NDArray[np.void]) -> int:
         """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
         writer = self._writer(location)
-        rows = np.ascontiguousarray(rows)
-        call = library().weft_otf2_write
-        call.restype = ctypes.c_uint64
-        written = call(
-            ctypes.byref(self._library), writer, ctypes.c_void_p(address(rows)),
-            ctypes.c_uint64(len(rows)),
-        )  # fmt: skip
+        written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
         if written != len(rows):
             why = self._errors.first or "it gives no reason"
             raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: {why}")
-        return int(written)
+        return written
 
     def _writer(self, location: int) -> Any:
         if location not in self._writers:

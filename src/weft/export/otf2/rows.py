@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints
+from weft.native.headers.otf2 import OTF2_ROW as ROW
+from weft.native.headers.otf2 import Otf2Kind as Kind
 
-ROW: Final = np.dtype(
-    [
-        ("time", "<u8"), ("a", "<u8"), ("b", "<u8"), ("id", "<u8"), ("x", "<u4"), ("y", "<u4"), ("z", "<u4"),
-        ("kind", "u1"), ("small", "u1"), ("unused", "<u2"),
-    ]
-)  # fmt: skip
+__all__ = ["BEGUN", "DONE", "DURING", "ENTERED", "LEFT", "ROW", "Kind", "Rows", "laid"]
 
 # Where in its call a record stands.
 ENTERED: Final = 0
@@ -25,34 +21,6 @@ DURING: Final = 2
 DONE: Final = 3
 LEFT: Final = 4
 _PHASES: Final = 8
-
-
-class Kind(IntEnum):
-    """The kinds of records, as in otf2.c."""
-
-    ENTER = 0
-    LEAVE = 1
-    SEND = 2
-    ISEND = 3
-    ISEND_COMPLETE = 4
-    IRECV_REQUEST = 5
-    RECV = 6
-    IRECV = 7
-    COLLECTIVE_BEGIN = 8
-    COLLECTIVE_END = 9
-    COLLECTIVE_REQUEST = 10
-    COLLECTIVE_COMPLETE = 11
-    RMA_WIN_CREATE = 12
-    RMA_WIN_DESTROY = 13
-    RMA_COLLECTIVE_BEGIN = 14
-    RMA_COLLECTIVE_END = 15
-    RMA_PUT = 16
-    RMA_GET = 17
-    RMA_ATOMIC = 18
-    RMA_COMPLETE = 19
-    RMA_REQUEST_LOCK = 20
-    RMA_ACQUIRE_LOCK = 21
-    RMA_RELEASE_LOCK = 22
 
 
 class Rows:

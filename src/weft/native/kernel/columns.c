@@ -4,25 +4,8 @@
  * the elements of arrays, which begin at `starts`. Reads past the end of the stream give zeros, and an array that is longer
  * than the stream has bytes is damage and counts as empty.
  */
+#include "columns.h"
 #include "ops.h"
-
-struct weft_column {
-    uint8_t wanted, code; /* enum weft_code, WEFT_CODE_ARRAY */
-    int64_t *starts;      /* arrays: n + 1 */
-    int64_t *values;      /* of scalars and elements; source of a status */
-    int64_t *tag, *bytes, *error;
-    uint8_t *known, *cancelled;
-};
-
-struct weft_columns_input {
-    const struct weft_event *events;
-    const int64_t *which;
-    uint64_t count;
-    const uint8_t *tails;
-    uint64_t tail_bytes;
-    uint32_t entry_steps, steps; /* columns written at entry, and all of them */
-    uint32_t poll;               /* whether the function is one: those that failed have no exit part */
-};
 
 struct reader {
     const uint8_t *tails;
@@ -97,8 +80,7 @@ static void read_array(struct reader *r, struct weft_column *c, uint64_t i, uint
     }
 }
 
-EXPORT void weft_columns(const struct weft_columns_input *in, struct weft_column *columns, int fill);
-EXPORT void weft_columns(const struct weft_columns_input *in, struct weft_column *columns, int fill) {
+void weft_columns(const struct weft_columns_input *in, struct weft_column *columns, int fill) {
     for (uint64_t i = 0; i < in->count; i++) {
         const struct weft_event *e = &in->events[in->which[i]];
         bool tailed = e->flags & WEFT_FLAG_HAS_TAIL;

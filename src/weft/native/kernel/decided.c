@@ -13,18 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decided.h"
 #include "ops.h"
-
-struct weft_decided_input {
-    uint32_t ranks;
-    const uint64_t *recv_first;
-    const uint32_t *recv_event, *recv_decided, *recv_partner;
-    const int32_t *recv_comm, *recv_peer, *recv_tag;
-    const uint16_t *recv_flags;
-    const uint64_t *probe_first;
-    const uint32_t *probe_event, *probe_decided, *probe_partner;
-    const int32_t *probe_comm, *probe_peer, *probe_tag;
-};
 
 struct pattern_row {
     int32_t comm, source, tag;
@@ -129,9 +119,7 @@ static bool one_rank(const struct weft_decided_input *in, uint32_t rank, struct 
     return good;
 }
 
-/* known: for each receive the event, NONE where nothing proves it. NULL without memory; else weft_pairs_free it. */
-EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *known);
-EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *known) {
+struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *known) {
     struct weft_pairs *pairs = calloc(1, sizeof *pairs);
     for (uint32_t rank = 0; pairs && rank < in->ranks; rank++)
         if (!one_rank(in, rank, pairs, known)) {
@@ -143,11 +131,9 @@ EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint
     return pairs;
 }
 
-EXPORT uint64_t weft_pairs_count(const struct weft_pairs *pairs);
-EXPORT uint64_t weft_pairs_count(const struct weft_pairs *pairs) { return pairs->count; }
+uint64_t weft_pairs_count(const struct weft_pairs *pairs) { return pairs->count; }
 
-EXPORT void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later);
-EXPORT void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
+void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
     if (pairs->count) {
         memcpy(earlier, pairs->earlier, pairs->count * sizeof *earlier);
         memcpy(later, pairs->later, pairs->count * sizeof *later);
@@ -157,12 +143,8 @@ EXPORT void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_
     free(pairs);
 }
 
-/* For each receive, the latest point of its rank that had to be before it was decided: what the sends of the message and
- * of those that went before in its chain know. known: by send, NONE where it is not known (threads). */
-EXPORT void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
-                       const uint32_t *earlier, const uint32_t *later, uint32_t *reach);
-EXPORT void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
-                       const uint32_t *earlier, const uint32_t *later, uint32_t *reach) {
+void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
+                const uint32_t *earlier, const uint32_t *later, uint32_t *reach) {
     for (uint64_t i = 0; i < recvs; i++) reach[i] = partner[i] == NONE || known[partner[i]] == NONE ? 0 : known[partner[i]];
     for (uint64_t k = 0; k < pairs; k++)
         if (reach[earlier[k]] > reach[later[k]]) reach[later[k]] = reach[earlier[k]];

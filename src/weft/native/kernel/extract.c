@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "extract.h"
 #include "ops.h"
 #include "tails.h"
 
@@ -512,8 +513,7 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
 
 /* ---- the result ---- */
 
-EXPORT void weft_ops_free(struct weft_ops *ops);
-EXPORT void weft_ops_free(struct weft_ops *ops) {
+void weft_ops_free(struct weft_ops *ops) {
     if (!ops) return;
     free(ops->sends);
     free(ops->recvs);
@@ -560,9 +560,7 @@ static uint64_t drop_cancelled(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
-/* At most how many sends, receives, probes and collectives the rank has. */
-EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]);
-EXPORT void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
+void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
     uint64_t by_op[32] = {0}, started = 0;
     for (uint64_t i = 0; i < in->event_count; i++) {
         struct weft_spec spec = spec_of(in, &in->events[i]);
@@ -593,10 +591,7 @@ static struct weft_ops *emptied(struct weft_ops *ops) {
     return ops;
 }
 
-/* Reads one rank, into the memory of another one's result where `used` is one. The caller owns the result (weft_ops_free);
- * counts gets sends, receives, probes, collectives. NULL when there is no memory: then `used` is gone too. */
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]);
-EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]) {
+struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]) {
     struct weft_ops *ops = emptied(used);
     if (!ops) return NULL;
     ops->in = in;
@@ -625,16 +620,7 @@ EXPORT struct weft_ops *weft_extract(const struct weft_extract_input *in, struct
     return ops;
 }
 
-/* Where the columns of all ranks' operations lie; each rank writes from `first` on. */
-struct weft_post_columns {
-    uint32_t *event, *args, *completion, *decided;
-    int32_t *comm, *peer, *tag;
-    uint16_t *flags;
-};
-
-/* Writes the sends (which 0), receives (1) or probes (2) from row `first` on. */
-EXPORT void weft_ops_posts(const struct weft_ops *ops, int which, const struct weft_post_columns *to, uint64_t first);
-EXPORT void weft_ops_posts(const struct weft_ops *ops, int which, const struct weft_post_columns *to, uint64_t first) {
+void weft_ops_posts(const struct weft_ops *ops, int which, const struct weft_post_columns *to, uint64_t first) {
     const struct weft_post *posts = which == 0 ? ops->sends : which == 1 ? ops->recvs : ops->probes;
     uint64_t count = which == 0 ? ops->send_count : which == 1 ? ops->recv_count : ops->probe_count;
     for (uint64_t i = 0; i < count; i++) {
@@ -650,16 +636,7 @@ EXPORT void weft_ops_posts(const struct weft_ops *ops, int which, const struct w
     }
 }
 
-struct weft_coll_columns {
-    uint32_t *event, *completion;
-    int32_t *comm;
-    uint32_t *parent, *ordinal;
-    uint16_t *function, *flags;
-};
-
-/* Writes the collectives from row `first` on; parents stay indices in this rank's own. */
-EXPORT void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *to, uint64_t first);
-EXPORT void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *to, uint64_t first) {
+void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *to, uint64_t first) {
     for (uint64_t i = 0; i < ops->coll_count; i++) {
         const struct weft_coll *c = &ops->colls[i];
         to->event[first + i] = c->event;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "match.h"
 #include "ops.h"
 
 struct channel {
@@ -63,14 +64,6 @@ static struct channel *add_channel(struct channels *t, int32_t comm, int32_t sou
     return c;
 }
 
-/* Columns of sends, receives or probes; rows of rank r are first[r] .. first[r + 1] - 1. Borrowed. */
-struct weft_posts {
-    const uint64_t *first;
-    const uint32_t *event;
-    const int32_t *comm, *peer, *tag;
-    const uint16_t *flags;
-};
-
 static bool chain_sends(struct channels *t, uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
                         uint32_t *next) {
     for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -96,15 +89,9 @@ static struct channel *known_channel(struct channels *t, const struct weft_posts
     return c->used && c->head != NONE ? c : NULL;
 }
 
-/* Matches what goes to the ranks low .. high - 1, so that several threads share the work. send_recv (all NONE before),
- * recv_send: the partner's row or NONE; probe_send: the send that a probe saw; next: scratch, a number for each send.
- * 0, or -1 without memory. */
-EXPORT int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
-                      const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
-                      uint32_t *recv_send, uint32_t *probe_send, uint32_t *next);
-EXPORT int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
-                      const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
-                      uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
+int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
+               const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
+               uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
     struct channels t = {calloc(1u << 12, sizeof(struct channel)), 1u << 12, 0};
     if (!t.rows || !chain_sends(&t, ranks, low, high, sends, next)) {
         free(t.rows);
@@ -131,9 +118,7 @@ EXPORT int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct 
     return 0;
 }
 
-/* Counting sort: the rows of each key, in order. first has keys + 1 entries; rows with key NONE are left out. */
-EXPORT void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows);
-EXPORT void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
+void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
     memset(first, 0, (keys + 1) * sizeof *first);
     for (uint64_t i = 0; i < count; i++)
         if (key[i] < keys) first[key[i] + 1]++;

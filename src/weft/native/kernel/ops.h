@@ -92,6 +92,7 @@ enum weft_code {
     WEFT_CODE_DOUBLE = 5,
 };
 #define WEFT_CODE_ARRAY 0x80u
+#define WEFT_PROGRAM_POLL 0x80u /* beside the exit count: those are not there where the poll failed */
 
 /* `program` is an offset into the bytes {entry count, exit count, (code, role) for each of them}. */
 struct weft_spec {

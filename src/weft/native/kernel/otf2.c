@@ -1,51 +1,8 @@
 /* Writes rows of numbers as OTF2 events. The library is the user's: its functions come as pointers, in the order of
  * the kinds, so that nothing is linked and no header of OTF2 is needed. src/weft/export/otf2/records.py makes the
  * rows; a test holds the two against each other. */
+#include "otf2.h"
 #include "ops.h"
-
-enum {
-    ENTER,
-    LEAVE,
-    SEND,
-    ISEND,
-    ISEND_COMPLETE,
-    IRECV_REQUEST,
-    RECV,
-    IRECV,
-    COLLECTIVE_BEGIN,
-    COLLECTIVE_END,
-    COLLECTIVE_REQUEST,
-    COLLECTIVE_COMPLETE,
-    RMA_WIN_CREATE,
-    RMA_WIN_DESTROY,
-    RMA_COLLECTIVE_BEGIN,
-    RMA_COLLECTIVE_END,
-    RMA_PUT,
-    RMA_GET,
-    RMA_ATOMIC,
-    RMA_COMPLETE,
-    RMA_REQUEST_LOCK,
-    RMA_ACQUIRE_LOCK,
-    RMA_RELEASE_LOCK,
-    KINDS,
-};
-
-/* 48 bytes: bytes sent and received in `a` and `b`, the number of a request, an operation or a lock in `id`, ranks and
- * references in `x`, `y`, `z`, an operation or a type in `small`. */
-struct weft_otf2_row {
-    uint64_t time, a, b, id;
-    uint32_t x, y, z;
-    uint8_t kind, small;
-    uint16_t unused;
-};
-
-/* Borrowed. `write` by kind, `site` adds a source location to `list` as `attribute`. */
-struct weft_otf2 {
-    void *const *write;
-    int (*site)(void *list, uint32_t attribute, uint32_t site);
-    void *list;
-    uint32_t attribute;
-};
 
 /* The functions of OTF2_EvtWriter.h that differ in their parameters behind (writer, attributes, time). */
 typedef int plain(void *, void *, uint64_t);
@@ -108,19 +65,8 @@ static int write_row(const struct weft_otf2 *to, void *w, const struct weft_otf2
     }
 }
 
-/* Writes the rows with the event writer `writer`; how many were written before OTF2 refused one. */
-EXPORT uint64_t weft_otf2_write(const struct weft_otf2 *to, void *writer, const struct weft_otf2_row *rows,
-                                uint64_t count);
-EXPORT uint64_t weft_otf2_write(const struct weft_otf2 *to, void *writer, const struct weft_otf2_row *rows,
-                                uint64_t count) {
+uint64_t weft_otf2_write(const struct weft_otf2 *to, void *writer, const struct weft_otf2_row *rows, uint64_t count) {
     for (uint64_t i = 0; i < count; i++)
         if (write_row(to, writer, &rows[i])) return i;
     return count;
-}
-
-/* For the test of the layout. */
-EXPORT void weft_otf2_layout(uint64_t sizes[2]);
-EXPORT void weft_otf2_layout(uint64_t sizes[2]) {
-    sizes[0] = sizeof(struct weft_otf2_row);
-    sizes[1] = KINDS;
 }

@@ -8,18 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "overlaps.h"
 #include "ops.h"
-
-/* Accesses in order of `begin`. `site` counts from 0; `args` is equal for starts of one persistent request. */
-struct weft_accesses {
-    uint64_t count;
-    const int64_t *begin, *end, *args;
-    const uint64_t *low, *high;
-    const uint32_t *site;
-    const uint8_t *writes;
-    uint32_t sites;
-    uint64_t events;
-};
 
 struct node {
     uint32_t left, right, priority, holders;
@@ -198,9 +188,7 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
     return found;
 }
 
-/* Fills the pairs of rows, at most `most`, one for each pair of lines; -1 without memory. */
-EXPORT int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later);
-EXPORT int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later) {
+int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later) {
     uint64_t places = 2 * (uint64_t)in->sites;
     struct sweep s = {.in = in};
     s.nodes = malloc((in->count + 1) * sizeof *s.nodes);

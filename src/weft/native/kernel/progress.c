@@ -9,17 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "progress.h"
 #include "ops.h"
 
 #define NOBODY (-1)
 
-/* The caller owns all arrays. first: processes + 1; at, target, value: first[processes] constraints; size: arrivals
- * that each gathering needs; place (out): for each process the constraint it stands at, its end when it came through.
- * 0, or -1 without memory. */
-EXPORT int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
-                         const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place);
-EXPORT int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
-                         const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
+int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
+                  const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
     int64_t *heads = malloc(sizeof(int64_t) * (size_t)(processes + gatherings + 1));
     int64_t *next = malloc(sizeof(int64_t) * (size_t)(processes + 1));
     int64_t *ready = malloc(sizeof(int64_t) * (size_t)(processes + 1));
@@ -75,41 +71,8 @@ EXPORT int weft_progress(int64_t processes, const int64_t *first, const uint32_t
 
 /* ---- constraints out of a matched record ---- */
 
-struct weft_waits {
-    const uint64_t *first;
-    const uint32_t *event, *completion, *partner;
-    const int32_t *peer;
-};
-
-/* All borrowed. `threads`: by rank the thread of each event, NULL for one thread; `slot`: then the place of each event when
- * they are sorted by thread. Of sends those in `waits` wait, of the parts of collectives those in `together`. */
-struct weft_record {
-    uint32_t ranks;
-    const uint32_t *process_first; /* ranks + 1 */
-    const uint64_t *events;        /* by rank, how many */
-    const int32_t *const *threads;
-    const uint32_t *const *slot;
-    struct weft_waits recvs, probes, sends;
-    const uint8_t *waits;
-    const uint64_t *coll_first;
-    const uint32_t *coll_event, *coll_completion, *coll_instance;
-    const uint8_t *together;
-    uint64_t nevers; /* events that cannot be passed, sorted by rank: never_rank, never_event */
-    const int64_t *never_rank, *never_event;
-    int32_t never_target;
-};
-
-/* Where the constraints go: by process where they begin; NULL columns: they are counted only. */
-struct weft_constraints {
-    int64_t *first; /* processes + 1 */
-    uint32_t *at;
-    int32_t *target;
-    uint32_t *value;
-    int32_t *send;
-};
-
 struct placing {
-    const struct weft_record *in;
+    const struct weft_matched *in;
     struct weft_constraints *to;
     uint32_t rank;
     int64_t *next; /* by place of an event: how many constraints there, then where its next one goes; NULL: not asked */
@@ -133,13 +96,13 @@ static void place(struct placing *p, uint32_t at, int32_t target, uint32_t value
     p->to->send[to] = send;
 }
 
-static int32_t process_of(const struct weft_record *in, uint32_t rank, uint32_t event) {
+static int32_t process_of(const struct weft_matched *in, uint32_t rank, uint32_t event) {
     const int32_t *threads = in->threads[rank];
     return (int32_t)in->process_first[rank] + (threads && event < in->events[rank] ? threads[event] : 0);
 }
 
 /* The rank of a row: that of the peer, unless the record was matched again. */
-static uint32_t rank_of(const struct weft_record *in, const struct weft_waits *rows, int32_t peer, uint32_t row) {
+static uint32_t rank_of(const struct weft_matched *in, const struct weft_waits *rows, int32_t peer, uint32_t row) {
     if (peer >= 0 && (uint32_t)peer < in->ranks && rows->first[peer] <= row && row < rows->first[peer + 1])
         return (uint32_t)peer;
     uint32_t low = 0, high = in->ranks;
@@ -168,7 +131,7 @@ static void place_messages(struct placing *p, const struct weft_waits *mine, con
 }
 
 static void place_parts(struct placing *p, bool arrive) {
-    const struct weft_record *in = p->in;
+    const struct weft_matched *in = p->in;
     for (uint64_t i = in->coll_first[p->rank]; i < in->coll_first[p->rank + 1]; i++) {
         uint32_t at = arrive ? in->coll_event[i] : in->coll_completion[i];
         if (in->together[i] && at != NONE) place(p, at, -1 - (int32_t)in->coll_instance[i], arrive ? 0 : 1, -1);
@@ -177,7 +140,7 @@ static void place_parts(struct placing *p, bool arrive) {
 
 /* Arrivals come before what waits at the same event. */
 static void place_all(struct placing *p, uint64_t never) {
-    const struct weft_record *in = p->in;
+    const struct weft_matched *in = p->in;
     place_parts(p, true);
     place_messages(p, &in->recvs, &in->sends, NULL, false);
     place_messages(p, &in->probes, &in->sends, NULL, false);
@@ -187,10 +150,7 @@ static void place_all(struct placing *p, uint64_t never) {
         place(p, (uint32_t)in->never_event[never], in->never_target, 1, -1);
 }
 
-/* Makes the constraints of the ranks low .. high - 1: first their number (columns NULL: into first[process + 1]), then, with
- * `first` summed up, themselves, in order of process and event. 0, or -1 without memory. */
-EXPORT int weft_constraints(const struct weft_record *in, uint32_t low, uint32_t high, struct weft_constraints *to);
-EXPORT int weft_constraints(const struct weft_record *in, uint32_t low, uint32_t high, struct weft_constraints *to) {
+int weft_constraints(const struct weft_matched *in, uint32_t low, uint32_t high, struct weft_constraints *to) {
     uint64_t most = 0, never = 0;
     for (uint32_t r = low; r < high; r++) most = in->events[r] > most ? in->events[r] : most;
     int64_t *next = malloc((most + 1) * sizeof *next);

@@ -12,24 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "races.h"
 #include "ops.h"
-
-struct weft_races_input {
-    uint32_t ranks;
-    const uint64_t *recv_first;
-    const uint32_t *recv_event, *recv_decided, *recv_known, *recv_partner, *recv_reach;
-    const int32_t *recv_comm, *recv_peer, *recv_tag;
-    const uint16_t *recv_flags;
-    const uint64_t *probe_first;
-    const uint32_t *probe_event, *probe_partner;
-    const int32_t *probe_comm, *probe_peer, *probe_tag;
-    const uint16_t *probe_flags;
-    const uint32_t *send_known; /* NONE: unknown, taken for 0: the caller has to ask */
-    const int32_t *send_comm, *send_tag, *send_source;
-    const uint64_t *to_first; /* sends by receiving rank, */
-    const uint32_t *to_rows;  /* in order of sender and issue */
-    uint32_t most;            /* messages that are listed for one receive; all are counted */
-};
 
 /* Of a run with more racing receives than anybody reads, the later ones list few messages. */
 #define FULLY_LISTED 65536u
@@ -353,8 +337,7 @@ static bool one_rank(struct finder *f, uint32_t rank) {
     return good;
 }
 
-EXPORT void weft_races_free(struct weft_races *r);
-EXPORT void weft_races_free(struct weft_races *r) {
+void weft_races_free(struct weft_races *r) {
     if (!r) return;
     free(r->row);
     free(r->total);
@@ -364,10 +347,7 @@ EXPORT void weft_races_free(struct weft_races *r) {
     free(r);
 }
 
-/* Finds all races of the ranks low .. high - 1; `sends` is the number of sends. The caller owns the result; NULL
- * without memory. counts gets the racing receives and the messages listed. */
-EXPORT struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t sends, uint64_t counts[2]);
-EXPORT struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t sends, uint64_t counts[2]) {
+struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t sends, uint64_t counts[2]) {
     struct weft_races *out = calloc(1, sizeof *out);
     struct finder f = {.in = in, .out = out, .size = 16};
     f.groups = calloc(f.size, sizeof *f.groups);
@@ -388,10 +368,8 @@ EXPORT struct weft_races *weft_races_find(const struct weft_races_input *in, uin
     return out;
 }
 
-EXPORT void weft_races_take(struct weft_races *r, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
-                            uint32_t *messages);
-EXPORT void weft_races_take(struct weft_races *r, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
-                            uint32_t *messages) {
+void weft_races_take(struct weft_races *r, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
+                     uint32_t *messages) {
     if (r->count) {
         memcpy(row, r->row, r->count * sizeof *row);
         memcpy(probe, r->probe, r->count);

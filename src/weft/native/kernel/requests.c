@@ -1,6 +1,7 @@
 /* Requests of one rank: what completed them, and the buffers of operations while they are pending. */
 #include <stdlib.h>
 
+#include "requests.h"
 #include "ops.h"
 #include "tails.h"
 
@@ -62,8 +63,7 @@ static void completed_by(struct weft_completions *c, const struct weft_extract_i
     }
 }
 
-EXPORT void weft_completions_take(struct weft_completions *c, int64_t *request, int64_t *event);
-EXPORT void weft_completions_take(struct weft_completions *c, int64_t *request, int64_t *event) {
+void weft_completions_take(struct weft_completions *c, int64_t *request, int64_t *event) {
     for (uint64_t i = 0; i < c->count; i++) {
         request[i] = c->request[i];
         event[i] = c->event[i];
@@ -73,10 +73,7 @@ EXPORT void weft_completions_take(struct weft_completions *c, int64_t *request, 
     free(c);
 }
 
-/* The requests that waits and tests reported as complete, in program order; NULL without memory. The caller takes them
- * (weft_completions_take), which frees them. */
-EXPORT struct weft_completions *weft_completions(const struct weft_extract_input *in, uint64_t *count);
-EXPORT struct weft_completions *weft_completions(const struct weft_extract_input *in, uint64_t *count) {
+struct weft_completions *weft_completions(const struct weft_extract_input *in, uint64_t *count) {
     struct weft_completions *c = calloc(1, sizeof *c);
     for (uint64_t i = 0; c && i < in->event_count && !c->failed; i++) {
         const struct weft_event *e = &in->events[i];
@@ -95,22 +92,6 @@ EXPORT struct weft_completions *weft_completions(const struct weft_extract_input
 
 /* ---- buffers ---- */
 
-#define ACCESS_MADE 1u   /* reads or writes a buffer */
-#define ACCESS_WRITES 2u
-#define ACCESS_PENDING 4u /* until its request is complete */
-#define ACCESS_SHORT 8u  /* one whose completion was not seen may have been complete at once */
-#define ACCESS_COMPLETES 16u /* no access: a completion */
-
-struct weft_buffers {
-    const struct weft_event *events;
-    uint64_t count;
-    const uint8_t *sort;   /* ACCESS_... by function, 65,536 */
-    const uint64_t *solid; /* bytes of a datatype without gaps by id, else 0 */
-    uint64_t types;
-    const uint32_t *done; /* by request the event that completed it first, or freed it; NONE for none */
-    uint64_t requests;
-};
-
 static uint64_t end_of(const struct weft_buffers *in, const struct weft_event *e, uint64_t i, uint8_t sort) {
     if (!(sort & ACCESS_PENDING)) return i;
     uint32_t done = e->object < in->requests ? in->done[e->object] : NONE;
@@ -118,12 +99,8 @@ static uint64_t end_of(const struct weft_buffers *in, const struct weft_event *e
     return sort & ACCESS_SHORT ? i : in->count;
 }
 
-/* Where each access of the rank begins, ends and lies, in program order. Left out: those of nobody, that failed, without an
- * address or a size. Returns their number; the arrays have room for all that the functions promise. */
-EXPORT uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
-                             uint8_t *writes);
-EXPORT uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
-                             uint8_t *writes) {
+uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
+                      uint8_t *writes) {
     uint64_t found = 0, guessed = 0;
     for (uint64_t i = 0; i < in->count; i++) {
         const struct weft_event *e = &in->events[i];

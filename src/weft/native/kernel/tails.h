@@ -141,8 +141,6 @@ static inline struct weft_spec spec_of(const struct weft_extract_input *in, cons
     return e->function < in->spec_count ? in->specs[e->function] : none;
 }
 
-#define WEFT_PROGRAM_POLL 0x80u
-
 /* The tail of event `i`, read up to the parameter of role `last` (SKIP: all of it). */
 static inline struct tail read_tail(const struct weft_extract_input *in, uint64_t i, struct weft_spec spec, uint8_t last) {
     const struct weft_event *e = &in->events[i];

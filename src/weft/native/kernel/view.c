@@ -7,25 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "view.h"
 #include "ops.h"
 #include "times.h"
 
-#define CLASSES 8
 #define WIDE INT64_MAX
-#define STEP 4096 /* units of a logical step: columns are often narrower than one */
-
-/* Borrowed. `ends` is NULL for times on the clock; else the steps at which calls end in logical time, where each call begins
- * as the one before it ends. */
-struct weft_row {
-    const struct weft_event *events;
-    uint64_t count;
-    const struct weft_axis *axis;
-    const uint32_t *ends;
-    int64_t last; /* when calls that are open end in the picture */
-    uint64_t block;
-    int64_t *starts; /* by block */
-    int64_t *sums;   /* by block, CLASSES each */
-};
 
 struct call {
     int64_t start, end;
@@ -63,9 +49,7 @@ static void mark(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
     marks[at < count ? at : count - 1] = 1;
 }
 
-/* Fills starts and sums of a row, and marks the parts of the span in which a call begins or ends. */
-EXPORT void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count, int64_t span);
-EXPORT void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count, int64_t span) {
+void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count, int64_t span) {
     int64_t spent[CLASSES] = {0}, from = INT64_MIN;
     for (uint64_t i = 0; i < row->count; i++) {
         int64_t next;
@@ -133,27 +117,14 @@ static struct sweep sweep_of(const struct weft_row *row) {
     return s;
 }
 
-struct weft_lanes {
-    const struct weft_row *rows;
-    uint64_t count;
-    const uint32_t *first; /* by lane, where its rows begin in `of`; one more than there are */
-    const uint32_t *of;
-    const int64_t *edges; /* columns + 1 times, rising */
-    uint64_t columns;
-};
-
 static uint8_t shade(double share) {
     if (share <= 0) return 0;
     double level = share * 255 + 0.5;
     return level < 1 ? 1 : level > 255 ? 255 : (uint8_t)level;
 }
 
-/* Fills out[lane][class][column]: the share of the column's time that the lane's rows spent in the class, 255 for all of it;
- * what is more than nothing is at least 1. `sums` has room for CLASSES * columns. */
-EXPORT void weft_view_columns(const struct weft_lanes *in, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
-                              uint8_t *out);
-EXPORT void weft_view_columns(const struct weft_lanes *in, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
-                              uint8_t *out) {
+void weft_view_columns(const struct weft_lanes *in, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
+                       uint8_t *out) {
     for (uint64_t lane = from; lane < to; lane++) {
         memset(sums, 0, CLASSES * in->columns * sizeof *sums);
         for (uint32_t k = in->first[lane]; k < in->first[lane + 1]; k++) {
@@ -188,9 +159,7 @@ static uint64_t begun_before(const struct weft_row *row, int64_t t) {
     return s.i;
 }
 
-/* By row the events [first, end) that are under way somewhere in [t0, t1). */
-EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first, uint64_t *end);
-EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first, uint64_t *end) {
+void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first, uint64_t *end) {
     for (uint64_t r = 0; r < count; r++) {
         const struct weft_row *row = &rows[r];
         end[r] = begun_before(row, t1);
@@ -201,17 +170,7 @@ EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t
     }
 }
 
-/* One call as a box. */
-struct weft_box {
-    int64_t start, end;
-    uint32_t index;
-    uint16_t function;
-    uint8_t class, flags; /* flags: WEFT_FLAG_... */
-};
-
-/* The events [first, end) of a row as boxes. */
-EXPORT void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end, struct weft_box *out);
-EXPORT void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end, struct weft_box *out) {
+void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end, struct weft_box *out) {
     int64_t from = INT64_MIN;
     for (uint64_t i = first; i < end && i < row->count; i++, out++) {
         const struct weft_event *e = &row->events[i];
@@ -222,11 +181,8 @@ EXPORT void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, 
     }
 }
 
-/* Start and end of the events at some places, each named by its row and its index there. */
-EXPORT void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
-                            int64_t *starts, int64_t *ends);
-EXPORT void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
-                            int64_t *starts, int64_t *ends) {
+void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
+                     int64_t *starts, int64_t *ends) {
     for (uint64_t k = 0; k < count; k++) {
         int64_t next;
         struct call c = call_at(&rows[of[k]], (uint64_t)which[k], INT64_MIN, &next);

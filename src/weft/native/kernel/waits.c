@@ -6,43 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "waits.h"
 #include "ops.h"
 #include "times.h"
 
 /* ---- times ---- */
 
-EXPORT void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
-                       int64_t *leave);
-EXPORT void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
-                       int64_t *leave) {
+void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
+                int64_t *leave) {
     for (uint64_t i = 0; i < count; i++) {
         enter[i] = enter_of(axis, &events[i]);
         leave[i] = exit_of(axis, &events[i]);
     }
 }
 
-/* How a function waits, by its id. */
-enum weft_blocks {
-    WEFT_BLOCKS_NEVER = 0,
-    WEFT_BLOCKS_ONE = 1,   /* until what it is given is complete */
-    WEFT_BLOCKS_ALL = 2,   /* until all of several are */
-    WEFT_BLOCKS_FIRST = 3, /* until the first of several is */
-    WEFT_POLLS = 4,        /* never: it asks; an event may stand for many that failed, and for what lay between them */
-};
-
-/* What is asked of all times of a rank together. */
-struct weft_span {
-    int64_t first_enter, last_exit, least_enter, most;
-    int64_t polling; /* in events of polls that failed: from the first one's begin to the last one's end */
-    uint64_t open;
-};
-
-/* `inside`, by causes[function] (both tables by function id, 65,536): the time in calls that returned, polls that failed
- * apart. */
-EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-                      const uint8_t *causes, struct weft_span *out, int64_t *inside);
-EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-                      const uint8_t *causes, struct weft_span *out, int64_t *inside) {
+void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
+               const uint8_t *causes, struct weft_span *out, int64_t *inside) {
     struct weft_span s = {.least_enter = INT64_MAX, .most = INT64_MIN};
     for (uint64_t i = 0; i < count; i++) {
         int64_t enter = enter_of(axis, &events[i]), leave = exit_of(axis, &events[i]);
@@ -59,13 +38,6 @@ EXPORT void weft_span(const struct weft_event *events, uint64_t count, const str
     *out = s;
 }
 
-/* Borrowed, by rank. */
-struct weft_clocks {
-    const uint64_t *event_first; /* ranks + 1 */
-    const struct weft_event *const *events;
-    const struct weft_axis *axes;
-};
-
 static int64_t entered(const struct weft_clocks *t, uint32_t rank, uint32_t event) {
     return enter_of(&t->axes[rank], &t->events[rank][event]);
 }
@@ -75,27 +47,6 @@ static int64_t left(const struct weft_clocks *t, uint32_t rank, uint32_t event) 
 }
 
 /* ---- what is found ---- */
-
-/* By src/weft/waits/causes.py, which mirrors them. */
-enum weft_cause {
-    WEFT_CAUSE_LATE_SENDER = 1,
-    WEFT_CAUSE_LATE_RECEIVER = 2,
-    WEFT_CAUSE_WAIT_AT_BARRIER = 3,
-    WEFT_CAUSE_WAIT_AT_NXN = 4,
-    WEFT_CAUSE_LATE_BROADCAST = 5,
-    WEFT_CAUSE_EARLY_REDUCE = 6,
-    WEFT_CAUSE_EARLY_SCAN = 7,
-    WEFT_CAUSE_WAIT_AT_FENCE = 8,
-    WEFT_CAUSE_COMPLETION = 11,
-};
-
-/* Rows that are found, with room for all; `best` by place: the row of a call that waited for somebody late, or NONE. */
-struct weft_found {
-    uint32_t *best;
-    int64_t *waiter, *cost, *culprit; /* place, ns, place of the call that was late */
-    uint8_t *cause;
-    uint64_t found;
-};
 
 static void put(struct weft_found *f, int64_t waiter, int64_t cost, int64_t culprit, uint8_t cause) {
     f->waiter[f->found] = waiter;
@@ -134,19 +85,6 @@ static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_
 
 /* ---- messages ---- */
 
-/* The sends, receives or probes of one rank; `their_...` are the columns of the other side. Borrowed. */
-struct weft_messages {
-    uint32_t rank, size_count;
-    const uint64_t *first;
-    const uint32_t *event, *args, *completion, *partner, *their_event, *their_args;
-    const int32_t *peer;
-    const uint16_t *flags, *their_flags;
-    const uint8_t *blocks;
-    const int32_t *host;  /* by rank */
-    const int64_t *sizes; /* bytes of the rank's datatypes by id, -1 unknown */
-    int64_t rendezvous[2]; /* standard sends of so many bytes and more wait for their receive: on one host, between two */
-};
-
 static const int64_t SKEW = 2000000; /* ns by which clocks of two hosts may differ */
 
 static bool is_far(const struct weft_messages *in, int32_t peer) { return in->host[in->rank] != in->host[peer]; }
@@ -170,9 +108,7 @@ static bool usable(const struct weft_clocks *t, const struct weft_messages *in, 
            in->peer[row] >= 0 && !(in->flags[row] & skip);
 }
 
-/* Receives and probes that waited for a send. Of a partitioned message the begin of the send says nothing. */
-EXPORT void weft_late_senders(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f);
-EXPORT void weft_late_senders(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
+void weft_late_senders(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
     for (uint64_t i = in->first[in->rank]; i < in->first[in->rank + 1]; i++) {
         if (!usable(t, in, i, WEFT_POST_PARTITIONED)) continue;
         uint32_t rank = (uint32_t)in->peer[i], event = in->their_event[in->partner[i]];
@@ -182,10 +118,7 @@ EXPORT void weft_late_senders(const struct weft_clocks *t, const struct weft_mes
     }
 }
 
-/* Sends that waited for their receive: synchronous ones, and standard ones too large to be buffered. One that returned before
- * its receive was posted waited for nobody. */
-EXPORT void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f);
-EXPORT void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
+void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
     const uint16_t skip = WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
     for (uint64_t i = in->first[in->rank]; i < in->first[in->rank + 1]; i++) {
         if (!usable(t, in, i, skip)) continue;
@@ -227,14 +160,8 @@ static struct lasts *lasts_of(const struct weft_clocks *t, const struct weft_mes
     return of;
 }
 
-/* What the standard sends of a rank show. Into eager[far] the most bytes of one that returned before its receive was posted;
- * into `blocked`, with room for all sends, bytes * 2 + far of each that was there before its receive, waited for nothing
- * else, and returned soon after the receive was posted: in a fifth of the time or less. Returns their number, -1 without
- * memory. */
-EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs,
-                             int64_t *eager, int64_t *blocked);
-EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs,
-                             int64_t *eager, int64_t *blocked) {
+int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs,
+                      int64_t *eager, int64_t *blocked) {
     const uint16_t skip = WEFT_POST_SYNCHRONOUS | WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
     struct lasts *lasts = NULL;
     int64_t found = 0;
@@ -262,28 +189,8 @@ EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_mess
 
 /* ---- collectives ---- */
 
-enum weft_late { LATE_NONE = 0, LATE_ALL = 1, LATE_FROM_ROOT = 2, LATE_TO_ROOT = 3, LATE_SCAN = 4, LATE_BARRIER = 5, LATE_FENCE = 6 };
-
 static const uint8_t LATE_CAUSE[] = {0, WEFT_CAUSE_WAIT_AT_NXN, WEFT_CAUSE_LATE_BROADCAST, WEFT_CAUSE_EARLY_REDUCE,
                                      WEFT_CAUSE_EARLY_SCAN, WEFT_CAUSE_WAIT_AT_BARRIER, WEFT_CAUSE_WAIT_AT_FENCE};
-
-/* Borrowed. */
-struct weft_late_members {
-    uint64_t instances;
-    const uint64_t *first;
-    const uint32_t *rows; /* of parts, by instance */
-    const int32_t *rank;  /* by part */
-    const uint32_t *event, *completion;
-    const uint16_t *function;
-    const uint8_t *sort;         /* LATE_... by function, 65,536 */
-    const int32_t *comm;         /* by instance */
-    const int64_t *member_first; /* by communicator, where its members begin; one more than there are. Without members it
-                                    is left out */
-    const int32_t *members;
-    const uint8_t *blocks;
-    const int32_t *host; /* by rank */
-    uint32_t *place;     /* scratch, by rank */
-};
 
 static struct late part_late(const struct weft_clocks *t, const struct weft_late_members *in, uint32_t row) {
     uint32_t rank = (uint32_t)in->rank[row];
@@ -371,8 +278,6 @@ static void note_instance(struct weft_found *f, const struct weft_clocks *t, con
     note_completion(f, t, in, n, last.at);
 }
 
-/* The calls that waited in collectives, or for them, for the last member or for the root, instance by instance. */
-EXPORT void weft_late_members(const struct weft_clocks *t, const struct weft_late_members *in, struct weft_found *f);
-EXPORT void weft_late_members(const struct weft_clocks *t, const struct weft_late_members *in, struct weft_found *f) {
+void weft_late_members(const struct weft_clocks *t, const struct weft_late_members *in, struct weft_found *f) {
     for (uint64_t n = 0; n < in->instances; n++) note_instance(f, t, in, n);
 }

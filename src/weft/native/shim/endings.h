@@ -24,7 +24,7 @@ struct weft_stack {
 };
 
 struct weft_told {
-    int kind; /* enum weft_ending */
+    int kind; /* enum weft_ending_kind */
     int64_t code, detail;
     uint64_t address;
     const char *name, *text, *traceback, *who; /* NULL: empty */

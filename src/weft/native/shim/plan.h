@@ -55,6 +55,7 @@ struct weft_plan_thread {
 #define WEFT_POSTED_FREE (-1)  /* the record does not tell: stays a wildcard */
 #define WEFT_POSTED_NEVER (-2) /* it never took a message */
 
+/* What was decided by a call. */
 enum weft_outcome {
     WEFT_OUTCOME_NONE = 0,
     WEFT_OUTCOME_DONE = 1,   /* Test, Testall, Request_get_status, a probe of a named source: true */
@@ -94,6 +95,7 @@ struct weft_plan_turn {
     uint16_t pad;
 };
 
+/* What a lock or an atomic access does to its channel. */
 enum weft_turn {
     WEFT_TURN_NONE = 0,
     WEFT_TURN_READS = 1,
@@ -109,6 +111,7 @@ struct weft_plan_channel {
 #define WEFT_CONTROL_THREADS 32
 #define WEFT_GOAL_NONE UINT64_MAX
 
+/* How far a rank is. */
 enum weft_control_state {
     WEFT_CONTROL_NEW = 0,
     WEFT_CONTROL_RUNNING = 1,
@@ -117,6 +120,7 @@ enum weft_control_state {
     WEFT_CONTROL_REFUSED = 4, /* the plan could not be used */
 };
 
+/* Why a rank does not follow its record. */
 enum weft_divergence {
     WEFT_DIVERGED_CALL = 1,     /* another function */
     WEFT_DIVERGED_ARGUMENT = 2, /* the same with another argument: `field` */

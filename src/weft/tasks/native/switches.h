@@ -22,6 +22,8 @@
 
 #define WEFT_TASKS_MAGIC "WEFTTASK"
 
+/* What a task is to its runtime. INITIAL: what a thread does outside of all parallel regions; IMPLICIT: a thread's part
+ * of a parallel region. */
 enum weft_task_kind { WEFT_TASK_NONE = 0, WEFT_TASK_INITIAL = 1, WEFT_TASK_IMPLICIT = 2, WEFT_TASK_EXPLICIT = 3 };
 
 struct weft_switch {

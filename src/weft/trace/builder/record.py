@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.kernel import library
+from weft.native.headers.record import kernel
 from weft.plain import dataclass
 from weft.trace import layout
 from weft.trace.builder.handles import (
@@ -86,22 +86,14 @@ class RecordFile:
     """A file written by native/record.c."""
 
     def __init__(self, path: Path, level: int, rank: int, size: int) -> None:
-        self._library = library()
-        create = self._library.weft_record_create
-        create.restype = ctypes.c_void_p
-        create.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int]
-        self._library.weft_record_append.argtypes = [
-            ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64,
-        ]  # fmt: skip
-        self._library.weft_record_close.argtypes = [ctypes.c_void_p, ctypes.c_int]
-        self._library.weft_record_free.argtypes = [ctypes.c_void_p]
-        self._record = create(os.fsencode(path), level, rank, size)
+        self._library = kernel()
+        self._record = self._library.weft_record_create(os.fsencode(path), level, rank, size)
         if not self._record:
             raise OSError(ctypes.get_errno(), f"{path} cannot be made: {os.strerror(ctypes.get_errno())}")
 
     def append(self, kind: int, thread: int, data: bytes | bytearray | Events) -> None:
         raw = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray)) else np.ascontiguousarray(data)
-        if raw.nbytes and self._library.weft_record_append(self._record, kind, thread, raw.ctypes.data, raw.nbytes):
+        if raw.nbytes and self._library.weft_record_append(self._record, kind, thread, raw, raw.nbytes):
             raise OSError("the record cannot grow")
 
     def close(self, state: int) -> None:

@@ -1,0 +1,290 @@
+"""Writes weft.native.headers, and C that holds every layout in it against the compiler's. The build runs it.
+
+format.h  ->  headers/format.py    constants, enums, flags; numpy dtypes of structures without pointers
+view.h    ->  headers/view.py      structures with pointers as classes of ctypes, functions with their types
+all       ->  headers/made_for.py  the state of the headers that all this is for
+          ->  C in build/, which does not compile where the compiler lays something out in another way
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from weft.native import declarations, shared
+from weft.native.declarations import SCALARS, Enum, Function, Header, Known, Member, Parameter, Struct
+
+_OUT: Final = shared.NATIVE / "headers"
+_RECORDS: Final = ("table",)
+"""Headers whose structures are read out of another process: as dtypes, pointers too."""
+_CLASSES: Final = ("numba",)
+"""Headers whose structures are written by Python, whatever is in them."""
+_ALSO: Final = ("weft_span",)
+"""Structures without pointers that are read one at a time, member by member."""
+_BOUND: Final = ("record",)
+"""Headers outside of kernel/ whose functions are in the kernels; their structures are C's own."""
+_CODES: Final = {
+    "bool": "U8", "int8_t": "I8", "uint8_t": "U8", "int16_t": "I16", "uint16_t": "U16", "int32_t": "I32",
+    "uint32_t": "U32", "int": "I32", "unsigned": "U32", "int64_t": "I64", "uint64_t": "U64", "size_t": "U64",
+    "uintptr_t": "U64", "float": "F32", "double": "F64",
+}  # fmt: skip
+_CTYPES: Final = {
+    "char": "c_char", "bool": "c_bool", "int": "c_int", "unsigned": "c_uint", "size_t": "c_size_t",
+    "uintptr_t": "c_size_t", "float": "c_float", "double": "c_double",
+} | {f"{sign}int{n}_t": f"c_{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64)}  # fmt: skip
+_KEYWORDS: Final = ("in", "from", "class", "is")
+_STATE: Final = """#include <stdint.h>
+__attribute__((visibility("default"))) uint32_t weft_kernel_headers(void);
+/* The state of the headers that these kernels were built from, which the loader asks for. */
+__attribute__((visibility("default"))) uint32_t weft_kernel_headers(void) {{ return {state:#x}u; }}
+"""
+
+
+class _Module:
+    """The text of one module, and whose names it borrows."""
+
+    def __init__(self, name: str, header: Header, known: dict[str, tuple[str, Struct]], bound: bool) -> None:
+        self.name, self.header, self.known, self.bound = name, header, known, bound
+        self.borrowed: set[tuple[str, str]] = set()
+
+    def text(self) -> str:
+        """All of it."""
+        body = "\n".join(self._body())
+        head = f'"""{self.header.name}, as the build read it: changes belong there."""\n'
+        head += '# mypy: disable-error-code="assignment,misc"\n\nfrom __future__ import annotations\n\n'
+        head += "".join(_imported(module, names, body) for module, names in _IMPORTS.items())
+        head += "import numpy as np\n" if "np." in body else ""
+        head += "".join(f"from weft.native.headers.{module} import {name}\n" for module, name in sorted(self.borrowed))
+        return f"{head}\n{body}\n"
+
+    def _body(self) -> Iterator[str]:
+        flags = {f"{e.tag}.{m}" for e in self.header.enums if e.flags for m in e.members}
+        for name, value in self.header.constants.items():
+            plain = name.removeprefix("WEFT_")
+            if not any(f"{plain.split('_')[0].lower()}.{plain.partition('_')[2]}" == f for f in flags):
+                yield f"{plain}: Final = {value!r}"
+        for enum in self.header.enums:
+            if enum.tag:
+                yield from self._enum(enum)
+        for struct in self.header.structs.values():
+            if not struct.opaque and self.name not in _BOUND:
+                yield from self._struct(struct)
+        if self.bound:
+            yield from self._functions()
+
+    def _enum(self, enum: Enum) -> Iterator[str]:
+        names = dict(_short(enum))
+        said = self.header.comments.get(enum.tag) or f"{enum.tag} of {self.header.name}"
+        yield f'\n\nclass {_camel(enum.tag)}({"IntFlag" if enum.flags else "IntEnum"}):\n    """{said}."""\n'
+        yield from (f"    {name} = {hex(value) if enum.flags else value}" for name, value in names.items())
+
+    def _struct(self, struct: Struct) -> Iterator[str]:
+        record = self.name in _RECORDS or (not struct.pointers and self.name not in _CLASSES)
+        if record and all(m.depth or m.type in SCALARS or m.parts or self._dtype_of(m.type) for m in struct.members):
+            yield f"\n{_upper(struct.tag)}: Final = np.dtype({self._dtype(struct.members, struct.size)})"
+        if self.name not in _RECORDS and (struct.pointers or self.name in _CLASSES or struct.tag in _ALSO):
+            yield from self._class(struct)
+
+    def _dtype_of(self, tag: str) -> str:
+        """The constant that is the dtype of a structure, "" where it has none."""
+        module, struct = self.known.get(tag, ("", None))
+        if struct is None or struct.opaque or module in _CLASSES or (struct.pointers and module not in _RECORDS):
+            return ""
+        return self._borrow(module, _upper(tag))
+
+    def _borrow(self, module: str, name: str) -> str:
+        if module != self.name:
+            self.borrowed.add((module, name))
+        return name
+
+    def _dtype(self, members: tuple[Member, ...], size: int) -> str:
+        """What a dtype is made of; with every offset, as there may be room between members."""
+        names, offsets = [m.name for m in members], [m.offset for m in members]
+        formats = ", ".join(self._format(m) for m in members)
+        return f'{{"names": {names}, "formats": [{formats}], "offsets": {offsets}, "itemsize": {size}}}'
+
+    def _format(self, member: Member) -> str:
+        if member.depth:
+            code = '"<u8"'
+        elif member.parts:
+            code = f"np.dtype({self._dtype(member.parts, _end(member.parts))})"
+        elif member.type == "char" and member.shape:
+            return f'"S{member.shape[0]}"'
+        elif member.type in SCALARS:
+            code = repr(_numpy(member.type))
+        else:
+            code = self._dtype_of(member.type)
+        return f"({code}, {member.shape})" if member.shape else code
+
+    def _class(self, struct: Struct) -> Iterator[str]:
+        said = self.header.comments.get(struct.tag)
+        yield f'\n\nclass {_camel(struct.tag)}(Struct):\n    """{struct.spelled}{f": {said}" if said else ""}."""\n'
+        yield "    _fields_ = ("
+        yield from (f'        ("{m.name}", {self._ctype(m)}),' for m in struct.members)
+        targets = ", ".join(f'"{m.name}": {self._target(m)}' for m in struct.members if m.depth)
+        yield f"    )\n    _targets_ = {{{targets}}}\n    if TYPE_CHECKING:"
+        yield from (f"        {m.name}: {_type(m)}" for m in struct.members)
+        given = ((m.name, "object" if m.depth or m.shape else _type(m)) for m in struct.members)
+        parameters = ", ".join(f"{name}: {kind} = ..." for name, kind in given)
+        yield f"\n        def __init__(self, *, {parameters}) -> None: ...\n"
+
+    def _ctype(self, member: Member) -> str:
+        if member.depth:
+            code = "c_void_p"
+        elif member.type in SCALARS:
+            code = _CTYPES[member.type]
+        else:
+            code = self._borrow(self.known[member.type][0], _camel(member.type))
+        return " * ".join((code, *map(str, member.shape)))
+
+    def _target(self, of: Member | Parameter) -> str:
+        """What is behind a pointer: a dtype, a class, or ANY."""
+        if of.depth > 1:
+            return "U64"
+        plain = _CODES.get(of.type) or self._dtype_of(of.type)
+        module, struct = self.known.get(of.type, ("", None))
+        if plain or struct is None or struct.opaque or module in _BOUND:
+            return plain or "ANY"
+        return self._borrow(module, _camel(of.type))
+
+    def _functions(self) -> Iterator[str]:
+        yield "\n\nFUNCTIONS: Final[dict[str, Any]] = {"
+        for f in self.header.functions:
+            parameters = "".join(f"{self._passed(f, p)}, " for p in f.parameters)
+            yield f'    "{f.name}": ({self._returned(f.returns)}, ({parameters})),'
+        yield "}\n\nif TYPE_CHECKING:\n\n    class Kernel(Protocol):"
+        for f in self.header.functions:
+            given = ", ".join(["self", *(f"{_plain(p.name)}: {self._typed(p)}" for p in f.parameters), "/"])
+            yield f"        def {f.name}({given}) -> {self._gives(f.returns)}: ..."
+        yield "\n\n@cache\ndef kernel() -> Kernel:"
+        yield f'    """The functions of {self.header.name}."""\n    lib: Kernel = bind(FUNCTIONS)\n    return lib\n'
+
+    def _passed(self, function: Function, parameter: Parameter) -> str:
+        if parameter.depth:
+            return f'Pointer("{function.name}: {parameter.name}", {self._target(parameter)})'
+        return _CTYPES[parameter.type]
+
+    def _returned(self, given: Parameter) -> str:
+        return "c_void_p" if given.depth else "None" if given.type == "void" else _CTYPES[given.type]
+
+    def _typed(self, parameter: Parameter) -> str:
+        return "object" if parameter.depth else "float" if parameter.type in ("float", "double") else "int"
+
+    def _gives(self, given: Parameter) -> str:
+        return "int | None" if given.depth else "None" if given.type == "void" else self._typed(given)
+
+
+_IMPORTS: Final = {
+    "ctypes": sorted({*_CTYPES.values(), "c_void_p"}),
+    "enum": ["IntEnum", "IntFlag"],
+    "functools": ["cache"],
+    "typing": ["TYPE_CHECKING", "Any", "Final", "Protocol"],
+    "weft.native.bridge": ["ANY", *sorted(set(_CODES.values())), "Pointer", "Struct", "bind"],
+}
+
+
+def _imported(module: str, names: list[str], body: str) -> str:
+    """The import of what a body uses of a module."""
+    used = [name for name in names if re.search(rf"(?<![\w\".]){name}\b", body)]
+    return f"from {module} import {', '.join(used)}\n" if used else ""
+
+
+def _short(enum: Enum) -> Iterator[tuple[str, int]]:
+    """The members without what all names begin with; END only counts them."""
+    parts = [name.split("_") for name in enum.members]
+    same = 0
+    while not enum.flags and all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
+        same += 1
+    for part, value in zip(parts, enum.members.values(), strict=True):
+        name = "_".join(part[same:])
+        if name != "END":
+            yield name, value
+
+
+def _type(member: Member) -> str:
+    if member.shape or (member.type not in SCALARS and not member.depth):
+        return "Any" if member.shape or not member.type else _camel(member.type)
+    return "Any" if member.depth else "float" if member.type in ("float", "double") else "int"
+
+
+def _end(members: tuple[Member, ...]) -> int:
+    last = members[-1]
+    return last.offset + SCALARS[last.type]
+
+
+def _numpy(scalar: str) -> str:
+    return f"<{_CODES[scalar][0].lower()}{SCALARS[scalar]}" if scalar != "char" else "S1"
+
+
+def _plain(name: str) -> str:
+    return f"{name}_" if name in _KEYWORDS else name
+
+
+def _bare(tag: str) -> str:
+    return tag.removeprefix("weft_")
+
+
+def _upper(tag: str) -> str:
+    return _bare(tag).upper()
+
+
+def _camel(tag: str) -> str:
+    return "".join(part[0].upper() + part[1:] for part in _bare(tag).split("_"))
+
+
+def modules() -> dict[str, str]:
+    """The text of each module of weft.native.headers by its name."""
+    known, seen = Known(), dict[str, tuple[str, Struct]]()
+    texts = {"made_for": f'"""The state of the headers that the build has seen."""\n\nSTATE = {shared.state():#010x}\n'}
+    for name, path in shared.headers().items():
+        bound = path.parent.name == "kernel" or name in _BOUND
+        header = declarations.read(path, known, functions=bound)
+        seen |= {struct.tag: (name, struct) for struct in header.structs.values()}
+        texts[name] = _Module(name, header, seen, bound and bool(header.functions)).text()
+    return texts
+
+
+def layouts() -> dict[str, str]:
+    """Files of C that do not compile where a layout or a number here is not the compiler's, and one with the state."""
+    known = Known()
+    texts = {"state.c": _STATE.format(state=shared.state())}
+    for name, path in shared.headers().items():
+        header = declarations.read(path, known, functions=False)
+        lines = ["#include <stddef.h>", f'#include "{path.relative_to(shared.NATIVE.parent)}"']
+        lines += [f'_Static_assert(({number}) == ({value}), "{number}");' for number, value in _numbers(header)]
+        for struct in header.structs.values():
+            lines += asserted(struct)
+        texts[f"{name}.c"] = "\n".join([*lines, ""])
+    return texts
+
+
+def _numbers(header: Header) -> Iterator[tuple[str, str]]:
+    for name, value in header.constants.items():
+        if isinstance(value, int):
+            yield name, f"{value}u" if value > 2**63 else str(value)
+    for enum in header.enums:
+        yield from ((name, str(value)) for name, value in enum.members.items() if not enum.flags)
+
+
+def asserted(struct: Struct) -> Iterator[str]:
+    if struct.opaque:
+        return
+    yield f'_Static_assert(sizeof({struct.spelled}) == {struct.size}, "size of {struct.spelled}");'
+    for m in struct.members:
+        place = f"offsetof({struct.spelled}, {m.name})"
+        yield f'_Static_assert({place} == {m.offset}, "{struct.spelled}: {m.name}");'
+
+
+def write(build: Path) -> list[Path]:
+    """Write what is not there yet as it is to be; returns the files of C, which are part of the kernels."""
+    sources = {build / name: text for name, text in layouts().items()}
+    texts = sources | {_OUT / f"{name}.py": text for name, text in modules().items()}
+    build.mkdir(parents=True, exist_ok=True)
+    for old in {*_OUT.glob("*.py"), *build.glob("*.c")} - texts.keys() - {_OUT / "__init__.py"}:
+        old.unlink()
+    for path, text in texts.items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    return sorted(sources)

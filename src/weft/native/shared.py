@@ -1,0 +1,29 @@
+"""The headers that Python and C share, and the number that tells one state of them from another."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Final
+
+NATIVE: Final = Path(__file__).parent
+_WEFT: Final = NATIVE.parent
+_FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
+"""Those that others include; kernel/tails.h is C's own."""
+
+
+def headers() -> dict[str, Path]:
+    """The shared headers by the name of their module in weft.native.headers, included ones before those that do."""
+    kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
+    paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel, "shim/plan.h"))]
+    paths += [_WEFT / "tasks" / "native" / name for name in ("table.h", "switches.h")]
+    paths += [_WEFT / "check" / "native" / name for name in ("check.h", "numba.h")]
+    return {path.stem: path for path in paths} | {"check_rows": _WEFT / "check" / "native" / "rows.h"}
+
+
+def state() -> int:
+    """A sum over the texts of all of them: the kernels and weft.native.headers are made for one only."""
+    total = 0
+    for name, path in headers().items():
+        total = zlib.crc32(path.read_bytes(), zlib.crc32(name.encode(), total))
+    return total
