@@ -3,6 +3,7 @@
 weft report RUN                      text for people, worst first
 weft report RUN --times              and where the time went: by function, rank and call site
 weft report RUN --matrix             and messages and bytes from rank to rank
+weft report RUN --evidence           and why nothing orders what races: vector times
 weft report RUN --format json        weft-report/1, for scripts
 weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
 weft report RUN --format html        one file to pass on; -o FILE writes it
@@ -41,6 +42,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
     parser.add_argument("--times", action="store_true", help="tables of time by function, rank and call site (text)")
     parser.add_argument("--matrix", action="store_true", help="messages and bytes from rank to rank (text)")
+    parser.add_argument("--evidence", action="store_true", help="vector times that prove each race (every format)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
 
 
@@ -55,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
     ground = Ground(trace)
     with progress("analysing the run") as advance:
         report = examine(trace, ground=ground, progress=advance)
+    if args.evidence:
+        from weft.report.proof import proved
+
+        report = proved(ground, report)
     if args.output is None:
         write(ground, report, args, sys.stdout)
     else:

@@ -143,6 +143,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         ],
         "alternatives": int(races.total[k]),
         "influenced": bool(races.influenced[k]),
+        "receive": _receive(match, races, k),
     }
     if beyond:
         evidence["more_at_this_line"] = beyond
@@ -156,6 +157,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     evidence["outcome"], what = outcome(match, races, k)
+    evidence["remedy"] = _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
     tame = evidence["outcome"] in ("same", "unknown")
     if what:
         message += f"; then {what}"
@@ -171,6 +173,29 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         events=tuple(events),
         evidence=evidence,
         cause=f"{sites[0].call} {sites[0].file}:{sites[0].line}" if sites[0].line else None,
+    )
+
+
+def _receive(match: Match, races: Races, k: int) -> dict[str, Any]:
+    """Which receive of its rank it is, counted in the order in which they were posted."""
+    posts, row = _posts(match, races, k), int(races.row[k])
+    rank = posts.rank_of(row)
+    return {
+        "what": "probe" if races.probe[k] else "receive",
+        "rank": rank,
+        "nth": row - int(posts.of_rank(rank).start) + 1,
+        "communicator": match.trace.communicators[int(posts.comm[row])].name,
+        "tag": None if posts.flags[row] & Post.ANY_TAG else int(posts.tag[row]),
+    }
+
+
+def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: bool) -> str:
+    """What keeps the order of this run: the source that the receive got, by its name."""
+    place = comm.peers(receiver).index(took)
+    name = "MPI_Probe" if probe else "the receive"
+    return (
+        f"where the order matters, name the source: {name} at {_line_of(site)} got the message of rank {place} here; "
+        "else tell messages apart by tag, or make what is done with them the same in every order"
     )
 
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from weft.endings import lines
 from weft.findings import Finding, Site
+from weft.report import proof
 from weft.report.analysis import Report
 from weft.report.quotes import Quotes, places
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import consequences, failure_line, file_line, heading, printable, replays, short
+from weft.report.text import advice, consequences, failure_line, file_line, heading, printable, replays, short
 from weft.sources import Excerpt, Statement, colour
 from weft.terms.words import visible
 from weft.trace import Trace
@@ -83,7 +84,8 @@ def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
-    evidence = "".join(f'<p class="run">{escape(text)}</p>' for text in consequences(finding))
+    told = [*advice(finding), *proof.lines(finding), *consequences(finding)]
+    evidence = "".join(f'<p class="run">{escape(printable(text))}</p>' for text in told)
     if trace_back := str(finding.evidence.get("traceback", "")):
         evidence += f"<details open><summary>traceback</summary><pre>{escape(_safe(trace_back))}</pre></details>"
     if finding.evidence:

@@ -17,6 +17,10 @@ from weft.report.quotes import Quotes
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
+_TOLD: Final = ("communicator", "tag", "receive", "remedy", "proof")
+"""Of the evidence of a race, what a reader of SARIF is told too."""
+
+
 def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, Any]:
     """One SARIF run with a rule a kind and a result a finding."""
     kinds = list(dict.fromkeys(f.kind for f in findings))
@@ -75,7 +79,11 @@ def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> di
         # SARIF has one location for what to look at and a list for what belongs to it.
         "locations": places[:1],
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
-        "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks)},
+        "properties": {
+            "certainty": finding.certainty,
+            "ranks": list(finding.ranks),
+            **{key: finding.evidence[key] for key in _TOLD if key in finding.evidence},
+        },
     }
     stacks = [_stack(site, root) for site in finding.sites if site.callers and site.file]
     if stacks:

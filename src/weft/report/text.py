@@ -10,6 +10,7 @@ from typing import Final, TextIO
 from weft.endings import lines as ends
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
+from weft.report import proof
 from weft.report.analysis import Failure, Report, examine
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
@@ -155,6 +156,16 @@ def replays(trace: Trace, finding: Finding) -> list[str]:
     return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
 
 
+def advice(finding: Finding) -> Iterable[str]:
+    """Which receive races, and what helps, on the spot."""
+    receive = finding.evidence.get("receive")
+    if isinstance(receive, dict):
+        tag = "any tag" if receive["tag"] is None else f"tag {receive['tag']}"
+        yield f"{receive['what']} {receive['nth']:,} of rank {receive['rank']}, on {receive['communicator']}, {tag}"
+    if remedy := finding.evidence.get("remedy"):
+        yield f"remedy: {remedy}"
+
+
 def consequences(finding: Finding) -> list[str]:
     """What else was found that only follows from this."""
     following = [str(text) for text in finding.evidence.get("consequences", ())]
@@ -173,8 +184,8 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
         yield line(finding), style(finding)
         for text, colour in _site_lines(finding, quotes):
             yield " " * INDENT + text, colour
-        for text in consequences(finding):
-            yield " " * INDENT + text, "dim"
+        for text in (*advice(finding), *proof.lines(finding), *consequences(finding)):
+            yield " " * INDENT + printable(text), "dim"
         for text in replays(trace, finding):
             yield " " * INDENT + text, "dim"
         if number in drawn:
