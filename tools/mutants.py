@@ -2,9 +2,10 @@
 
     python tools/mutants.py [--jobs 2] [--seconds 20] [--most N] [--list FILE] PROGRAM...
 
-A program takes part if it is silent as it is. A mutant is found if a finding names its directive's loop, one of the
-clause's variables or a line beside it; the table counts them by what was changed. What was not found is written to
---list, a line each. What the programs print is thrown away.
+A program takes part if it is silent as it is. A mutant is found if a finding names the loop of its directive, a
+variable of the clause or a line beside it; the table counts them by what was changed. What came of each is written
+to --list, a line each, as soon as it is known; an interrupt ends with the table of those. What the programs print
+goes nowhere.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -175,16 +177,21 @@ def main() -> int:
         right = list(pool.map(partial(silent, seconds=args.seconds), args.programs))
         taken = [path for path, holds in zip(args.programs, right, strict=True) if holds]
         jobs = [(p, m) for p in taken for m in mutants(p.read_text(errors="surrogateescape"))][: args.most]
-        outcomes = list(pool.map(partial(outcome, seconds=args.seconds), jobs))
-    write(taken, args.programs, jobs, outcomes)
-    if args.list:
-        missed = [
-            f"{result}\t{path}:{mutant.line}\t{mutant.kind}\t{mutant.clause}"
-            for (path, mutant), result in zip(jobs, outcomes, strict=True)
-            if result != "found"
-        ]
-        args.list.write_text("\n".join([*missed, ""]))
+        outcomes: list[str] = []
+        with suppress(KeyboardInterrupt):  # what is done is told
+            for result in pool.map(partial(outcome, seconds=args.seconds), jobs):
+                outcomes.append(result)
+                if args.list:
+                    told(args.list, jobs[len(outcomes) - 1], result)
+    write(taken, args.programs, jobs[: len(outcomes)], outcomes)
     return 0
+
+
+def told(to: Path, job: tuple[Path, Mutant], result: str) -> None:
+    """A line for a mutant, as soon as it is known what came of it."""
+    path, mutant = job
+    with to.open("a", encoding="utf-8") as file:
+        file.write(f"{result}\t{path}:{mutant.line}\t{mutant.kind}\t{mutant.clause}\n")
 
 
 def write(

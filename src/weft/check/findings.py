@@ -46,7 +46,7 @@ class Record:
     def element(self) -> str:
         """The element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
         if self.variable is None:
-            return self.held.get("symbol") or "a variable"
+            return str(self.held.get("symbol") or sentences.operand(self.place, bool(self.held.get("write"))))
         index = self.held.get("index")
         return sentences.element(self.variable.name, index, str(self.held.get("order", "c")))
 

@@ -271,6 +271,18 @@ def name_at(place: AccessPlace) -> str:
     return before[1] if before else ""
 
 
+def operand(place: AccessPlace, write: bool) -> str:
+    """What a line accesses where no name is known for the address: `*p` of `*p = 3`, as far as the line shows it."""
+    text = linecache.getline(place.file, place.line) if place.file and place.line else ""
+    found = re.match(
+        r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
+    )
+    part = found[1 if write else 2].strip() if found else ""
+    if part and len(part) < 40 and re.fullmatch(r"[*&(]*\w[\w.>\[\]()\-]*", part):
+        return f"`{part}`"
+    return "data without a name"
+
+
 def column(place: AccessPlace, name: str) -> int:
     """Where a variable's name first stands in a line, from 1; 0 where it does not."""
     if not name or not place.file or not Path(place.file).is_file():
