@@ -10,6 +10,8 @@ import pytest
 from tests_support import WEFT, execute
 from weft.check.build import expanded
 from weft.check.excerpt import marked
+from weft.check.sentences import operand
+from weft.check.texts import AccessPlace
 from weft.errors import UsageError
 from weft.findings import Finding, Site
 
@@ -130,3 +132,22 @@ def test_what_is_written_is_marked_left_and_what_is_read_right(
     shown = marked(finding, site)
     assert shown[0] == f"1 | {text}"
     assert shown[1:] == (() if mark is None else (f"  | {mark}",))
+
+
+@pytest.mark.parametrize(
+    ("text", "write", "name"),
+    [
+        ("*p = 3;", True, "`*p`"),
+        ("x = *p;", False, "`*p`"),
+        ("    double y = q->next;", False, "`q->next`"),
+        ("h->work[0] += a[i];", True, "`h->work[0]`"),
+        ("for (i = 0; i < 3; i++) *q++ = 0;", True, "data without a name"),
+        ("use(p);", False, "data without a name"),
+    ],
+)
+def test_what_has_no_declared_name_is_called_as_its_line_writes_it(
+    text: str, write: bool, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.c"
+    path.write_text(f"{text}\n")
+    assert operand(AccessPlace(str(path), 1), write) == name
