@@ -9,6 +9,7 @@ from weft.mpi import meaning, table
 from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
 from weft.mpi.meaning.rows import rows
 from weft.mpi.table import Function, Parameter
+from weft.native.headers.epochs import Call
 
 STATED = [f for f in table.functions() if meaning.refused(f.name) is None]
 
@@ -160,3 +161,7 @@ def test_every_collective_may_wait_for_its_members() -> None:
     collectives = meaning.among(Act.COLLECTIVE)
     assert len(collectives) > 120
     assert {m.name for m in collectives if m.waits not in (Waits.EVERY, Waits.SOME)} == set()
+
+
+def test_what_is_done_to_epochs_is_what_the_kernel_knows() -> None:
+    assert [call.name for call in Call][1:] == [sync.name for sync in Sync if Sync.NONE < sync <= Sync.FREE]

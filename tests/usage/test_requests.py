@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
+from weft.terms import calls
 from weft.trace.builder import Builder, Request
 from weft.trace.layout import PROC_NULL
 from weft.usage.requests import find
@@ -259,3 +260,20 @@ def test_a_broadcast_only_reads_at_its_root() -> None:
 
     assert build(1) == ["buffer-reuse"]
     assert build(0) == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_each_maker_of_a_request_is_known_and_silent_when_the_request_is_completed(done: bool) -> None:
+    """Requests that persist are freed, the others waited for."""
+    makers = sorted(calls.REQUEST_MAKERS)
+    b = Builder(ranks=1)
+    rank = b.ranks[0]
+    for line, name in enumerate(makers, 1):
+        request = Request(rank.new_id("REQUEST"), f"MPI_{name}")
+        rank.call(f"MPI_{name}", request=request, site=at(line))
+        if done:
+            (rank.request_free if name in calls.PERSISTENT else rank.wait)(request)
+    rank.finalize()
+    leaks = [f for f in find(b.open()) if f.kind == "request-leak"]
+    assert len(makers) > 75
+    assert sorted(makers[f.sites[0].line - 1] for f in leaks) == ([] if done else makers)

@@ -21,7 +21,8 @@ def test_each_class_leaks_and_is_silent_when_freed(kind) -> None:  # type: ignor
         b = Builder(ranks=1)
         for number, maker in enumerate(sorted(kind.makers)):
             function = b.functions[f"MPI_{maker}"]
-            b.ranks[0].call(f"MPI_{maker}", site=("a.c", number, "f"), **{function.slot["object"].name: 300 + number})
+            made = next(p.name for p in function.parameters if p.handle == kind.handle and p.direction == "out")
+            b.ranks[0].call(f"MPI_{maker}", site=("a.c", number, "f"), **{made: 300 + number})
             if free:
                 freed = b.functions[f"MPI_{free}"].slot[kind.freed].name
                 b.ranks[0].call(f"MPI_{free}", **{freed: 300 + number})
@@ -42,3 +43,10 @@ def test_a_rank_that_was_killed_leaks_nothing() -> None:
     b.dup()
     b.ranks[0].open.barrier()
     assert find(b.open()) == []
+
+
+def test_a_group_of_a_window_is_not_taken_for_the_window() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].call("MPI_Win_get_group", win=300, group=301)
+    b.ranks[0].call("MPI_Group_free", group=301)
+    assert found(b) == []

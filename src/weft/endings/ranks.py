@@ -9,7 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from weft.terms.calls import masks, words
+from weft.terms import calls
+from weft.terms.calls import masks
 from weft.terms.libraries import of_library
 from weft.terms.progress import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
@@ -129,7 +130,7 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
 
 def own_finalize(rank: Rank) -> Event | None:
     """The call of MPI_Finalize that the program itself made, None where it made none."""
-    rows = masks(rank.trace.functions).where(rank, words("Finalize Session_finalize"))
+    rows = masks(rank.trace.functions).where(rank, calls.ENDS)
     made = [event for row in rows[-2:] if not (event := rank.event(int(row))).leaving]
     return made[-1] if made else None
 

@@ -9,7 +9,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from weft.mpi import table
+from weft.mpi import meaning, table
+from weft.mpi.meaning import Act, Leaves, Meaning, Mode, Over, Waits
 from weft.mpi.table import Function
 
 # Exported by some libraries, and no procedure of the standard: name and why it is not recorded.
@@ -45,6 +46,9 @@ that came back, and the arguments:
 - **tail, exit**: it came out of the call, and is written when it returns;
 - **not kept**: the recorder leaves it out (C's `argc` and `argv`, memory that only MPI may look into).
 
+What a function **means** to the analyses stands first: what it does, whose members call it, before what the standard
+lets no member leave, whom it may wait for, what it makes and frees ([how it is stated](decisions/0084-meaning.md)).
+
 A function that is **passed through** goes straight to the library, for the reason given.
 """
 
@@ -66,7 +70,7 @@ def unexplained(exported: Iterable[str]) -> list[str]:
 
 def _row(function: Function) -> str:
     if function.passed_through:
-        return f"| `{function.name}` | passed through: {function.passed_through} | | |"
+        return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]
     entry = [p.name for p in function.parameters if p.part in ("entry", "both")]
     leaving = [p.name for p in function.parameters if p.part in ("exit", "both")]
@@ -78,7 +82,45 @@ def _row(function: Function) -> str:
         ", ".join(entry),
         ", ".join(leaving) + (f" (not kept: {', '.join(dropped)})" if dropped else ""),
     ]
-    return f"| `{function.name}` | " + " | ".join(cell.strip() for cell in cells) + " |"
+    said = _said(meaning.every()[meaning.base(function.name)])
+    return f"| `{function.name}` | " + " | ".join(cell.strip() for cell in (said, *cells)) + " |"
+
+
+_PROMISES = {
+    Leaves.AFTER_ALL: "each leaves after all have come",
+    Leaves.AFTER_ROOT: "others leave after the root has come",
+    Leaves.ROOT_AFTER_ALL: "the root leaves after all have come",
+    Leaves.AFTER_LOWER: "each leaves after all lower ranks have come",
+    Leaves.AFTER_LOWER_ALONE: "each leaves after all lower ranks have come",
+    Leaves.FENCE: "each leaves after all have come, unless an assertion says otherwise",
+    Leaves.AFTER_NEIGHBOURS: "each leaves after its neighbours have come",
+    Leaves.AFTER_PEER: "done only with the other side",
+}
+
+
+def _objects(classes: Iterable[str]) -> str:
+    return ", ".join(_NOUNS.get(name, name.lower()) for name in classes)
+
+
+_NOUNS = {"COMM": "communicator", "OP": "operation", "INFO": "info object", "ERRHANDLER": "error handler"}
+
+
+def _does(row: Meaning) -> str:
+    if row.act is Act.COLLECTIVE:
+        return f"collective over the {row.over.value}: {'data' if row.moves else row.topic}"
+    if row.act is Act.LOCAL:
+        return f"{row.topic}: {row.act.value}"
+    return f"{row.act.value}, together with its {row.over.value}" if row.over is not Over.NOBODY else f"{row.act.value}"
+
+
+def _said(row: Meaning) -> str:
+    """A row of the table of meanings in words."""
+    parts = [_does(row), f"{row.form.value} form of {row.kin}" if row.kin != row.name else ""]
+    parts += [row.mode.value if row.mode is not Mode.STANDARD else "", _PROMISES.get(row.leaves, "")]
+    parts += [f"may wait for {row.waits.value}" if row.waits is not Waits.NOBODY else ""]
+    parts += [f"makes: {_objects(row.makes)}" if row.makes else ""]
+    parts += [f"frees: {_objects((row.frees,))}" if row.frees else ""]
+    return "; ".join(filter(None, parts))
 
 
 def page() -> str:
@@ -92,8 +134,8 @@ def page() -> str:
 
 
 def _table(functions: Iterable[Function]) -> Iterator[str]:
-    yield "| function | slot | tail, entry | tail, exit |"
-    yield "|---|---|---|---|"
+    yield "| function | means | slot | tail, entry | tail, exit |"
+    yield "|---|---|---|---|---|"
     yield from (_row(function) for function in functions)
 
 

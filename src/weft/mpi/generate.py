@@ -11,19 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from weft.mpi import meaning, table
-from weft.mpi.meaning import Access, Act, Form, Leaves, Many, Meaning, Mode, Share, Sync, Trait
+from weft.mpi.meaning import Access, Act, Form, Leaves, Many, Meaning, Mode, Sync, Trait
 from weft.mpi.table import Function, Parameter
 
 _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
 
-# Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
 _PEERS = "weft_peers(comm)"
+# Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
 _LENGTHS: list[tuple[str, str, str]] = [
-    (r"MPI_I?neighbor_\w+", r"send(counts|types)|sdispls", "weft_outdegree(comm)"),
-    (r"MPI_I?neighbor_\w+", r"recv(counts|types)|rdispls|displs", "weft_indegree(comm)"),
-    (r"MPI_I?(gatherv|scatterv)\w*", r"(send|recv)counts|displs", f"weft_root(comm, root) ? {_PEERS} : 0"),
-    (r"MPI_I?reduce_scatter\w*", r"recvcounts", "weft_local(comm)"),
-    (r"MPI_\w+", r"(send|recv)(counts|types)|[sr]?displs", _PEERS),
     (r"MPI_Comm_spawn", r"argv", "0"),
     (r"MPI_Comm_spawn_multiple", r"array_of_(commands|maxprocs|info)", "weft_root(comm, root) ? count : 0"),
     (r"MPI_Comm_spawn\w*", r"array_of_errcodes", "0"),
@@ -48,12 +43,23 @@ _LENGTHS: list[tuple[str, str, str]] = [
 
 def length(f: Function, p: Parameter) -> str:
     """C expression of an array's length, by the names of the function's parameters."""
+    if meaning_of(f).moves and re.fullmatch(r"(send|recv)(counts|types)|[sr]?displs", p.name):
+        return _members(meaning_of(f), p.name)
     for function, parameter, expression in _LENGTHS:
         if re.fullmatch(function, f.name, re.IGNORECASE) and re.fullmatch(parameter, p.name):
             return expression
     if p.length in ("*", "", None):
         raise ValueError(f"no length known for {p.name} of {f.name}")
     return str(p.length)
+
+
+def _members(row: Meaning, name: str) -> str:
+    """C expression of how many members a collective's arguments are given for, one for each."""
+    if row.neighbours:
+        return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
+    if row.rooted:
+        return f"weft_root(comm, root) ? {_PEERS} : 0"
+    return "weft_local(comm)" if row.reduces else _PEERS
 
 
 def _c_type(p: Parameter) -> str:
@@ -301,19 +307,11 @@ def watched(f: Function) -> tuple[str, str | None, str, str]:
         return "WATCH_SEND", buffer.name, "count", "datatype"
     if row.act is Act.RECEIVE:
         return "WATCH_RECEIVE", buffer.name, "count", "datatype"
-    if not _reads_its_count(f, row):
+    if row.form is not Form.NONBLOCKING or not row.uses_its_count:
         return "NO_WATCH", None, "", ""
     sends = "sendcount" in {q.name for q in f.parameters}
     count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
     return "WATCH_AT_ROOT" if row.leaves is Leaves.AFTER_ROOT else "WATCH_SEND", buffer.name, count, datatype
-
-
-def _reads_its_count(f: Function, row: Meaning) -> bool:
-    """Whether a nonblocking collective sends at least `count` elements of its buffer, a broadcast's root alone."""
-    counts = {"count", "sendcount"} & {q.name for q in f.parameters}
-    if row.form is not Form.NONBLOCKING or not row.counted or not counts:
-        return False
-    return row.leaves is not Leaves.AFTER_ROOT or row.sends is Share.COUNT
 
 
 def persistent(f: Function) -> bool:

@@ -10,10 +10,9 @@ from typing import Final
 import numpy as np
 
 from weft.match import NONE, Match
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Act, base, named
 from weft.picture.classes import CLASSES, OTHER, class_of
 from weft.plain import dataclass
-from weft.terms import calls
 from weft.terms.describe import where
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL
@@ -21,7 +20,7 @@ from weft.trace.layout import ANY_SOURCE, PROC_NULL
 LOOKED_AT: Final = 300
 """How many of a rank's last calls are looked at, to find those that are worth a place."""
 
-_ENDS: Final = calls.words("Init Init_thread Finalize Abort Session_init Session_finalize")
+_ENDS: Final = named(Act.BEGIN_OR_END)
 
 
 @dataclass

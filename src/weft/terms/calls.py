@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Leaves, Many, Meaning, Mode, Over, Sync, Trait, base, named, names
+from weft.mpi.meaning import Act, Form, Leaves, Many, Meaning, Mode, Over, Share, Sync, Trait, base, named, names
 from weft.terms import native
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
@@ -63,19 +63,20 @@ STARTS: Final = named(Act.START)
 POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, Act.EPOCH, where=lambda m: m.polls)
 
 
-def _data(where: Callable[[Meaning], bool]) -> frozenset[str]:
+def among_data(where: Callable[[Meaning], bool]) -> frozenset[str]:
     """The blocking collectives of data for which `where` holds."""
     return named(Act.COLLECTIVE, where=lambda m: m.moves and m.form is Form.BLOCKING and where(m))
 
 
-ALL_TO_ALL: Final = _data(lambda m: m.leaves is Leaves.AFTER_ALL)
+ALL_TO_ALL: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ALL)
 """Every member needs every other (MPI-4.1, 6.2.1): who is blocked here waits for all that are absent."""
-FROM_ROOT: Final = _data(lambda m: m.leaves is Leaves.AFTER_ROOT)
-TO_ROOT: Final = _data(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
-SCANS: Final = _data(lambda m: m.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
-NEIGHBOURS: Final = _data(lambda m: m.neighbours)
-REDUCTIONS: Final = _data(lambda m: m.reduces)
-DATA_COLLECTIVES: Final = _data(lambda m: True)
+FROM_ROOT: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ROOT)
+TO_ROOT: Final = among_data(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
+BROADCASTS: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ROOT and m.sends is Share.COUNT)
+SCANS: Final = among_data(lambda m: m.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
+NEIGHBOURS: Final = among_data(lambda m: m.neighbours)
+REDUCTIONS: Final = among_data(lambda m: m.reduces)
+DATA_COLLECTIVES: Final = among_data(lambda m: True)
 
 
 def forms(kin: frozenset[str], *wanted: Form) -> frozenset[str]:

@@ -90,7 +90,7 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
     name = base(event.function.name)
     args = event.args
     parts: list[str] = []
-    if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | frozenset(("Iprobe", "Improbe")):
+    if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES:
         wild = event.flags & Flag.ANY_SOURCE
         parts = [f"source={rank_argument(ANY_SOURCE if wild else event.peer)}"] if peers else []
         parts.append(f"tag={tag_argument(ANY_TAG if event.flags & Flag.ANY_TAG else event.tag)}")

@@ -6,17 +6,16 @@ from typing import Final
 
 import numpy as np
 
-from weft.terms.calls import masks, words
+from weft.terms import calls
+from weft.terms.calls import masks
 from weft.trace import Flag, Rank
-
-_LAST = words("Finalize Session_finalize")
 
 
 def reached_finalize(rank: Rank) -> bool:
     """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
     if rank.state in ("missing", "damaged"):
         return False
-    last = masks(rank.trace.functions).table(_LAST)
+    last = masks(rank.trace.functions).table(calls.ENDS)
     events = rank.events
     return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
 
@@ -25,7 +24,7 @@ def finalized(rank: Rank) -> bool:
     """Whether the process came to MPI_Finalize, if only on its way out."""
     if rank.missing or rank.state == "damaged":
         return False
-    return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, _LAST)) > 0
+    return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, calls.ENDS)) > 0
 
 
 _ENDS: Final = {

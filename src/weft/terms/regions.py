@@ -7,19 +7,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.mpi.meaning import base
-from weft.terms.significant import blocking, significant
+from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base, named, of
+from weft.terms.significant import significant
 from weft.terms.typemap import span
 from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
 
 _WRITTEN: Final = frozenset(("recvbuf", "result_addr"))
-_EACH_PEER: Final = {
-    "sendbuf": frozenset("Scatter Alltoall Neighbor_alltoall Reduce_scatter_block".split()),
-    "recvbuf": frozenset("Gather Allgather Alltoall Neighbor_allgather Neighbor_alltoall".split()),
-}
-"""Where an amount is that of each peer."""
-_RECEIVES: Final = frozenset("Recv Irecv Recv_init Mrecv Imrecv Get Rget".split())
+_RECEIVES: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE) | named(
+    Act.ACCESS, where=lambda m: m.access is Access.READ
+)  # fmt: skip
 _BUFFERS: Final = ("buf", "buffer", "sendbuf", "recvbuf", "origin_addr", "compare_addr", "result_addr")
 _AMOUNTS: Final = {
     "buf": ("count",), "buffer": ("count",), "sendbuf": ("sendcount", "count", "recvcount"),
@@ -63,10 +60,9 @@ def _counts(event: Event, parameter: str) -> bool:
 def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[Region]:
     args = event.args
     types = [args[t] for t in _TYPES[parameter] if t in args]
-    kind = blocking(name)
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = event.rank.datatype(types[0]) if types and isinstance(types[0], int) else None
-    blocks = _blocks(event, kind, parameter, datatype)
+    blocks = _blocks(event, name, parameter, datatype)
     found = [(at, s, count) for at, count in blocks if (s := span(datatype, count)) is not None]
     if found:
         low, high = min(at + s[0] for at, s, _ in found), max(at + s[1] for at, s, _ in found)
@@ -75,27 +71,27 @@ def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[R
 
 def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) -> Sequence[tuple[int, int]]:
     """The displacements in bytes and the amounts of what a buffer holds."""
-    args = event.args
-    if name == "Reduce_scatter":
+    args, row = event.args, of(name)
+    kin = row.kin if row else name
+    if kin == "Reduce_scatter":
         return _of_reduce_scatter(event, parameter)
     several = "sendcounts" if parameter == "sendbuf" else "recvcounts" if parameter == "recvbuf" else ""
     if several in args:
         return _of_vector(args, several, datatype)
-    if parameter == "compare_addr" or name in ("Fetch_and_op", "Compare_and_swap"):
+    if parameter == "compare_addr" or (row is not None and Access.ONE_ELEMENT in row.access):
         return [(0, 1)]
     count = next((args[a] for a in _AMOUNTS[parameter] if isinstance(args.get(a), int)), 0)
-    if name in ("Psend_init", "Precv_init"):
+    if row is not None and row.mode is Mode.PARTITIONED:
         count *= args.get("partitions", 0)
-    if name in _EACH_PEER.get(parameter, ()):
-        peers = _peers(event, name)
-        count *= peers
+    elif row is not None and Share.EACH is {"sendbuf": row.sends, "recvbuf": row.receives}.get(parameter):
+        count *= _peers(event, row)
     return [(0, count)]
 
 
-def _peers(event: Event, name: str) -> int:
+def _peers(event: Event, row: Meaning) -> int:
     """How many peers a collective has here; of neighbours none are told."""
     comm = event.comm
-    return 0 if comm is None or name.startswith("Neighbor") else len(comm.peers(event.rank.index))
+    return 0 if comm is None or row.neighbours else len(comm.peers(event.rank.index))
 
 
 def _of_vector(args: Mapping[str, Any], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms import calls
-from weft.terms.calls import masks, words
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, InPlace, Leaves, Meaning, Share, named
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.trace import Rank
 from weft.trace.layout import IN_PLACE, PROC_NULL, ROOT
@@ -39,32 +38,13 @@ _PREFIXES: Final = (
     ("send", Side.SEND), ("sdispl", Side.SEND), ("dest", Side.SEND), ("recv", Side.RECEIVE), ("rdispl", Side.RECEIVE),
     ("source", Side.RECEIVE), ("origin", Side.ORIGIN),
 )  # fmt: skip
-_GATHERS: Final = words("Gather Gatherv Reduce")
-_SCATTERS: Final = words("Scatter Scatterv")
-_IN_PLACE_SENDS: Final = words("Allgather Allgatherv Alltoall Alltoallv Alltoallw Gather Gatherv")
-"""Those of which MPI_IN_PLACE as the send buffer makes the other arguments of the sending side void."""
-_ONE_SIDED: Final = calls.RMA | calls.REQUEST_RMA
-_TO_PEERS: Final = (
-    calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.RECVS | calls.IRECVS | calls.RECV_INITS | _ONE_SIDED
-    | words("Psend_init Precv_init")
-)  # fmt: skip
-_PAIRS: Final = calls.SENDRECVS | calls.ISENDRECVS
+_TO_PEERS: Final = named(Act.SEND, Act.RECEIVE, Act.ACCESS)
+"""Calls with one peer, of which MPI_PROC_NULL makes nothing happen."""
 
 
 def side_of(parameter: str) -> Side:
     """The side that a parameter belongs to, by its name in the standard."""
     return next((side for prefix, side in _PREFIXES if parameter.startswith(prefix)), Side.OTHER)
-
-
-@cache
-def _blocking_names() -> dict[str, str]:
-    names = calls.DATA_COLLECTIVES
-    return {form: n for n in names for form in (n, "I" + n.lower(), n + "_init")}
-
-
-def blocking(name: str) -> str:
-    """The blocking collective of which a function is a form: Gather of Igather and Gather_init; else its own name."""
-    return _blocking_names().get(name, name)
 
 
 def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
@@ -75,24 +55,37 @@ def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
     found = np.ones(len(events), np.bool_)
     if not len(events):
         return found
-    own = masks(rank.trace.functions).name(int(rank.events["function"][events[0]]))
-    name, side = blocking(own), side_of(parameter)
-    peer = rank.events["peer"][events]
-    if own in _TO_PEERS:
-        found &= peer != PROC_NULL
-    if own in _ONE_SIDED and side is Side.ORIGIN:
+    row = meaning.of(rank.trace.functions[int(rank.events["function"][events[0]])].name)
+    if row is None:
+        return found
+    side = side_of(parameter)
+    if row.name in _TO_PEERS:
+        found &= rank.events["peer"][events] != PROC_NULL
+    if row.act is Act.ACCESS and side is Side.ORIGIN:
         found &= ~nothing_given(rank, events)
-    elif own in _PAIRS:
+    elif row.act is Act.SEND_RECEIVE:
         found &= _of_pair(rank, events, side)
-    elif name in _IN_PLACE_SENDS and side is Side.SEND and parameter != "sendbuf":
+    elif row.moves:
+        found &= _of_collective(rank, events, row, side, parameter)
+    return found
+
+
+def _of_collective(rank: Rank, events: Ints, row: Meaning, side: Side, parameter: str) -> Mask:
+    found = np.ones(len(events), np.bool_)
+    sending, receiving = _VOID_SENDING, InPlace.RECEIVING_AT_ROOT
+    if row.in_place in sending and not row.reduces and side is Side.SEND and parameter != "sendbuf":
         found &= rank.events["buffer"][events] != IN_PLACE
-    if name in calls.NEIGHBOURS and name.endswith(("v", "w")) and parameter.endswith("s"):
+    lists = (Share.LISTED, Share.TYPED)
+    if row.neighbours and (row.sends in lists or row.receives in lists) and parameter.endswith("s"):
         found[:] = False
-    if name in _GATHERS | _SCATTERS | words("Bcast"):
-        found &= _of_rooted(rank, events, name, side)
-    if name in _SCATTERS and side is Side.RECEIVE and parameter != "recvbuf":
+    if row.rooted:
+        found &= _of_rooted(rank, events, row, side)
+    if row.in_place is receiving and side is Side.RECEIVE and parameter != "recvbuf":
         found &= ~_received_in_place(rank, events)
     return found
+
+
+_VOID_SENDING: Final = (InPlace.SENDING, InPlace.SENDING_AT_ROOT)
 
 
 def nothing_given(rank: Rank, events: Ints) -> Mask:
@@ -132,7 +125,7 @@ def _of_pair(rank: Rank, events: Ints, side: Side) -> Mask:
     return result
 
 
-def _of_rooted(rank: Rank, events: Ints, name: str, side: Side) -> Mask:
+def _of_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
     """Only the root uses what a gather receives and what a scatter sends; MPI_ROOT and MPI_PROC_NULL say the same."""
     peer, ids = rank.events["peer"][events], rank.events["comm"][events]
     is_root, inter = peer == ROOT, np.zeros(len(events), np.bool_)
@@ -143,8 +136,10 @@ def _of_rooted(rank: Rank, events: Ints, name: str, side: Side) -> Mask:
         if comm is not None and not comm.inter:
             is_root[mine] = peer[mine] == comm.rank_of(rank.index)
     found: Mask = ~(inter & (peer == PROC_NULL))
-    if (name in _GATHERS and side is Side.RECEIVE) or (name in _SCATTERS and side is Side.SEND):
+    one_buffer = row.in_place is InPlace.NOWHERE  # a broadcast's, which its root sends and the others receive into
+    roots = Side.SEND if row.leaves is Leaves.AFTER_ROOT else Side.RECEIVE
+    if side is roots and not one_buffer:
         found &= is_root
-    elif name != "Bcast" and side is not Side.OTHER:  # of two groups the root's own only gives, or only takes
+    elif not one_buffer and side is not Side.OTHER:  # of two groups the root's own only gives, or only takes
         found &= ~(inter & is_root)
     return found

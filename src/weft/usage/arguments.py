@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.kinds import Severity
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
@@ -28,22 +28,26 @@ from weft.usage.resources import CLASSES
 from weft.usage.suspects import Sorts, suspects
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
-_RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | words("Iprobe Improbe")
+_RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES
 _TYPED = (
-    _SENDING | calls.RECVS | calls.IRECVS | calls.RECV_INITS | words("Bcast Reduce Allreduce Ibcast Ireduce Iallreduce")
+    _SENDING
+    | calls.RECVS
+    | calls.IRECVS
+    | calls.RECV_INITS
+    | calls.forms(calls.BROADCASTS | words("Reduce Allreduce"), Form.BLOCKING, Form.NONBLOCKING)
 )
 _MOVING = _TYPED | calls.DATA_COLLECTIVES | calls.ICOLLECTIVES | calls.RMA | calls.REQUEST_RMA
-_ROOTED_REDUCING = words("Reduce Ireduce Reduce_init")
-_REDUCING = calls.REDUCTIONS | frozenset("I" + n.lower() for n in calls.REDUCTIONS)
+_ROOTED_REDUCING = calls.forms(calls.TO_ROOT & calls.REDUCTIONS)
+_REDUCING = calls.forms(calls.REDUCTIONS, Form.BLOCKING, Form.NONBLOCKING)
 _ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
-_ALIASED = words(
-    "Allreduce Allgather Allgatherv Alltoall Alltoallv Scan Exscan Reduce_scatter Reduce_scatter_block Reduce Gather"
-    " Sendrecv"
-)
-_ON_REQUESTS = words("Start Cancel Request_free")
+_ALIASED = (
+    calls.among_data(lambda m: m.in_place in (InPlace.SENDING, InPlace.SENDING_AT_ROOT)) - words("Alltoallw Gatherv")
+) | words("Sendrecv")
+"""Calls with two buffers, each of one address and one datatype."""
+_ON_REQUESTS = words("Start") | calls.CANCELS | calls.RELEASES
 _SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _UNDEFINED_COLOUR = -32766
-_TO_ROOT = calls.TO_ROOT | calls.nonblocking(calls.TO_ROOT)
+_TO_ROOT = calls.forms(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
 

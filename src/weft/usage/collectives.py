@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
 from weft.match.native import group
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Share, base, of
 from weft.native.bridge import addresses
 from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
@@ -28,13 +28,13 @@ MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""
 
 UNKNOWN = -1
-_SAME_COUNT = frozenset(("bcast", "reduce", "allreduce", "scan", "exscan", "reduce_scatter_block"))
-_ROOTED = frozenset(name.lower() for name in calls.FROM_ROOT | calls.TO_ROOT)
-_REDUCING = frozenset(name.lower() for name in calls.REDUCTIONS)
-_EXCHANGES = frozenset(("gather", "scatter", "allgather", "alltoall"))
+_ROOTED = calls.FROM_ROOT | calls.TO_ROOT
+_SAME_COUNT = calls.BROADCASTS | calls.among_data(lambda m: m.reduces and m.counted)
+_EXCHANGES = calls.among_data(lambda m: Share.EACH in (m.sends, m.receives) and not m.reduces and not m.neighbours)
+_BY_MEMBER = calls.among_data(lambda m: Share.LISTED in (m.sends, m.receives) and not m.reduces and not m.neighbours)
+"""Collectives in which the counts of each pair of members are to agree."""
 _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
 """What a member may leave out here: how it ended tells of a missing MPI_Finalize."""
-_BY_MEMBER = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv"))
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
@@ -54,13 +54,11 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     of, parts = match.instances, match.collectives
     if not len(of):
         return np.zeros(0, np.int64)
-    names = sorted({base(f.name).lower() for f in trace.functions})
-    number = {name: i for i, name in enumerate(names)}
+    number = {name: i for i, name in enumerate(sorted({base(f.name) for f in trace.functions}))}
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
-        word = base(function.name).lower()
-        name[function.id] = number[word]
-        anyway[function.id] = bool(_forms(word) & (_EXCHANGES | _BY_MEMBER))
+        name[function.id] = number[base(function.name)]
+        anyway[function.id] = _kin(function.name) in _EXCHANGES | _BY_MEMBER
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
     given = Gathered(
         instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
@@ -71,9 +69,10 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     return found[: kernel().weft_uneven(given, found)]
 
 
-def _forms(name: str) -> set[str]:
-    """What a function may be the nonblocking or the persistent form of."""
-    return {name, name.removesuffix("_init"), *({name[1:]} if name.startswith("i") else ())}
+def _kin(name: str) -> str:
+    """The blocking function of which a function is a form."""
+    row = of(name)
+    return row.kin if row else ""
 
 
 def _sizes(trace: Trace) -> Ints:
@@ -123,7 +122,7 @@ class _Table:
     def _canonical(self, ids: NDArray[Any]) -> tuple[list[str], Ints]:
         """Function names without the large-count ending, and for each part the index of its own."""
         unique, inverse = np.unique(ids, return_inverse=True)
-        bases = [masks(self.trace.functions).name(int(i)).lower() for i in unique]
+        bases = [masks(self.trace.functions).name(int(i)) for i in unique]
         names = sorted(set(bases))
         index = np.array([names.index(base) for base in bases], np.int64)
         return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
@@ -144,9 +143,7 @@ class _Table:
 
     def called(self, names: frozenset[str]) -> NDArray[np.bool_]:
         """Parts that call one of `names`, blocking, nonblocking or persistent."""
-        wanted = [
-            n in names or n.removesuffix("_init") in names or (n[:1] == "i" and n[1:] in names) for n in self.names
-        ]
+        wanted = [_kin(name) in names for name in self.names]
         hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & self.plain
         return hit
 
@@ -248,7 +245,7 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
-    reducing = table.called(_REDUCING) & (op != UNKNOWN) & moved
+    reducing = table.called(calls.REDUCTIONS) & (op != UNKNOWN) & moved
     yield from _unequal(table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name)
     differing = right & table.differing(total, same)
     yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
@@ -341,7 +338,7 @@ def _exchanged(
     received = _received(table, np.flatnonzero(use), kinds)
     in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
     is_root = _places(table) == root
-    gather, scatter = table.called(frozenset(("gather",))), table.called(frozenset(("scatter",)))
+    gather, scatter = table.called(calls.TO_ROOT), table.called(calls.FROM_ROOT)
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
     takes = in_place | (gather & is_root) | (scatter & ~is_root)
     value, kind = (np.where(use, np.where(takes, *pair), UNKNOWN) for pair in zip(received, sent, strict=True))

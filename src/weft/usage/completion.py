@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic
+from weft.mpi.meaning import Access, Act, Form, named
 from weft.terms import calls
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.trace import Rank
 from weft.usage.epochs import FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL, Epochs
 
-FETCHES: Final = words("Rget Rget_accumulate")
+FETCHES: Final = named(Act.ACCESS, where=lambda m: m.form is Form.NONBLOCKING and Access.READ in m.access)
 _NEVER: Final = np.iinfo(np.int64).max
 
 

@@ -8,21 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
+from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.plain import dataclass
 from weft.terms import calls
-from weft.terms.calls import catalogue, words
+from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, columns, ints
 from weft.terms.progress import reached_finalize
 from weft.trace import Flag, Rank
 
 OPS: Final = calls.RMA | calls.REQUEST_RMA
-_CALLS: Final = (
-    OPS, words("Win_fence"), words("Win_start"), words("Win_complete"), words("Win_post"), words("Win_wait"),
-    words("Win_test"), words("Win_lock"), words("Win_lock_all"), words("Win_unlock"), words("Win_unlock_all"),
-    words("Win_flush"), words("Win_flush_all"), words("Win_flush_local"), words("Win_flush_local_all"),
-    words("Win_free"),
-)  # fmt: skip
+_CALLS: Final = (OPS, *(calls.syncs(Sync[call.name]) for call in Call if call is not Call.OPERATION))
 """By number of the call in C."""
 
 _ANY: Final = frozenset().union(*_CALLS)

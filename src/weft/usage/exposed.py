@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from weft.deadlock.gatherings import Gatherings
+from weft.mpi.meaning import Sync
 from weft.terms import calls
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.trace import Rank
 from weft.trace.layout import Def
@@ -37,7 +38,7 @@ def _life(rank: Rank, window: int) -> tuple[int, int]:
     """The calls that made and freed a window: outside of these its bytes are plain memory."""
     table, ids = masks(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
-    freed = table.where(rank, words("Win_free"))
+    freed = table.where(rank, calls.syncs(Sync.FREE))
     made, freed = made[ids[made] == window], freed[ids[freed] == window]
     return int(made[0]) if len(made) else -1, int(freed[0]) if len(freed) else len(rank)
 

@@ -9,6 +9,9 @@ from typing import Final
 import numpy as np
 
 from weft.findings import Finding, Site
+from weft.mpi import meaning
+from weft.mpi.meaning import Trait
+from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.cited import cause, finding
 from weft.terms.columns import Ints
@@ -17,13 +20,7 @@ from weft.trace import EndingKind, Rank, Trace
 from weft.trace.event import Event
 from weft.trace.layout import Flag
 
-_FREE: Final = words(
-    "Initialized Finalized Query_thread Is_thread_main Get_version Get_library_version Wtime Wtick Abort"
-    " Info_create Info_create_env Info_set Info_delete Info_get Info_get_string Info_get_valuelen Info_get_nkeys"
-    " Info_get_nthkey Info_dup Info_free Session_init Session_finalize Error_class Error_string Add_error_class"
-    " Add_error_code Add_error_string Remove_error_class Remove_error_code Remove_error_string"
-    " Comm_create_errhandler Win_create_errhandler File_create_errhandler Session_create_errhandler Errhandler_free"
-)
+_FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIME in m.traits)
 """May be called at any time and from any thread."""
 _INITS: Final = words("Init Init_thread")
 _LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
@@ -83,7 +80,7 @@ def _outside(rank: Rank) -> Iterator[Finding]:
 
 def _after_the_end(rank: Rank) -> Iterator[Finding]:
     table = masks(rank.trace.functions)
-    ends = table.where(rank, words("Finalize"))
+    ends = table.where(rank, calls.FINALIZE)
     if not len(ends) or len(table.where(rank, words("Session_init"))):
         return
     last = rank.event(int(ends[0]))

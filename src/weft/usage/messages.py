@@ -24,8 +24,6 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL
 
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
-_CANCELS = frozenset(("Cancel",))
-_FREES = frozenset(("Request_free",))
 _UNTYPED = frozenset(("MPI_BYTE", "MPI_PACKED"))
 
 
@@ -100,7 +98,7 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
     sends = match.sends
     rank = trace.ranks[int(sends.peer[row])]
     table, events = masks(trace.functions), rank.events
-    cancelled, freed = (events["object"][table.where(rank, names)] for names in (_CANCELS, _FREES))
+    cancelled, freed = (events["object"][table.where(rank, names)] for names in (calls.CANCELS, calls.RELEASES))
     given_up = np.intersect1d(cancelled, freed)
     makers = table.where(rank, calls.IRECVS | calls.RECV_INITS) if len(given_up) else np.zeros(0, np.int64)
     source = trace.communicators[int(sends.comm[row])].peers(rank.index).index(sends.rank_of(row))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
+from weft.mpi.meaning import Act, Form, named
 from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
@@ -29,12 +30,12 @@ MAX_OVERLAPS = 10_000
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
 
-_COLLECTIVES: Final = calls.words("Allreduce Reduce Scan Exscan Allgather Allgatherv Gather Gatherv Alltoall Bcast")
+_COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
 ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
 _READS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES
 _WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS
-_BROADCASTS: Final = calls.words("Bcast Ibcast")
+_BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKING)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
 def first_done(of: Traffic) -> NDArray[np.uint32]:
     """By id of a request the event that completed it first, or else freed it; NONE for one that was never over."""
     request, event = of.done
-    frees = of.masks.where(of.rank, frozenset(("Request_free",)))
+    frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     found = np.full(min(most + 1, MOST_IDS), NONE, np.uint32)
@@ -170,7 +171,7 @@ def first_done(of: Traffic) -> NDArray[np.uint32]:
 
 def _ends(of: Traffic, request: Ints, start: Ints) -> Ints:
     """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
-    frees = of.masks.where(of.rank, frozenset(("Request_free",)))
+    frees = of.masks.where(of.rank, calls.RELEASES)
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
     event = np.concatenate([of.done[1], frees])
     row = behind(done, event, request, start)

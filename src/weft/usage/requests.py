@@ -21,9 +21,7 @@ from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told
 
-_FREES = frozenset(("Request_free",))
-_CANCELS = frozenset(("Cancel",))
-_USES = frozenset(("Wait", "Test", "Request_free"))
+_USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -53,7 +51,7 @@ class _Requests:
         good = (ids >= ID_DYNAMIC) & (ids < MOST_IDS)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
         self.functions = catalogue(rank).function[self.makers]
-        self.frees = self.masks.where(rank, _FREES)
+        self.frees = self.masks.where(rank, calls.RELEASES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
         request, event = self.of.done
@@ -287,7 +285,7 @@ class _Requests:
 
     def _recalled(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
         """Whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
-        cancels = self.masks.where(self.rank, _CANCELS)
+        cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
         return self._count_before(ids, cancels, freed, frees) > 0
 

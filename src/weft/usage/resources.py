@@ -9,8 +9,10 @@ import numpy as np
 
 from weft import sources
 from weft.findings import Finding
-from weft.terms.calls import masks, words
+from weft.mpi import meaning
+from weft.terms.calls import masks
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding
+from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Rank, Trace
@@ -21,50 +23,28 @@ class _Class(NamedTuple):
     """A class of objects: what makes one, what frees one, and the slot's field that names it in its frees."""
 
     noun: str
+    handle: str
     makers: frozenset[str]
     frees: frozenset[str]
     freed: str = "object"
 
 
-CLASSES: Final = (
-    _Class(
-        "communicator",
-        words(
-            "Comm_dup Comm_dup_with_info Comm_split Comm_split_type Comm_create Comm_create_group Cart_create Cart_sub"
-            " Graph_create Dist_graph_create Dist_graph_create_adjacent Intercomm_create Intercomm_merge Comm_spawn"
-            " Comm_spawn_multiple Comm_accept Comm_connect Comm_join Comm_create_from_group"
-        ),
-        words("Comm_free Comm_disconnect"),
-        "comm",
-    ),
-    _Class(
-        "datatype",
-        words(
-            "Type_contiguous Type_vector Type_create_hvector Type_indexed Type_create_hindexed Type_create_struct"
-            " Type_create_indexed_block Type_create_hindexed_block Type_create_subarray Type_create_darray Type_dup"
-            " Type_create_resized Type_hvector Type_hindexed Type_struct"
-        ),
-        words("Type_free"),
-        "datatype",
-    ),
-    _Class(
-        "group",
-        words(
-            "Comm_group Comm_remote_group Group_incl Group_excl Group_union Group_intersection Group_difference"
-            " Group_range_incl Group_range_excl"
-        ),
-        words("Group_free"),
-    ),
-    _Class("operation", words("Op_create"), words("Op_free"), "tag"),
-    _Class("window", words("Win_create Win_allocate Win_allocate_shared Win_create_dynamic"), words("Win_free")),
-    _Class("file", words("File_open"), words("File_close")),
-    _Class("info object", words("Info_create Info_dup Info_create_env"), words("Info_free")),
-    _Class(
-        "error handler",
-        words("Comm_create_errhandler Win_create_errhandler File_create_errhandler Errhandler_create"),
-        words("Errhandler_free"),
-    ),
-)
+_NOUNS: Final = {
+    "COMM": "communicator", "DATATYPE": "datatype", "GROUP": "group", "OP": "operation", "WINDOW": "window",
+    "FILE": "file", "INFO": "info object", "ERRHANDLER": "error handler",
+}  # fmt: skip
+_FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
+
+
+def _class(handle: str) -> _Class:
+    rows = meaning.every().values()
+    # A request's communicator is there when the request is complete, and the call's object is the request.
+    makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
+    frees = meaning.names(m for m in rows if m.frees == handle)
+    return _Class(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
+
+
+CLASSES: Final = tuple(map(_class, _NOUNS))
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -83,7 +63,7 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
         makers = table.where(rank, kind.makers)
         if not len(makers):
             continue
-        made = events["object"][makers]
+        makers, made = _made(rank, makers, kind.handle)
         frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
@@ -93,6 +73,25 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
             sites[event.site_id] = sites.get(event.site_id, 0) + 1
             if sites[event.site_id] <= MAX_OF_ONE_SITE and not _by_library(event):
                 yield _leak(rank, kind.noun, event)
+
+
+def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
+    """Calls that make an object, and its id: in the slot, or in the tail where the slot names another object."""
+    functions = rank.events["function"][makers]
+    found: list[tuple[Ints, Ints]] = []
+    for id in distinct(functions.astype(np.int64)).tolist():
+        which = makers[functions == id]
+        made = next(
+            (p for p in rank.trace.functions[id].parameters if p.handle == handle and p.direction == "out"), None
+        )
+        if made is not None and made.place == "object":
+            found.append((which, rank.events["object"][which].astype(np.int64)))
+        elif made is not None:
+            for events, values in columns(rank, which, frozenset((made.name,))):
+                found.append((events, ints(values, made.name)))
+    calls, ids = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
+    order = np.argsort(calls, kind="stable")
+    return calls[order], ids[order]
 
 
 def _leak(rank: Rank, noun: str, event: Event) -> Finding:

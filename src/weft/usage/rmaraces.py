@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import Finding
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Access, Act, base, named
 from weft.order import Order
 from weft.plain import dataclass
 from weft.terms import calls
@@ -29,7 +29,9 @@ READ, WRITE, UPDATE = 0, 1, 2
 OPERATION, STORED, LOCAL = 0, 1, 2
 """What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""
 _SORTS: Final = ("read", "write", "update")
-_ATOMIC: Final = words("Fetch_and_op Compare_and_swap")
+_ATOMIC: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
+_READING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
+_WRITING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.WRITE)
 MAX_COMPARED: Final = 2_000_000
 """Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
 
@@ -80,8 +82,8 @@ class Accesses:
         windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
         table = masks(rank.trace.functions).table
         function = rank.events["function"][event]
-        sort = np.where(table(words("Get Rget"))[function], READ, UPDATE)
-        sort[table(words("Put Rput"))[function]] = WRITE
+        sort = np.where(table(_READING)[function], READ, UPDATE)
+        sort[table(_WRITING)[function]] = WRITE
         fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
         lock = np.where(of.sort[epoch] == LOCK, of.lock_type[epoch], 0).astype(np.int64)
         lock[of.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)

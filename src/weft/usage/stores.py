@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
-from weft.terms.calls import masks, words
+from weft.mpi.meaning import Sync
+from weft.terms import calls
+from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
 from weft.usage.rmaraces import READ, STORED, WRITE, Accesses
 
-_FENCE: Final = words("Win_fence")
+_FENCE: Final = calls.syncs(Sync.FENCE)
 _MOST: Final = 1 << 16
 """Bytes from the start of a window that are looked at here; the recorder keeps fewer."""
 

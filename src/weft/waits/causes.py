@@ -26,9 +26,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Act, Sync, base, every, named
 from weft.terms import calls
-from weft.terms.calls import masks, nonblocking, words
+from weft.terms.calls import masks, words
 from weft.trace.functions import FunctionTable
 
 
@@ -100,23 +100,17 @@ EPOCHS: Final = (Cause.LATE_POST, Cause.EARLY_WAIT)
 
 # Functions
 
-_BLOCKS_ONE: Final = calls.SENDS | calls.RECVS | calls.PROBES | words("Mrecv Wait")
-_BLOCKS_ALL: Final = words("Waitall") | calls.SENDRECVS
-_BLOCKS_FIRST: Final = words("Waitany Waitsome")
-_POLLS: Final = calls.TESTS | calls.STATUS_CHECKS | words("Iprobe Improbe Win_test")
+_BLOCKS_ONE: Final = calls.SENDS | calls.RECVS | calls.PROBES | {"Mrecv"} | (calls.WAITS & calls.OF_ONE)
+_BLOCKS_ALL: Final = (calls.WAITS & calls.OF_ALL) | calls.SENDRECVS
+_BLOCKS_FIRST: Final = calls.WAITS & (calls.OF_ANY | calls.OF_SOME)
+_POLLS: Final = calls.POLLS - {"Parrived"}
 
-_START_AND_END: Final = words("Init Init_thread Finalize Session_init Session_finalize Abort")
-_PROCESSES: Final = words(
-    "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_disconnect Comm_join Open_port Close_port"
+_START_AND_END: Final = named(Act.BEGIN_OR_END)
+_OBJECTS: Final = frozenset(m.name for m in every().values() if {"COMM", "WINDOW"} & {*m.makes, m.frees}) | words(
+    "Open_port Close_port Type_commit Type_free Group_free Op_create Op_free"
 )
-_OBJECTS: Final = (
-    calls.COMM_MAKERS | calls.WINDOW_MAKERS | _PROCESSES
-    | words("Comm_free Comm_create_group Comm_create_from_group Intercomm_create_from_groups Comm_idup"
-            " Comm_idup_with_info Win_free Type_commit Type_free Group_free Op_create Op_free")
-)  # fmt: skip
 _WINDOWS: Final = (
-    calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.RMA | calls.REQUEST_RMA
-    | words("Win_fence Win_start Win_complete Win_post Win_wait Win_sync")
+    (calls.ON_WINDOWS - calls.POLLS) - calls.syncs(Sync.FREE)
 )  # fmt: skip
 
 _LATE: Final = (
@@ -126,16 +120,11 @@ _LATE: Final = (
 _LATE_FENCE: Final = 6
 
 
-def _every_form(names: frozenset[str]) -> frozenset[str]:
-    """Blocking, nonblocking and persistent."""
-    return names | nonblocking(names) | {name + "_init" for name in names}
-
-
 @cache
 def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
     """How each function id waits (enum weft_blocks): a lookup table."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
-    collectives = calls.DATA_COLLECTIVES | words("Win_fence")
+    collectives = calls.DATA_COLLECTIVES | calls.syncs(Sync.FENCE)
     for how, names in enumerate((_BLOCKS_ONE | collectives, _BLOCKS_ALL, _BLOCKS_FIRST, _POLLS), 1):
         table[of.ids(names)] = how
     return table
@@ -146,8 +135,8 @@ def late(functions: FunctionTable) -> NDArray[np.uint8]:
     """For whom the members of a collective wait, by function id (enum weft_late): a lookup table."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
     for sort, names in _LATE:
-        table[of.ids(_every_form(names))] = sort
-    table[of.ids(words("Win_fence"))] = _LATE_FENCE
+        table[of.ids(calls.forms(names))] = sort
+    table[of.ids(calls.syncs(Sync.FENCE))] = _LATE_FENCE
     return table
 
 

@@ -13,15 +13,17 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.mpi.meaning import Sync
 from weft.plain import dataclass
-from weft.terms.calls import masks, words
+from weft.terms import calls
+from weft.terms.calls import masks
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace
 from weft.waits.causes import Cause
 from weft.waits.clockwork import Clockwork
 from weft.waits.native import Ints
 
-_CALLS = words("Win_start Win_complete Win_post Win_wait")
+_CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
 
 
 @dataclass

@@ -132,7 +132,7 @@ class InPlace(Enum):
 
 
 class Sync(IntEnum):
-    """What a call does to the epochs of a window. The numbers are those of native/kernel/epochs.c."""
+    """What a call does to the epochs of a window, by the names that native/kernel/epochs.h has for it."""
 
     NONE = 0
     FENCE = 1
@@ -242,6 +242,13 @@ class Meaning(NamedTuple):
     def counted(self) -> bool:
         """Whether one count says how much each member brings: where it is 0, nobody need wait for that member."""
         return self.sends in (Share.COUNT, Share.EACH) and self.moves and not self.neighbours
+
+    @property
+    def uses_its_count(self) -> bool:
+        """Whether each member uses at least `count` elements of its first buffer, which a broadcast has alone."""
+        if not self.counted or (self.reduces and self.sends is Share.EACH):  # there `recvcount` is what comes out
+            return False
+        return self.leaves is not Leaves.AFTER_ROOT or self.sends is Share.COUNT
 
     @property
     def by_value(self) -> bool:
