@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,24 @@ def test_the_program_runs_without_weft_as_ever(sources: Path, weft_command: Weft
     assert execute([sources / "prog"]).stdout == "20\n"
     assert "tsan" not in execute(["ldd", sources / "prog"]).stdout
     assert "__tsan_read4" in execute(["nm", sources / "prog"]).stdout
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="hooks are calls on other machines")
+@pytest.mark.parametrize("words", [[], ["-pipe"], ["-save-temps"], ["-fPIE", "-pie"], ["-fno-pie", "-no-pie"]])
+def test_hooks_look_at_the_address_without_a_call(sources: Path, weft_command: Weft, words: list[str]) -> None:
+    done = weft_command("cc", "gcc", "-O2", *words, "-o", "prog", "main.c", "sum.c")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "weft_hook_span" in execute(["objdump", "-d", "--disassemble=sum", sources / "prog"]).stdout
+    assert execute([sources / "prog"]).stdout == "20\n"
+
+
+def test_assembly_that_a_person_wrote_is_assembled_as_it_is(sources: Path, weft_command: Weft) -> None:
+    text = execute(["gcc", "-O1", "-S", "-o", "-", sources / "sum.c"]).stdout
+    (sources / "sum.s").write_text(text)
+    done = weft_command("cc", "gcc", "-o", "prog", "main.c", "sum.s")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert execute([sources / "prog"]).stdout == "20\n"
+    assert (sources / "sum.s").read_text() == text
 
 
 def test_objects_libraries_and_static_links_are_built_one_after_the_other(sources: Path, weft_command: Weft) -> None:

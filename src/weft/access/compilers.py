@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.access.runtime import inlining
 from weft.errors import UsageError
 from weft.mpi.ready import cache_folder
 
@@ -40,7 +41,7 @@ def hooks(compiler: str) -> list[str]:
     # Copies of a known size would become instructions behind the hooks' back. Fortran has no such options.
     copies = [] if "GNU Fortran" in version else [f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")]
     entries = "--param=tsan-instrument-func-entry-exit=0"
-    return ["-fsanitize=thread", entries, *volatile, *copies, "-U__SANITIZE_THREAD__"]
+    return ["-fsanitize=thread", entries, *volatile, *copies, "-U__SANITIZE_THREAD__", *inlining()]
 
 
 def _version(path: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -35,6 +37,30 @@ def built() -> Path:
     if not target.exists():
         _build(contents, target)
     return target
+
+
+def inlining() -> list[str]:
+    """The options with which gcc's own hooks are no calls: an assembler of ours before the system's (x86-64 only).
+
+    Nothing where there is none: then each hook is called, which takes twice as long.
+    """
+    real = shutil.which("as")
+    tools = ("sed", "mktemp")
+    if platform.machine() != "x86_64" or real is None or not all(map(shutil.which, tools)):
+        return []
+    text = (files("weft") / "access/native/assembler.sh").read_text().replace("@ASSEMBLER@", shlex.quote(real))
+    folder = cache_folder() / "access" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    script = folder / "as"
+    if not script.exists():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            work = folder / f"made-{os.getpid()}"
+            work.write_text(text)
+            work.chmod(0o755)
+            work.replace(script)
+        except OSError:
+            return []
+    return [f"-B{folder}/"]
 
 
 def _build(contents: dict[str, bytes], target: Path) -> None:

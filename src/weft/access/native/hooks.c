@@ -9,7 +9,8 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 
-static struct weft_client client = {.version = WEFT_CLIENT_VERSION};
+volatile uintptr_t weft_hook_low, weft_hook_span; /* the assembler's inlined hooks know these names (assembler.sh) */
+static struct weft_client client = {.version = WEFT_CLIENT_VERSION, .low = &weft_hook_low, .span = &weft_hook_span};
 
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
@@ -34,7 +35,7 @@ __attribute__((destructor)) static void retract(void)
 
 static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
 {
-    if (LIKELY(a - client.low >= client.span))
+    if (LIKELY(a - weft_hook_low >= weft_hook_span))
         return;
     uint8_t held = client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
     if (UNLIKELY(held & (kind & WEFT_HOOK_WRITE ? 3 : 1)))
@@ -44,7 +45,7 @@ static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t byte
 /* Ranges may begin outside of what is of interest. */
 static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
 {
-    if (LIKELY(!client.span || !bytes || a >= client.low + client.span || a + bytes <= client.low))
+    if (LIKELY(!weft_hook_span || !bytes || a >= weft_hook_low + weft_hook_span || a + bytes <= weft_hook_low))
         return;
     client.touched(a, bytes, kind, place);
 }
@@ -147,7 +148,7 @@ void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(
     void *__real_##name(void *to, const void *from, size_t n);                                                         \
     void *__wrap_##name(void *to, const void *from, size_t n)                                                          \
     {                                                                                                                  \
-        if (UNLIKELY(client.span)) {                                                                                   \
+        if (UNLIKELY(weft_hook_span)) {                                                                                   \
             touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                   \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
         }                                                                                                              \
@@ -189,7 +190,7 @@ void *__tsan_memset(void *to, int value, size_t n)
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
     void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room)                                          \
     {                                                                                                                  \
-        if (UNLIKELY(client.span) && n <= room) {                                                                      \
+        if (UNLIKELY(weft_hook_span) && n <= room) {                                                                      \
             if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                        \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
         }                                                                                                              \

@@ -52,17 +52,35 @@ static void count_pieces(const struct hold *h, int by) {
     }
 }
 
-/* What the hooks look at first. It only grows while anything is held: to find what is left would take a search. */
-static void tell_clients(uintptr_t low, uintptr_t high) {
+/* What the hooks look at first: the range that holds all. */
+static uintptr_t range_low, range_high;
+
+static void tell_clients(void) {
     for (struct weft_client *c = clients; c; c = c->next) {
-        if (low >= high) {
-            c->span = 0;
-            continue;
-        }
-        uintptr_t from = c->span && c->low < low ? c->low : low, to = c->span && c->low + c->span > high ? c->low + c->span : high;
-        c->low = from;
-        __atomic_store_n(&c->span, to - from, __ATOMIC_RELEASE);
+        *c->low = range_low;
+        __atomic_store_n(c->span, range_high - range_low, __ATOMIC_RELEASE);
     }
+}
+
+static void range_grow(uintptr_t low, uintptr_t high) {
+    bool none = range_low == range_high;
+    if (!none && low >= range_low && high <= range_high) return;
+    if (none || low < range_low) range_low = low;
+    if (none || high > range_high) range_high = high;
+    tell_clients();
+}
+
+/* Of few holds what is left is found again; else it only grows until there are none. */
+static void range_shrink(uintptr_t low, uintptr_t high) {
+    enum { FEW_HOLDS = 256 };
+    if (held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
+    range_low = range_high = 0;
+    for (uint32_t i = 1; held && i < hold_top; i++) {
+        if (!holds[i].high) continue;
+        if (!range_high || holds[i].low < range_low) range_low = holds[i].low;
+        if (holds[i].high > range_high) range_high = holds[i].high;
+    }
+    tell_clients();
 }
 
 static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
@@ -78,7 +96,7 @@ static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
         count_pieces(&holds[number], 1);
         __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
         held++;
-        tell_clients(low, high);
+        range_grow(low, high);
     }
     pthread_mutex_unlock(&hold_lock);
     return number;
@@ -89,13 +107,14 @@ static void hold_end(uint32_t number) {
     pthread_mutex_lock(&hold_lock);
     __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
     count_pieces(&holds[number], -1);
+    const struct hold ended = holds[number];
     holds[number] = (struct hold){.next = hold_free};
     hold_free = number;
     if (!--held) {
         hold_top = 1;
         hold_free = 0;
-        tell_clients(0, 0);
     }
+    range_shrink(ended.low, ended.high);
     __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&hold_lock);
 }
@@ -321,8 +340,7 @@ void weft_access_join(struct weft_client *client) {
     client->touched = touched;
     client->next = clients;
     clients = client;
-    for (uint32_t i = 1; weft_accessing && i < hold_top; i++)
-        if (holds[i].high) tell_clients(holds[i].low, holds[i].high);
+    tell_clients();
     pthread_mutex_unlock(&hold_lock);
 }
 
@@ -334,7 +352,7 @@ void weft_access_leave(struct weft_client *client) {
             *link = client->next;
             break;
         }
-    client->span = 0;
+    *client->span = 0;
     pthread_mutex_unlock(&hold_lock);
 }
 
@@ -356,7 +374,7 @@ void weft_access_begin(bool threads) {
 
 void weft_access_fork(void) {
     weft_accessing = 0;
-    for (struct weft_client *c = clients; c; c = c->next) c->span = 0;
+    for (struct weft_client *c = clients; c; c = c->next) *c->span = 0;
 }
 
 /* ---- parts ---- */

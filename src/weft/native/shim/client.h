@@ -21,7 +21,7 @@ enum { WEFT_FINE_SHIFT = 8, WEFT_FINE = 1 << 16, WEFT_COARSE_SHIFT = 16, WEFT_CO
 
 struct weft_client {
     uint32_t version;
-    volatile uintptr_t low, span;
+    volatile uintptr_t *low, *span; /* the range: hooks in the program's code read these two themselves */
     const volatile uint8_t *fine, *coarse;
     void (*touched)(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
     struct weft_client *next; /* the recorder's */
