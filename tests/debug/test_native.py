@@ -207,3 +207,22 @@ def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_fac
     assert f"rank 2  at ring.f90:{number + 1} in ring" in out
     assert "  rank 0  0\n  rank 1  1\n  rank 2  3\n" in out
     assert "from rank 1 to rank 2" in out and "holds     1.0 1.0 1.0 1.0" in out  # what it received last
+
+
+def test_the_messages_at_a_stop_are_those_on_their_way_and_those_awaited(cells: Recorded) -> None:
+    out = cells.debug("messages", "until 1:8", "messages", "continue", "messages", "messages 2")
+    quiet = "every message that was sent has been received, and no receive waits\n"
+    assert f"(weft) messages\n{quiet}(weft) until 1:8" in out
+    send, receive = line("MPI_Send(mine"), line("MPI_Recv(other")
+    assert (
+        "sent and not received\n"
+        f"  rank 1 -> rank 0, tag 5, world, 40 bytes; event 7: send(dest=0, tag=5) at cells.c:{send}; "
+        f"to be received by event 8: recv(source=1, tag=5) at cells.c:{receive}\n(weft) continue"
+    ) in out
+    at_end = out.partition("(weft) continue")[2]
+    assert at_end.count("received never, in this record") == 2
+    assert (
+        f"  rank 1 <- rank 0, tag 8, world; event 11: recv(source=0, tag=8) at cells.c:{receive}; "
+        "no message of the record comes\n"
+    ) in at_end
+    assert at_end.endswith(f"(weft) messages 2\n{quiet}")

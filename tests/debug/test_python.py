@@ -94,14 +94,16 @@ def test_every_answer_fits_the_schema_that_is_documented(collect: Recorded) -> N
     answers = collect.answers(
         "ranks", "where all", "print value", "next event", "message", "next", "list", "break collect.py:12",
         "breakpoints", "continue", "rank 1", "prev event", "until MPI_Barrier", "foo", "delete 1", "help", "help until",
-        "attach 0", "continue", "where", "next",
+        "frame 0", "info locals", "set value = 3 @1", "display rank", "messages", "tbreak collect.py:14", "continue",
+        "watch parts", "breakpoints", "finish", "delete", "undisplay", "attach 0", "continue", "where", "next",
     )  # fmt: skip
-    assert len(answers) == 22
+    assert len(answers) == 34
     for answer in answers:
         jsonschema.validate(answer, SCHEMA)
     kinds = [answer["answer"]["kind"] for answer in answers if answer["ok"]]
     assert set(kinds) == {
         "stopped", "ranks", "where", "print", "message", "list", "break", "breakpoints", "rank", "help",
+        "frame", "locals", "set", "display", "watch", "messages",
     }  # fmt: skip
     assert [answer["command"] for answer in answers if not answer["ok"]] == ["foo", "attach 0", "where", "next"]
     assert "".join(answer["output"] for answer in answers).endswith(collect.out)
@@ -176,3 +178,22 @@ def test_a_program_that_reads_its_input_is_given_it_again(record: Callable[..., 
     assert "['warp', 'and', 'weft']" in done.stdout, done.stdout
     done = execute([*run.weft, "replay", run.run, "--stdin", text, "--out", tmp_path / "again"])
     assert "as recorded" in done.stderr, done.stderr
+
+
+def test_a_rank_that_stands_in_mpi_with_pythons_lock_is_looked_into(
+    record: Callable[..., Recorded], tmp_path: Path
+) -> None:
+    """The first collective of objects duplicates the communicator, for which mpi4py keeps the lock."""
+    program = tmp_path / "objects.py"
+    program.write_text(
+        "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nmine = world.rank * 7\nworld.Barrier()\n"
+        "total = world.allreduce([mine])\nprint(len(total))\n"
+    )
+    run = record("objects", "-n", "2", "--", sys.executable, program)
+    begun = time.monotonic()
+    out = run.debug("break 0:MPI_Comm_dup", "continue", "print mine", "where all", "break objects.py:6", "continue")
+    assert "  rank 0  0\n  rank 1  7\n" in out
+    assert re.search(r"rank 0  before event \d+: .*\n  rank 1  waiting in event \d+: .* at objects.py:5\n", out), out
+    assert "ranks 0 and 1  at objects.py:6 in <module>  print(len(total))" in out
+    assert "no answer" not in out
+    assert time.monotonic() - begun < 60

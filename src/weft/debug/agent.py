@@ -37,12 +37,39 @@ class Breakpoint:
         self.line: int = place.get("line") or 0
         self.function: str = place.get("function") or ""
         self.left: int = place.get("count") or 1
+        self.condition: str = place.get("condition") or ""
+
+    def holds(self, frame: Any, trouble: dict[str, str]) -> bool:
+        """Whether its condition is true there; one that cannot be computed stops, and is told."""
+        if not self.condition:
+            return True
+        try:
+            return bool(eval(self.condition, {**frame.f_globals, **frame.f_locals}))
+        except Exception as error:
+            trouble["trouble"] = f"{self.condition}: {type(error).__name__}: {error}"
+            return True
 
     def within(self, code: Any) -> bool:
         """Whether a code object can hit it."""
         if self.function:
             return self.function in (code.co_name, code.co_qualname)
         return same_file(code.co_filename, self.file) and any(line == self.line for _, _, line in code.co_lines())
+
+
+class Watched:
+    """An expression of a frame that is compared at every line, until the frame has returned."""
+
+    def __init__(self, text: str, frame: Any) -> None:
+        self.text = text
+        self.frame = frame
+        self.value = self.now()
+
+    def now(self) -> str:
+        """Its value, in words; empty where it has none yet."""
+        try:
+            return short(eval(self.text, {**self.frame.f_globals, **self.frame.f_locals}))
+        except Exception:
+            return ""
 
 
 class Agent:
@@ -52,9 +79,12 @@ class Agent:
         self.rank = rank
         self.thread = _thread.get_ident()
         self.breakpoints: list[Breakpoint] = []
+        self.watched: dict[int, Watched] = {}
+        self.numbers = 0
         self.aside: Any
         self.drive: Any
         self.stepping = ""
+        self.returned = ""
         self.base: Any = None
         self.stopped: Any = None
         self.go = _thread.allocate_lock()
@@ -108,22 +138,58 @@ class Agent:
         """Where the rank is."""
         return {"frames": [spot(frame) for frame in self.frames()]}
 
-    def do_print(self, text: str, level: int = 0) -> dict[str, Any]:
-        """The value of an expression in one of the frames."""
+    def frame(self, level: int) -> Any:
+        """One of the program's frames. LookupError where there is none."""
         frames = self.frames()
         if not frames:
-            return {"error": "the rank runs no line of Python now"}
-        frame = frames[min(level, len(frames) - 1)]
+            raise LookupError("the rank runs no line of Python now")
+        return frames[min(level, len(frames) - 1)]
+
+    def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:
+        """The value of an expression in one of the frames."""
+        frame = self.frame(level)
         # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
         value = eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
-        return {"value": short(value), "type": type(value).__name__}
+        return {"value": formed(value, form) if form else short(value), "type": type(value).__name__}
+
+    def do_variables(self, level: int = 0) -> dict[str, Any]:
+        """The names of a frame; of a module those that hold data."""
+        frame = self.frame(level)
+        names = dict(frame.f_locals)
+        if frame.f_locals is frame.f_globals or frame.f_code.co_name == "<module>":
+            names = {name: value for name, value in names.items() if not name.startswith("__") and is_data(value)}
+        return {"variables": [(name, short(value)) for name, value in names.items()]}
+
+    def do_assign(self, target: str, text: str, level: int = 0) -> dict[str, Any]:
+        """Bind a name of a frame anew, or what an attribute or an index means."""
+        frame = self.frame(level)
+        names = {**frame.f_globals, **frame.f_locals}
+        value = eval(compile(text, "<set>", "eval"), names)
+        if not target.isidentifier():
+            exec(compile(f"{target} = __weft_value", "<set>", "exec"), {**names, "__weft_value": value})
+        elif target in frame.f_locals or target not in frame.f_globals:
+            bind(frame, target, value)
+        else:
+            frame.f_globals[target] = value
+        return {"value": short(value)}
+
+    def do_watch(self, text: str, level: int = 0) -> dict[str, Any]:
+        """Stop where the value of an expression changes, as seen from a frame."""
+        compile(text, "<watch>", "eval")
+        self.numbers += 1
+        self.watched[self.numbers] = Watched(text, self.frame(level))
+        self.ask_to_arm()
+        return {"number": self.numbers}
+
+    def do_unwatch(self, number: int) -> dict[str, Any]:
+        """Compare it no more."""
+        self.watched.pop(number, None)
+        self.ask_to_arm()
+        return {}
 
     def do_execute(self, text: str, level: int = 0) -> dict[str, Any]:
         """A line of the console that a person opened on this rank: it may change the program's objects."""
-        frames = self.frames()
-        if not frames:
-            return {"error": "the rank runs no line of Python now"}
-        frame = frames[min(level, len(frames) - 1)]
+        frame = self.frame(level)
         try:
             value = eval(compile(text, "<console>", "eval"), frame.f_globals, frame.f_locals)
         except SyntaxError:
@@ -140,11 +206,11 @@ class Agent:
         return {}
 
     def do_step(self, how: str) -> dict[str, Any]:
-        """Stop at the next line: `next` in the same frame or above, `step` in any."""
-        frames = self.frames()
-        if not frames:
-            return {"error": "the rank runs no line of Python now"}
-        self.base, self.stepping = frames[0], how
+        """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
+        self.base, self.stepping = self.frame(0), how
+        if how == "finish" and self.base.f_code.co_name == "<module>":
+            self.stepping = ""
+            return {"error": "the program's outermost frame returns to nobody"}
         self.ask_to_arm()
         return {}
 
@@ -174,7 +240,7 @@ class Agent:
     def arm(self, _: Any = None) -> int:
         """Trace what breakpoints and steps need, and nothing else."""
         mine = sys.gettrace() in (None, self.called)
-        if not self.breakpoints and not self.stepping:
+        if not self.breakpoints and not self.stepping and not self.watched:
             if mine:
                 sys.settrace(None)
             return 0
@@ -194,38 +260,65 @@ class Agent:
         code = frame.f_code
         if hidden(code.co_filename):
             return False
-        return bool(self.stepping) or any(point.within(code) for point in self.breakpoints)
+        return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
 
     def called(self, frame: Any, event: str, _: Any) -> Any:
         """The trace function of the thread: a new frame."""
-        if not self.wants(frame) or (
-            self.stepping == "next" and not any(p.within(frame.f_code) for p in self.breakpoints)
-        ):
+        over = self.stepping in ("next", "finish") and not self.watched
+        if not self.wants(frame) or (over and not any(p.within(frame.f_code) for p in self.breakpoints)):
             return None
-        if event == "call" and any(p.function and p.within(frame.f_code) and visited(p) for p in self.breakpoints):
-            self.stop(frame, "breakpoint")
+        if event == "call":
+            self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
         return self.happened
 
-    def happened(self, frame: Any, event: str, _: Any) -> Any:
+    def meet(self, points: list[Breakpoint], frame: Any) -> bool:
+        """Stop at these breakpoints, where one of them counts."""
+        news: dict[str, Any] = {}
+        hit = [point for point in points if point.holds(frame, news) and visited(point)]
+        if hit:
+            self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
+        return bool(hit)
+
+    def compare(self, frame: Any, event: str) -> bool:
+        """Stop where what is watched has changed, or its frame returns."""
+        for number, one in list(self.watched.items()):
+            now = one.now()
+            ended = event == "return" and frame is one.frame
+            if now != one.value or ended:
+                news = {"expression": one.text, "old": one.value, "new": now} if now != one.value else None
+                one.value = now
+                if ended:
+                    del self.watched[number]
+                self.stop(frame, "watch", news or {"expression": one.text, "old": "", "new": ""})
+                return True
+        return False
+
+    def happened(self, frame: Any, event: str, argument: Any) -> Any:
         """The trace function of a frame: a line, or its return."""
+        if event in ("line", "return") and self.watched and self.compare(frame, event):
+            return self.happened
         if event == "line":
             points = [p for p in self.breakpoints if p.line == frame.f_lineno and p.within(frame.f_code)]
-            if [p for p in points if visited(p)]:
-                self.stop(frame, "breakpoint")
-            elif self.stepping == "step" or (self.stepping and frame is self.base):
+            if self.meet(points, frame):
+                return self.happened
+            if self.stepping == "finish" and self.base is None:
+                self.stop(frame, "finish", {"returned": self.returned})
+            elif self.stepping == "step" or (self.stepping == "next" and frame is self.base):
                 self.stop(frame, "step")
+        elif event == "return" and frame is self.base and self.stepping == "finish":
+            self.returned, self.base = short(argument), None
         elif event == "return" and frame is self.base:
             self.base = frame.f_back
             while self.base is not None and hidden(self.base.f_code.co_filename):
                 self.base = self.base.f_back
         return self.happened
 
-    def stop(self, frame: Any, why: str) -> None:
+    def stop(self, frame: Any, why: str, news: dict[str, Any] | None = None) -> None:
         """Stand here until the debugger says otherwise; messages for others go on."""
         self.stepping, self.base = "", None
         self.go.acquire()
         self.stopped = frame
-        self.send({"stopped": why, "at": spot(frame)})
+        self.send({"stopped": why, "at": spot(frame), "news": news or {}})
         while not self.go.acquire(timeout=0.002):
             self.drive()
         self.go.release()
@@ -240,6 +333,39 @@ def visited(point: Breakpoint) -> bool:
     """Count a visit; whether the rank is to stop at it."""
     point.left -= 1
     return point.left <= 0
+
+
+def is_data(value: Any) -> bool:
+    """Whether a module's name holds data: no module, function or class."""
+    return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
+
+
+def bind(frame: Any, name: str, value: Any) -> None:
+    """Give a local name of a frame another value. LookupError where the function has no such name."""
+    code = frame.f_code
+    if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
+        raise LookupError(f"{code.co_name} has no variable {name}")
+    frame.f_locals[name] = value
+    if sys.version_info < (3, 13) and code.co_name != "<module>":
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+
+def formed(value: Any, form: str) -> str:
+    """A value in a format of gdb's: x, o, t, d, c for numbers, s for text; of each element of a sequence."""
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "ndarray":
+        return "[" + ", ".join(formed(one, form) for one in value) + "]"
+    if form == "s":
+        return str(value)
+    if form == "f":
+        return repr(float(value))
+    if isinstance(value, (bytes, bytearray)) and form == "x":
+        return value.hex()
+    if isinstance(value, float):
+        return value.hex() if form == "x" else formed(int(value), form)
+    number = int(value)
+    if form == "c":
+        return repr(chr(number))
+    return {"x": hex, "o": oct, "t": bin}.get(form, str)(number)
 
 
 def hidden(file: str) -> bool:

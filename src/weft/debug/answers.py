@@ -52,7 +52,7 @@ def _stands(row: Answer) -> str:
         signal = f"{row['signal']} " if "signal" in row else ""
         text = f"  {at['text']}" if at["text"] else ""
         task = f"task {row['task']} " if "task" in row else ""
-        return f"{signal}{task}at {_line(at)} in {at['function']}{text}"
+        return f"{signal}{task}at {_line(at)} in {at['function']}{text}{_news(row)}"
     if state == "before":
         if row["next"] is None:
             return "at the end of its record"
@@ -76,12 +76,26 @@ def _ranks(answer: Answer) -> list[str]:
     return merged((row["rank"], stands(row)) for row in answer["ranks"])
 
 
+def _news(row: Answer) -> str:
+    """What is told of a stop: the value that changed, or came back, or a condition that could not be computed."""
+    news = row.get("news", {})
+    if "returned" in news:
+        return f"; returned {news['returned']}"
+    if "expression" in news and news["old"] == news["new"]:
+        return f"; {news['expression']} is out of scope, and watched no more"
+    if "expression" in news:
+        return f"; {news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
+    return f"; the condition cannot be computed: {news['trouble']}" if "trouble" in news else ""
+
+
 def _stopped(answer: Answer) -> list[str]:
     if answer["over"]:
         code = answer["exit_code"]
         gone = merged((row["rank"], stands(row)) for row in answer["ranks"] if row["state"] != "ended")
         return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _ranks(answer)
+    for one in answer.get("shown", []):
+        lines += _displayed(one)
     for row in answer.get("waiting", []):
         lines.append(f"rank {row['rank']} gets no further: {_why(row)}")
     return lines
@@ -127,11 +141,50 @@ def _breakpoint(b: Answer) -> str:
     what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
     scope = f", task {b['task']}{' and its descendants' * b['descendants']}" if "task" in b else ""
-    return f"{b['id']}: {b['where']}, {what}{on}{scope}"
+    more = (", once" if b.get("once") else "") + (
+        f", {plural(b['ignored'], 'visit')} ignored" if "ignored" in b else ""
+    )
+    return f"{b['id']}: {b['where']}, {what}{on}{scope}{more}"
 
 
 def _breakpoints(answer: Answer) -> list[str]:
-    return [_breakpoint(b) for b in answer["breakpoints"]] or ["no breakpoints"]
+    watches = [f"{w['id']}: watch {w['expression']} on rank {w['rank']}" for w in answer.get("watches", [])]
+    return [*(_breakpoint(b) for b in answer["breakpoints"]), *watches] or ["no breakpoints"]
+
+
+def _watch(answer: Answer) -> list[str]:
+    return [f"breakpoint {id_}: watch {answer['expression']} on rank {rank}"
+            for id_, rank in zip(answer["ids"], answer["ranks"], strict=True)]  # fmt: skip
+
+
+def _frame(answer: Answer) -> list[str]:
+    frame = answer["frame"]
+    text = f"  {frame['text']}" if frame["text"] else ""
+    return [f"rank {answer['rank']} #{answer['level']} {_line(frame)} in {frame['function']}{text}"]
+
+
+def _locals(answer: Answer) -> list[str]:
+    rows = []
+    for row in answer["ranks"]:
+        lines = [f"{v['name']} = {v['value']}" for v in row.get("variables", [])]
+        rows.append((row["rank"], f"({row['error']})" if "error" in row else "\n".join(lines or ["no variables"])))
+    return merged(rows)
+
+
+def _set(answer: Answer) -> list[str]:
+    rows = ((r["rank"], f"{answer['target']} = {r['value']}" if "value" in r else f"({r['error']})")
+            for r in answer["values"])  # fmt: skip
+    return [*merged(rows), answer["warning"]]
+
+
+def _display(answer: Answer) -> list[str]:
+    return [line for one in answer["shown"] for line in _displayed(one)] or ["nothing is displayed"]
+
+
+def _displayed(one: Answer) -> list[str]:
+    lines = _print(one)
+    head = f"{one['id']}: {one['expression']} ="
+    return [f"{head} {lines[0].strip()}"] if len(lines) == 1 else [head, *lines]
 
 
 def _message(answer: Answer) -> list[str]:
@@ -148,6 +201,44 @@ def _message(answer: Answer) -> list[str]:
     else:
         lines.append("  received  never, in this record")
     return [*lines, f"  holds     {holds(answer)}"]
+
+
+def _messages(answer: Answer) -> list[str]:
+    """The messages at a stop, a line each."""
+    rows = [("sent and not received", _sent_line(row)) for row in answer["sent"]]
+    rows += [("posted and waiting", _posted_line(row)) for row in answer["posted"]]
+    lines: list[str] = []
+    for head, text in rows:
+        lines += [head] if head not in lines else []
+        lines.append(f"  {text}")
+    for key, what in (("sent", "messages"), ("posted", "receives")):
+        more = answer[f"all_{key}"] - len(answer[key])
+        lines += [f"and {more:,} more {what}: name ranks, `messages @0`"] if more else []
+    return lines or ["every message that was sent has been received, and no receive waits"]
+
+
+def _sent_line(row: Answer) -> str:
+    size = "" if row["bytes"] is None else f", {plural(row['bytes'], 'byte')}"
+    by = row["received"]
+    if by is None:
+        then = "received never, in this record"
+    else:
+        then = f"{'awaited' if row['posted'] else 'to be received'} by event {by['event'][1]}: {by['call']}"
+    sent = f"event {row['sent']['event'][1]}: {row['sent']['call']}"
+    return f"rank {row['source']} -> rank {row['dest']}, tag {row['tag']}, {row['comm']}{size}; {sent}; {then}"
+
+
+def _posted_line(row: Answer) -> str:
+    source = "any rank" if row["source"] is None else f"rank {row['source']}"
+    tag = "any tag" if row["tag"] is None else f"tag {row['tag']}"
+    message, receive = row["message"], row["receive"]
+    if message is None:
+        then = "no message of the record comes"
+    else:
+        rank, event = message["event"]
+        then = f"its message {'is' if row['sent'] else 'will be'} event {event} of rank {rank}"
+    call = f"event {receive['event'][1]}: {receive['call']}"
+    return f"rank {row['rank']} <- {source}, {tag}, {row['comm']}; {call}; {then}"
 
 
 def holds(answer: Answer) -> str:
@@ -172,5 +263,6 @@ def _text(answer: Answer) -> list[str]:
 
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
     "ranks": _ranks, "stopped": _stopped, "rank": _rank, "where": _where, "print": _print, "list": _list,
+    "messages": _messages, "frame": _frame, "locals": _locals, "set": _set, "watch": _watch, "display": _display,
     "break": _break, "breakpoints": _breakpoints, "message": _message, "help": _help, "text": _text,
 }  # fmt: skip

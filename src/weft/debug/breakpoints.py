@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from weft.debug.hands import Point
@@ -13,6 +14,7 @@ from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.replay import resolve
 from weft.replay.points import EventId, SourcePoint, parse_place, visits
+from weft.trace.filter import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Breakpoint:
     rank: int | None
     events: tuple[EventId, ...]
     point: Point | None
+    once: bool = False
+    """Whether it goes when it has stopped a rank."""
+    ignored: int = 0
+    """Of how many visits no notice is to be taken, when that was asked for."""
 
     def on(self, rank: int) -> bool:
         """Whether it holds on a rank."""
@@ -44,7 +50,9 @@ class Breakpoint:
         scope = {} if self.point is None or self.point.task is None else {
             "task": self.point.task, "descendants": self.point.descendants
         }  # fmt: skip
-        return {"id": self.id, "where": self.text, "rank": self.rank, "calls": len(self.events), "by": by} | scope
+        more = ({"once": True} if self.once else {}) | ({"ignored": self.ignored} if self.ignored else {})
+        facts = {"id": self.id, "where": self.text, "rank": self.rank, "calls": len(self.events), "by": by}
+        return facts | scope | more
 
 
 class Breakpoints:
@@ -61,8 +69,66 @@ class Breakpoints:
         """Whether one of them has to be set in the ranks."""
         return any(b.point is not None for b in self.all)
 
+    def number(self) -> int:
+        """The next free number."""
+        return next(self._ids)
+
     def make(self, text: str, scope: Scope | None = None) -> Breakpoint:
-        """What a person means. UsageError where the run has no such place. In one task it is never a call of MPI."""
+        """What a person means: WHERE, WHERE if EXPRESSION, WHERE FILTER. UsageError where the run has no such place.
+
+        In one task it is never a call of MPI.
+        """
+        place, condition, terms = _parts(text)
+        if condition:
+            return self._conditional(text, place, condition, scope)
+        found = self._make(place, scope)
+        if not terms:
+            return found
+        if found.point is not None:
+            raise UsageError(
+                f"{terms!r} filters calls of MPI, and {place} makes none: give a condition, `{place} if ...`"
+            )
+        fits = Filter(terms)
+        masks = {rank.index: fits.mask(rank) for rank in fits.ranks(self.record.trace)}
+        events = tuple(event for event in found.events if event[0] in masks and masks[event[0]][event[1]])
+        if not events:
+            raise UsageError(
+                f"{text}: none of the {len(found.events)} calls that the record has from there fits {terms}"
+            )
+        return replace(found, text=text, events=events)
+
+    def _conditional(self, text: str, place: str, condition: str, scope: Scope | None) -> Breakpoint:
+        """A place in the source, where an expression of its language is true."""
+        if scope is not None:
+            raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
+        if re.fullmatch(r"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?P?MPI_\w+(#\d+)?", place):
+            raise UsageError(
+                f"{place} is a call of the record, where no expression is computed: give FILE:LINE if ..., or filter "
+                "calls: break MPI_Send tag:5 peer:1"
+            )
+        wanted = parse_place(place)
+        self._has_code(wanted)
+        number = next(self._ids)
+        point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition)
+        return Breakpoint(number, text, wanted.rank, (), point)
+
+    def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:
+        """Take no notice of the next visits of a breakpoint. UsageError where there is none of that number.
+
+        Of calls it is the next ones by the time of the record, in this replay and in later ones.
+        """
+        old = next((b for b in self.all if text.isdigit() and b.id == int(text)), None)
+        if old is None:
+            raise UsageError(f"there is no breakpoint {text}".rstrip())
+        point = old.point and replace(old.point, id=next(self._ids), count=count + 1)
+        coming = sorted((event for event in old.events if not reached(event)), key=self._begun)
+        events = tuple(event for event in old.events if event not in set(coming[:count]))
+        number = old.id if point is None else point.id
+        made = replace(old, id=number, point=point, events=events, ignored=count)
+        self.all[self.all.index(old)] = made
+        return made
+
+    def _make(self, text: str, scope: Scope | None = None) -> Breakpoint:
         trace = self.record.trace
         if scope is not None:
             wanted = parse_place(text)
@@ -70,7 +136,7 @@ class Breakpoints:
             made = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, scope.task,
                          scope.descendants)  # fmt: skip
             return Breakpoint(number, text, scope.rank, (), made)
-        if re.fullmatch(r"\d+:\d+|finding:\d+|t=.*", text):
+        if re.fullmatch(r"\d+:\d+|\d+:from=.*|finding:\d+|t=.*", text):
             return Breakpoint(next(self._ids), text, None, tuple(resolve(trace, text, self.findings)), None)
         wanted = parse_place(text)
         if wanted.rank is not None and wanted.rank >= self.record.size:
@@ -79,9 +145,23 @@ class Breakpoints:
         calls = () if wanted.name and not of_mpi else tuple(self._calls_at(wanted))
         if of_mpi and not calls:
             raise UsageError(f"{text}: the record has no such call that communicates")
+        if not calls:
+            self._has_code(wanted)
         number = next(self._ids)
         point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit)
         return Breakpoint(number, text, wanted.rank, calls, None if calls else point)
+
+    def _has_code(self, wanted: SourcePoint) -> None:
+        """UsageError for a line of a Python file that no instruction is from: nothing would ever stop there."""
+        if wanted.file is None or not wanted.file.endswith(".py"):
+            return
+        known = self.record.files()
+        file = next((file for file in known if file == wanted.file or file.endswith("/" + wanted.file)), wanted.file)
+        lines = lines_with_code(Path(file))
+        if lines and wanted.line not in lines:  # a file that cannot be read may be imported from elsewhere
+            near = sorted(sorted(lines, key=lambda line: abs(line - (wanted.line or 0)))[:2])
+            raise UsageError(f"{wanted.text}: there is no code in that line; the nearest with code are "
+                             f"{' and '.join(map(str, near))}")  # fmt: skip
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
         """The record's calls from a place that a rank can be parked before; recv() of mpi4py is one call."""
@@ -107,3 +187,36 @@ class Breakpoints:
                 if not reached(event) and (thread not in first or position < first[thread][0]):
                     first[thread] = position, event
         return [event for _, event in first.values()]
+
+    def _begun(self, event: EventId) -> int:
+        """When a call began in the record."""
+        return int(self.record.trace.ranks[event[0]].enter_ns(slice(event[1], event[1] + 1))[0])
+
+    def at(self, events: Iterable[EventId]) -> list[Breakpoint]:
+        """Those that stop a rank before one of these calls."""
+        wanted = set(events)
+        return [b for b in self.all if not wanted.isdisjoint(b.events)]
+
+
+def lines_with_code(file: Path) -> set[int]:
+    """The lines of a Python file that instructions are from; empty where it cannot be read."""
+    try:
+        codes = [compile(file.read_bytes(), str(file), "exec")]
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    found: set[int] = set()
+    while codes:
+        code = codes.pop()
+        found |= {line for _, _, line in code.co_lines() if line}
+        codes += [one for one in code.co_consts if isinstance(one, type(code))]
+    return found
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """`WHERE if EXPRESSION` or `WHERE FILTER` as place, condition and filter."""
+    place, _, rest = text.strip().partition(" ")
+    rest = rest.strip()
+    found = re.fullmatch(r"if\b\s*(.*)", rest, re.DOTALL)
+    if found is not None and not found[1]:
+        raise UsageError(f"give an expression: {place} if x > 5")
+    return place, found[1] if found else "", "" if found else rest

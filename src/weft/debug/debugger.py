@@ -12,12 +12,15 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
+from weft.debug.frames import Frames, split_format
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
+from weft.debug.queues import Queues
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.sent import Messages
@@ -58,6 +61,9 @@ class Debugger:
         self.messages = Messages(self.record, self._new)
         self.breakpoints = Breakpoints(self.record, self.findings)
         self.hands: dict[int, Hand] = {}
+        self.frames = Frames(self.hand)
+        self.watches: dict[int, tuple[int, int, str]] = {}
+        """By number: rank, the hand's number, the expression; of this replay only."""
         self.focus = 0
         self.listed: tuple[str, int] | None = None
         self.replica = self._new(self.record.start)
@@ -84,6 +90,8 @@ class Debugger:
         for hand in self.hands.values():
             hand.close()
         self.hands.clear()
+        self.watches.clear()
+        self.frames.moved()
         self.replica.end()
 
     def close(self) -> None:
@@ -120,6 +128,7 @@ class Debugger:
 
     def _run(self, goals: Goals, polls: Goals | None = None) -> None:
         """Let the ranks go on: those that stand at lines too."""
+        self.frames.moved()
         self.replica.set_goals(goals, polls)
         for rank, hand in self.hands.items():
             if hand.stopped is not None and self.replica.exists(rank):
@@ -194,7 +203,8 @@ class Debugger:
             task = getattr(hand, "task", None)
             if task is not None:
                 state["task"] = task
-            return row | state | ({"signal": why} if why.startswith("SIG") else {})
+            news = {"news": hand.news} if hand.news else {}
+            return row | state | news | ({"signal": why} if why.startswith("SIG") else {})
         if replica.parked(rank, slot):
             coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
@@ -251,14 +261,10 @@ class Debugger:
 
     def evaluate(self, expression: str, text: str) -> Answer:
         """The value of an expression on ranks, side by side."""
+        form, expression = split_format(expression)
         if not expression:
-            raise UsageError("give an expression: print x, print x[0] @0,2-3")
-        rows: list[Answer] = []
-        for rank in self.ranks_of(text or "all"):
-            try:
-                rows.append({"rank": rank, "value": self.hand(rank).evaluate(expression, 0)})
-            except HandError as error:
-                rows.append({"rank": rank, "error": str(error)})
+            raise UsageError("give an expression: print x, print x[0] @0,2-3, p/x flags")
+        rows = [self.frames.evaluate(rank, expression, form) for rank in self.ranks_of(text or "all")]
         if not text and len(rows) > 1 and any("value" in row for row in rows):
             # Where the name is nothing on a rank (another function), the others' values are the answer.
             rows = [row for row in rows if "value" in row or row["rank"] == self.focus]
@@ -298,25 +304,16 @@ class Debugger:
             raise UsageError(f"no line of source is known where rank {self.focus} stands")
         return str(call.get("file") or ""), int(call.get("line") or 0)
 
-    def files(self) -> list[str]:
-        """The program's files that the record names."""
-        found: dict[str, None] = {}
-        for rank in self.record.trace.ranks:
-            for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
-                if (file := rank.site(site).file) is not None:
-                    found[file] = None
-        return list(found)
-
     def _source(self, name: str) -> str:
-        return next((file for file in self.files() if file == name or file.endswith("/" + name)), name)
+        return next((file for file in self.record.files() if file == name or file.endswith("/" + name)), name)
 
     # Breakpoints
 
-    def break_at(self, text: str, scope: Scope | None = None) -> Answer:
-        """Stop there, from now on."""
+    def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False) -> Answer:
+        """Stop there, from now on; or only the first time (`once`)."""
         if not text:
             return self.show_breakpoints()
-        made = self.breakpoints.make(text, scope)
+        made = replace(self.breakpoints.make(text, scope), once=once)
         if made.point is not None:
             self._arm([made])
         self.breakpoints.all.append(made)
@@ -349,11 +346,45 @@ class Debugger:
 
     def show_breakpoints(self) -> Answer:
         """All breakpoints."""
-        return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]}
+        watches = [{"id": n, "rank": rank, "expression": text} for n, (rank, _, text) in self.watches.items()]
+        more = {"watches": watches} if watches else {}
+        return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]} | more
+
+    def ignore(self, text: str) -> Answer:
+        """Take no notice of the next visits of a breakpoint."""
+        number, _, count = text.partition(" ")
+        if not count.strip().isdigit():
+            raise UsageError("give the breakpoint and how many visits: ignore 1 5")
+        made = self.breakpoints.ignore(number, int(count), self._reached)
+        if made.point is not None and not self.replica.over:
+            self._arm()
+        return {"kind": "break", "breakpoint": made.as_dict()}
+
+    def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
+        """Stop where the value of an expression changes on some ranks."""
+        self.not_over()
+        if not expression:
+            raise UsageError("give an expression: watch total, watch grid[3] @1")
+        made = []
+        for rank in ranks:
+            number = self.hand(rank).watch(expression, self.frames.level.get(rank, 0))
+            made.append(self.breakpoints.number())
+            self.watches[made[-1]] = rank, number, expression
+        return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
-        """Take a breakpoint away, or all."""
-        self.breakpoints.delete(text)
+        """Take a breakpoint or a watch away, or all."""
+        everything, words = text in ("", "all"), text.split()
+        watched = [number for number in self.watches if everything or str(number) in words]
+        for number in watched:
+            rank, known, _ = self.watches.pop(number)
+            if rank in self.hands and self.runs(rank):
+                self.hands[rank].unwatch(known)
+        rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
+        if everything and (self.breakpoints.all or not watched):
+            self.breakpoints.delete("")
+        elif rest and not everything:
+            self.breakpoints.delete(" ".join(rest))
         if not self.replica.over:
             self._arm()
         return self.show_breakpoints()
@@ -396,7 +427,18 @@ class Debugger:
         self._run(first, polls)
         self.settle(goals)
         self.look_at(self._stopped_at(candidates))
-        return self.stopped()
+        hit = self._hit(candidates)
+        if any(b.once for b in hit):
+            self.breakpoints.all = [b for b in self.breakpoints.all if not (b.once and b in hit)]
+            self._arm()
+        return self.stopped() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
+
+    def _hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
+        """The breakpoints that ranks stand at."""
+        lines = {self.hands[rank].news.get("point") for rank in self._lines()}
+        calls = [e for e in candidates if self._reached(e) and self.replica.parked(*self.record.position(e)[0])]
+        at = self.breakpoints.at(calls)
+        return [b for b in self.breakpoints.all if b in at or (b.point is not None and b.id in lines)]
 
     def _frame(self, rank: int) -> Frame:
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
@@ -542,6 +584,15 @@ class Debugger:
     def message(self, text: str) -> Answer:
         """What a send or receive of a rank sent: the call that it stands at, the one it made last, or RANK:EVENT."""
         return self.messages.of(self._message_event(text), self.replica)
+
+    def queues(self, text: str) -> Answer:
+        """What was sent and not received, and which receives wait, of some ranks (all)."""
+        replica = self.replica
+
+        def inside(rank: int, slot: int) -> bool:
+            return not replica.parked(rank, slot) and rank not in self._lines() and replica.in_call(rank)
+
+        return Queues(self.record, replica.at, inside).at(self.ranks_of(text or "all"))
 
     def _message_event(self, text: str) -> Event:
         if found := re.fullmatch(r"(\d+):(\d+)", text):

@@ -25,11 +25,13 @@ _NOT_THE_PROGRAM = re.compile(
 )
 
 
+_SHOW = "show language"
 _OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
 """Its frames lie between those of the program: of a region and of what it was begun from."""
 MAIN = 1
 """The thread that has initialised MPI, as gdb numbers them."""
-_AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished")
+_AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished",
+              "watchpoint-trigger", "watchpoint-scope")  # fmt: skip
 
 
 class NativeHand:
@@ -40,7 +42,9 @@ class NativeHand:
         self.stopped: Frame | None = None
         self.refused = ""
         self.why = ""
+        self.news: dict[str, Any] = {}
         self._step = ""
+        self._watched: dict[int, str] = {}
         self._line = 0
         self._returning = False
         self.thread = MAIN
@@ -73,7 +77,7 @@ class NativeHand:
         stop = self.gdb.await_stop()
         if "exited" in str(stop.get("reason", "")):
             raise HandError("the rank has gone")
-        if stop.get("reason") in ("breakpoint-hit", "end-stepping-range"):
+        if stop.get("reason") in ("breakpoint-hit", "end-stepping-range", "watchpoint-trigger", "watchpoint-scope"):
             self._happened(stop)
             if self.stopped is not None:
                 yield
@@ -119,15 +123,55 @@ class NativeHand:
         with self.halted():
             return self._frames()
 
-    def evaluate(self, text: str, level: int) -> str:
+    def _level(self, level: int) -> int:
+        """gdb's number of one of the program's frames."""
+        frames = self._frames()
+        if not frames:
+            raise HandError("the rank is in no frame of the program")
+        return frames[min(level, len(frames) - 1)].level
+
+    def evaluate(self, text: str, level: int, form: str = "") -> str:
         """What gdb prints for an expression in the language of the frame."""
         with self.halted():
-            frames = self._frames()
-            if not frames:
-                raise HandError("the rank is in no frame of the program")
-            chosen = frames[min(level, len(frames) - 1)].level
+            chosen = self._level(level)
+            if form:
+                where = f"--thread {self.thread} --frame {chosen}"
+                return self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}")
             answer = self._call(chosen, text, self.thread)
         return str(answer.get("value", ""))
+
+    def variables(self, level: int) -> list[tuple[str, str]]:
+        """Arguments and local variables; gdb says `<optimized out>` of those that the compiler left out."""
+        with self.halted():
+            where = f"--thread {self.thread} --frame {self._level(level)}"
+            found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
+        return [(str(row["name"]), str(row.get("value", ""))) for row in found]
+
+    def assign(self, target: str, text: str, level: int) -> str:
+        """Give a variable another value, in the language of the frame."""
+        with self.halted():
+            chosen = self._level(level)
+            language = self.gdb.said(
+                f"-interpreter-exec --thread {self.thread} --frame {chosen} console {quoted(_SHOW)}"
+            )
+            fortran = "fortran" in language
+            self._call(chosen, f"{target} = {text}" if fortran else f"({target}) = ({text})", self.thread)
+            return str(self._call(chosen, target, self.thread).get("value", ""))
+
+    def watch(self, text: str, level: int) -> int:
+        """A watchpoint, by the processor where it has room for it."""
+        with self.halted():
+            where = f"--thread {self.thread} --frame {self._level(level)}"
+            made = self.gdb.ask(f"-break-watch {where} {quoted(text)}")
+        number = int(next(v for k, v in made.items() if "wpt" in k)["number"])
+        self._watched[number] = text
+        return number
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
+        if self._watched.pop(number, None) is not None:
+            with self.halted(), suppress(HandError):
+                self.gdb.ask(f"-break-delete {number}")
 
     def _call(self, frame: int, text: str, thread: int) -> dict[str, Any]:
         """Evaluate an expression. Where it calls a function of the rank, gdb says `running`, but never `stopped`."""
@@ -152,7 +196,11 @@ class NativeHand:
             if not frames[0].line:
                 raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
             self._step, self._line = how, frames[0].line
-            if frames[0].level == 0:
+            if how == "finish":
+                self.gdb.stops = []
+                self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level}")
+                self.stopped = None
+            elif frames[0].level == 0:
                 self.stopped, self.gdb.stops = None, []
                 self.gdb.ask(f"-exec-{how}")
             else:
@@ -193,6 +241,9 @@ class NativeHand:
                 self.gdb.ask(f"-exec-{self._step}")
             else:
                 self._arrive()  # the call was the last of its line
+        elif reason in ("", "function-finished") and self._step == "finish":
+            self.news = {"returned": str(stop["return-value"])} if "return-value" in stop else {}
+            self._arrive()
         elif stop.get("signal-name") == "SIGINT":
             self._run()  # Ctrl-C at the prompt reached gdb too
         elif reason == "breakpoint-hit" and not self.meant(stop):
@@ -200,9 +251,26 @@ class NativeHand:
         elif reason in _AT_A_LINE:
             self.thread = int(stop.get("thread-id", MAIN) or MAIN)
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
+            self.news = self._news_of(stop)
             self._arrive()
         elif not reason.startswith("exited"):
             self._run()
+
+    def _news_of(self, stop: dict[str, Any]) -> dict[str, Any]:
+        """What is to be told of a stop."""
+        if point := self.gdb.points.get(str(stop.get("bkptno"))):
+            return {"point": point.id}
+        if "wpnum" in stop:
+            ended = self._watched.pop(int(stop["wpnum"]), "")
+            return {"expression": ended, "old": "", "new": ""}
+        if wpt := next((v for k, v in stop.items() if k.endswith("wpt")), None):
+            values = stop.get("value") or {}
+            return {
+                "expression": str(wpt.get("exp", "")),
+                "old": str(values.get("old", "")),
+                "new": str(values.get("new", "")),
+            }
+        return {}
 
     def meant(self, stop: dict[str, Any]) -> bool:
         """Whether a breakpoint is one that a person set, for what came there."""
@@ -213,7 +281,7 @@ class NativeHand:
         self._returning = False
         frames = self._frames()
         step, self._step = self._step, ""
-        if not frames or (frames[0].level and not self.why.startswith("SIG")):
+        if not frames or (frames[0].level and not self.why.startswith(("SIG", "watchpoint"))):
             self._run()  # stepped out of main
             return
         if step and not frames[0].line:

@@ -51,6 +51,8 @@ class Point:
     count: int = 1
     task: int | None = None
     descendants: bool = False
+    condition: str = ""
+    """An expression of the program's language: it stops only where that is true."""
 
     @property
     def text(self) -> str:
@@ -62,24 +64,43 @@ class Point:
     def as_dict(self) -> dict[str, Any]:
         """For machines, and for what decides inside the process."""
         return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
-                "count": self.count, "task": self.task, "descendants": self.descendants}  # fmt: skip
+                "count": self.count, "task": self.task, "descendants": self.descendants,
+                "condition": self.condition or None}  # fmt: skip
 
 
 class Hand(Protocol):
     """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
 
-    `refused`: why the rank stops at no line.
+    `refused`: why the rank stops at no line; `news`: what is to be told of the stop (`point`: the breakpoint's id,
+    `returned`: a function's value, `expression`, `old`, `new`: what a watch saw, `trouble`: a condition's error).
     """
 
     stopped: Frame | None
     refused: str
+    news: dict[str, Any]
 
     def stack(self) -> list[Frame]:
         """The program's frames, innermost first."""
         ...
 
-    def evaluate(self, text: str, level: int) -> str:
-        """The value of an expression in a frame. HandError with the reason."""
+    def evaluate(self, text: str, level: int, form: str = "") -> str:
+        """The value of an expression in a frame, in a format of gdb's (`x`). HandError with the reason."""
+        ...
+
+    def variables(self, level: int) -> list[tuple[str, str]]:
+        """Names and values of a frame's arguments and local variables."""
+        ...
+
+    def assign(self, target: str, text: str, level: int) -> str:
+        """Give a variable of a frame another value; the new one. HandError with the reason."""
+        ...
+
+    def watch(self, text: str, level: int) -> int:
+        """Stop where the value of an expression changes; a number for `unwatch`. HandError with the reason."""
+        ...
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
         ...
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -87,7 +108,10 @@ class Hand(Protocol):
         ...
 
     def step(self, how: str) -> None:
-        """Stop at the next line: `next` in this frame or above, `step` in any. The rank goes on by `resume`."""
+        """Stop at the next line: `next` in this frame or above, `step` in any, `finish` where the frame has returned.
+
+        The rank goes on by `resume`.
+        """
         ...
 
     def unstep(self) -> None:
@@ -117,6 +141,7 @@ class PythonHand:
     def __init__(self, path: Path) -> None:
         self.stopped: Frame | None = None
         self.refused = ""
+        self.news: dict[str, Any] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
@@ -146,6 +171,7 @@ class PythonHand:
     def _take(self, message: dict[str, Any]) -> None:
         if "stopped" in message:
             self.stopped = _frame(message["at"])
+            self.news = message.get("news") or {}
         self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -174,9 +200,25 @@ class PythonHand:
         """The program's frames, innermost first."""
         return [_frame(frame, level) for level, frame in enumerate(self._ask("stack")["frames"])]
 
-    def evaluate(self, text: str, level: int) -> str:
+    def evaluate(self, text: str, level: int, form: str = "") -> str:
         """What Python's eval gives in the frame, as its repr."""
-        return str(self._ask("print", text=text, level=level)["value"])
+        return str(self._ask("print", text=text, level=level, form=form)["value"])
+
+    def variables(self, level: int) -> list[tuple[str, str]]:
+        """The frame's names; of a module those that are no functions, classes and modules."""
+        return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
+
+    def assign(self, target: str, text: str, level: int) -> str:
+        """Bind a name of the frame anew, or what an attribute or an index means."""
+        return str(self._ask("assign", target=target, text=text, level=level)["value"])
+
+    def watch(self, text: str, level: int) -> int:
+        """Compare the value at each line."""
+        return int(self._ask("watch", text=text, level=level)["number"])
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
+        self._ask("unwatch", number=number)
 
     def execute(self, text: str, level: int) -> str:
         """Run statements in the frame; what they print."""

@@ -31,6 +31,7 @@ class Mi:
         self.stops: list[dict[str, Any]] = []
         self.points: dict[str, Point] = {}
         self._token = 0
+        self._console: list[str] = []
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         self._gdb: Any = GdbController(["gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
@@ -47,6 +48,8 @@ class Mi:
             if message["type"] == "notify" and message["message"] == "stopped":
                 self.running = False
                 self.stops.append(message["payload"] or {})
+            elif message["type"] == "console":
+                self._console.append(str(message["payload"]))
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
                 self.running = True
         return found
@@ -68,6 +71,12 @@ class Mi:
                     return payload if isinstance(payload, dict) else {}
         raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
+    def said(self, command: str) -> str:
+        """What a command of gdb's console prints. HandError with gdb's own words."""
+        self._console.clear()
+        self.ask(command)
+        return "".join(self._console)
+
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, Any]:
         """The next stop. HandError where none comes."""
         until = time.monotonic() + seconds
@@ -87,7 +96,12 @@ class Mi:
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
             skip = f"-i {point.count - 1} " if point.count > 1 else ""
-            made = self.ask(f"-break-insert {skip}{quoted(place)}")
+            only = f"-c {quoted(point.condition)} " if point.condition else ""
+            made = self.ask(f"-break-insert {skip}{only}{quoted(place)}")
+            at = int(made["bkpt"].get("line") or point.line)
+            if point.line and at != point.line:
+                self.ask(f"-break-delete {made['bkpt']['number']}")
+                raise HandError(f"there is no code in line {point.line}; the next line with code is {at}")
             self.points[str(made["bkpt"]["number"])] = point
 
     def armed(self, points: Sequence[Point]) -> bool:

@@ -30,12 +30,39 @@ class Command:
     usage: str
     does: str
     short: tuple[str, ...] = ()
+    example: str = ""
 
 
 COMMANDS: dict[str, Command] = {
     "ranks": Command("ranks", "where every rank stands; ranks that stand alike share a line", ("r",)),
     "where": Command("where [RANKS] [native]", "the stack of a rank; `native` adds C frames to Python's", ("bt", "w")),
-    "print": Command("print EXPR [@RANKS]", "the value of an expression on all ranks (or some), side by side", ("p",)),
+    "print": Command(
+        "print[/FORMAT] EXPR [@RANKS]",
+        "the value of an expression on all ranks (or some), side by side",
+        ("p",),
+        "print grid[3] @0-1; p/x flags",
+    ),
+    "info": Command(
+        "info locals [@RANKS] | info breakpoints | info ranks",
+        "a frame's variables; as `breakpoints`; as `ranks`",
+        ("i",),
+        "info locals @0,2",
+    ),
+    "frame": Command(
+        "frame [N]", "the frame that print, info locals and set mean; `where` numbers them", (), "frame 1"
+    ),
+    "up": Command("up [N]", "a frame further out, that of the caller", (), "up"),
+    "down": Command("down [N]", "a frame further in", (), "down"),
+    "set": Command(
+        "set [var] NAME = EXPR [@RANKS]",
+        "give a variable another value; the replay may part from its record",
+        (),
+        "set total = 0 @1",
+    ),
+    "display": Command(
+        "display[/FORMAT] [EXPR [@RANKS]]", "print an expression at every stop", (), "display total @all"
+    ),
+    "undisplay": Command("undisplay [N]", "print it no more"),
     "list": Command("list [LINE | FILE:LINE]", "the source around where the rank stands", ("l",)),
     "rank": Command("rank N", "the rank that commands mean where they name none"),
     "next event": Command(
@@ -44,20 +71,47 @@ COMMANDS: dict[str, Command] = {
     "prev event": Command("prev event [N] [@RANK]", "back before a rank's last calls, by a new replay", ("pe",)),
     "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
     "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
+    "finish": Command("finish [@RANKS]", "on until the function has returned, and what it returned"),
     "until": Command("until WHERE", "run what has to happen before a call, and no more; forwards or back", ("u",)),
-    "break": Command("break WHERE", "stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]", ("b",)),
+    "break": Command(
+        "break WHERE [if EXPR | FILTER]",
+        "stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]; where EXPR is true, or calls that fit",
+        ("b",),
+        "break solver.c:40 if residual < tol; break MPI_Send tag:5 peer:1",
+    ),
+    "tbreak": Command("tbreak WHERE [if EXPR | FILTER]", "the same, for the first time only", ("tb",), "tbreak main"),
+    "watch": Command(
+        "watch EXPR [@RANK]",
+        "stop where the value of an expression changes, until its frame returns",
+        (),
+        "watch total",
+    ),
+    "ignore": Command("ignore N COUNT", "take no notice of the next visits of a breakpoint", (), "ignore 1 5"),
     "breakpoints": Command("breakpoints", "all breakpoints"),
     "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
     "continue": Command("continue", "to the next breakpoint on any rank, or to the end", ("c",)),
     "message": Command(
         "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
     ),
+    "messages": Command(
+        "messages [@RANKS]",
+        "what was sent and not yet received, and which receives wait, by channel",
+        (),
+        "messages @0-1",
+    ),
     "restart": Command("restart", "a new replay, from the start; breakpoints stay"),
     "attach": Command("attach RANK", "a gdb or Python console of your own on a rank", ("a",)),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
     "quit": Command("quit", "end the replay", ("q", "exit")),
 }
-WHERE = ("RANK:EVENT", "[RANK:]FILE:LINE[#N]", "[RANK:]FUNCTION[#N]", "t=SECONDS", "finding:N")
+WHERE = (
+    "RANK:EVENT",
+    "RANK:from=RANK[,tag=N][#N]",
+    "[RANK:]FILE:LINE[#N]",
+    "[RANK:]FUNCTION[#N]",
+    "t=SECONDS",
+    "finding:N",
+)
 
 
 class Quit(Exception):
@@ -68,6 +122,8 @@ def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]
     """The command's name and the rest of the line. UsageError for none, with the likely one."""
     words = line.split(None, 1)
     name, rest = words[0], words[1].strip() if len(words) > 1 else ""
+    if found := re.fullmatch(r"([a-z]+)(/\S+)", name):  # p/x
+        name, rest = found[1], f"{found[2]} {rest}"
     if "next event" in commands and name in ("next", "prev", "n") and re.match(r"event(s\b|\b)", rest):
         name, rest = ("prev" if name == "prev" else "next") + " event", re.sub(r"^events?\s*", "", rest)
     shorts = {short: known for known, command in commands.items() for short in command.short}
@@ -183,6 +239,9 @@ class Console:
             yield line
 
 
+_OF_FRAMES = ("frame", "up", "down", "set", "watch", "display", "undisplay", "info")
+
+
 class Prompt(Console):
     """The console of a replay."""
 
@@ -201,7 +260,13 @@ class Prompt(Console):
         return tell(answer)
 
     def answer(self, line: str) -> Answer:
-        """One command. WeftError where it cannot be done."""
+        """One command, and at a stop what is displayed. WeftError where it cannot be done."""
+        answer = self._answer(line)
+        if answer["kind"] == "stopped" and not answer["over"] and self.debugger.frames.displays:
+            answer["shown"] = self.displayed()
+        return answer
+
+    def _answer(self, line: str) -> Answer:
         name, rest = parse(line)
         d = self.debugger
         if name == "quit":
@@ -215,11 +280,13 @@ class Prompt(Console):
             return simple[name]()
         if name in ("next event", "prev event"):
             return (d.next_event if name == "next event" else d.prev_event)(*counted(rest, d))
-        if name in ("next", "step"):
+        if name in ("next", "step", "finish"):
             text, ranks = split_ranks(rest)
             if text:
-                raise UsageError(f"`{name}` goes by one line: {COMMANDS[name].usage}")
+                raise UsageError(f"`{name}` goes by one at a time: {COMMANDS[name].usage}")
             return d.step(name, d.ranks_of(ranks))
+        if name in _OF_FRAMES:
+            return self._of_frames(name, rest)
         if name == "print":
             return d.evaluate(*split_ranks(rest))
         if name == "where":
@@ -230,12 +297,47 @@ class Prompt(Console):
             return help_of(rest)
         if name == "attach":
             return self.attach(rest)
-        rest = rest.removeprefix("@") if name in ("message", "rank") else rest
+        rest = rest.removeprefix("@") if name in ("message", "messages", "rank") else rest
         calls: dict[str, Callable[[str], Answer]] = {
             "list": d.source, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
-            "message": d.message,
+            "message": d.message, "messages": d.queues, "ignore": d.ignore,
+            "tbreak": lambda text: d.break_at(text, once=True),
         }  # fmt: skip
         return calls[name](rest)
+
+    def _of_frames(self, name: str, rest: str) -> Answer:
+        """Commands about frames and their variables."""
+        d = self.debugger
+        text, ranks = split_ranks(rest)
+        if name in ("frame", "up", "down"):
+            if text and not text.isdigit():
+                raise UsageError(f"{text!r} is no number of frames: {COMMANDS[name].usage}")
+            by = {"up": int(text or 1), "down": -int(text or 1), "frame": 0}[name]
+            return d.frames.choose(d.ranks_of(ranks)[0], int(text) if name == "frame" and text else None, by)
+        if name == "set":
+            return d.frames.assign(text, d.ranks_of(ranks))
+        if name == "watch":
+            return d.watch(text, d.ranks_of(ranks))
+        if name == "undisplay":
+            d.frames.undisplay(rest)
+            return {"kind": "display", "shown": self.displayed()}
+        if name == "display":
+            if text:
+                d.frames.display(text, ranks)
+            return {"kind": "display", "shown": self.displayed()}
+        topics: dict[str, Callable[[], Answer]] = {
+            "locals": lambda: d.frames.variables(d.ranks_of(ranks)), "breakpoints": d.show_breakpoints,
+            "ranks": d.ranks, "display": lambda: self._of_frames("display", ""),
+        }  # fmt: skip
+        found = [topic for topic in topics if text and topic.startswith(text)]
+        if len(found) != 1:
+            raise UsageError(f"give one of info {', info '.join(topics)}")
+        return topics[found[0]]()
+
+    def displayed(self) -> list[Answer]:
+        """What is displayed at stops, as it is now."""
+        d = self.debugger
+        return [d.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
 
     def attach(self, text: str) -> Answer:
         """Hand one rank over to gdb, or open a Python console in it, until the person leaves that."""
@@ -277,6 +379,7 @@ def help_of(
         command = commands[name]
         short = f"   (short: {', '.join(command.short)})" if command.short else ""
         lines = [f"{command.usage}{short}", f"  {command.does}"]
+        lines += [f"  for example: {command.example}"] if command.example else []
         if "WHERE" in command.usage:
             lines.append(f"  WHERE is one of {', '.join(where)}")
     else:
@@ -317,5 +420,5 @@ def completions(debugger: Debugger) -> list[str]:
     sites = (rank.site(int(i)) for i in set(rank.events["site"][:100000].tolist()))
     names = {site.function for site in sites if site.function}
     made = {trace.functions[int(f)].name for f in set(rank.events["function"][:100000].tolist())}
-    files = [f"{Path(file).name}:" for file in debugger.files()]
+    files = [f"{Path(file).name}:" for file in debugger.record.files()]
     return sorted({*(w for name in COMMANDS for w in name.split()), *names, *made, *files, "event", "native", "all"})

@@ -112,6 +112,15 @@ class Record:
                 return (event[0], slot), at, at < len(one.entries) and int(one.entries["event"][at]) == index
         return (event[0], 0), 0, False
 
+    def files(self) -> list[str]:
+        """The program's files that the record names."""
+        found: dict[str, None] = {}
+        for rank in self.trace.ranks:
+            for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
+                if (file := rank.site(site).file) is not None:
+                    found[file] = None
+        return list(found)
+
     def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
         """The send and the receive (its posting call) of a call's message; for a completion that of its request."""
         sends, recvs = self.match.sends, self.match.recvs

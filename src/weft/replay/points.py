@@ -3,6 +3,7 @@
 RANK:EVENT             an event by its index (`weft dump` shows it)
 [RANK:]FILE:LINE[#N]   the N-th call (the first) that the record has from this line
 [RANK:]NAME[#N]        likewise by the name of an MPI function, or of the program's function that makes the call
+RANK:from=N[,tag=N][#N]  the N-th receive (the first) of a rank that takes a message of rank N, with this tag
 t=SECONDS              every rank's last call that began before this time of the record
 finding:N              the events of the N-th finding of `weft report`
 """
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError
+from weft.match import NONE, match
+from weft.terms.words import plural
 from weft.trace import Trace
 from weft.trace.sites import CallSite
 
@@ -58,7 +61,8 @@ def parse_place(text: str) -> SourcePoint:
     """[RANK:]FILE:LINE[#N] or [RANK:]NAME[#N]."""
     found = re.fullmatch(r"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
-        raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N")
+        raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
+                         "RANK:from=RANK, t=SECONDS or finding:N")  # fmt: skip
     rank = int(found[1]) if found[1] else None
     return SourcePoint(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
 
@@ -144,7 +148,27 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> l
         return events
     if found := re.fullmatch(r"t=(\d+(?:\.\d*)?|\.\d+)s?", text):
         return _at_time(trace, float(found[1]), text)
+    if found := re.fullmatch(r"(\d+):from=(\d+)(?:,tag=(\d+))?(?:#([1-9]\d*))?", text):
+        return [_receive(trace, found)]
     return events_at(trace, parse_place(text))[:1]
+
+
+def _receive(trace: Trace, found: re.Match[str]) -> EventId:
+    """The call that posts the receive of a message, named by what it receives (dbxR-II's demand points)."""
+    text, rank, source, tag, visit = found[0], int(found[1]), int(found[2]), found[3], int(found[4] or 1)
+    for one in (rank, source):
+        if one >= len(trace.ranks):
+            raise UsageError(f"{text}: the run has no rank {one}, only 0 to {len(trace.ranks) - 1}")
+    recvs = match(trace).recvs
+    part = recvs.of_rank(rank)
+    taken = (recvs.partner[part] != NONE) & (recvs.peer[part] == source)
+    if tag is not None:
+        taken &= recvs.tag[part] == int(tag)
+    rows = part.start + np.flatnonzero(taken)
+    if len(rows) < visit:
+        what = f"rank {source}" + (f" with tag {tag}" if tag is not None else "")
+        raise UsageError(f"{text}: rank {rank} takes {plural(len(rows), 'message')} of {what} in the record")
+    return recvs.id(int(rows[visit - 1]))
 
 
 def _at_time(trace: Trace, seconds: float, text: str) -> list[EventId]:

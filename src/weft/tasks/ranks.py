@@ -38,11 +38,10 @@ OF_TASKS = ("tasks", "task", "name", "follow", "waits")
 COMMANDS: dict[str, Command] = {
     **prompt.COMMANDS,
     **{name: replace(console.COMMANDS[name], usage=f"{console.COMMANDS[name].usage} [@RANK]") for name in OF_TASKS},
-    "finish": Command("finish", "a task: to the end of the function", ("f",)),
+    "finish": replace(prompt.COMMANDS["finish"], short=("f",)),
     "break": replace(
         prompt.COMMANDS["break"],
-        usage="break WHERE [task ID [descendants] [@RANK]]",
-        does="stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]; or one task of a rank",
+        usage="break WHERE [if EXPR | FILTER | task ID [descendants] [@RANK]]",
     ),
 }
 LEGEND = "RANKS is 0,2-3 or all; after `task ID`, next, step, finish, where, print and list mean that task; "
@@ -229,6 +228,8 @@ class AsyncioHand(PythonHand):
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
         self._points = list(points)
+        if self._follows and any(point.condition for point in points):
+            raise HandError("its tasks are followed: conditions hold for ranks whose tasks are not")
         if any(point.task is not None for point in points):
             self.follow()
         if self._follows:
@@ -244,7 +245,7 @@ class AsyncioHand(PythonHand):
         running = self.task or next((row.id for row in self.backend.tasks() if row.state == "top"), None)
         if running is None:
             raise HandError("no task runs in that rank now: choose one, `task ID`")
-        self._wish = "step" if how == "step" else "next", running
+        self._wish = "step" if how == "step" else "finish" if how == "finish" else "next", running
 
     def unstep(self) -> None:
         """Forget the step."""
@@ -394,8 +395,6 @@ class TaskPrompt(Prompt):
             return self._break(found[1], found[2], bool(found[3]), ranks)
         if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
             return self._of_task(name, text, "")
-        if name == "finish":
-            raise UsageError("finish which task's function? `task ID` chooses one")
         if name in ("rank", "restart", "until", "prev event"):
             self.on = None
         for hand in self.debugger.hands.values():

@@ -54,6 +54,19 @@ void weft_python_look(void) {
     if (layout) weft_python = 1;
 }
 
+/* Python's lock, where the calling thread holds it, for the time that it stands still in a replay: mpi4py keeps it in
+ * some calls, and the debugger's agent could not look at the rank. What is returned gives it back. */
+void *weft_python_let(void) {
+    int (*held)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
+    void *(*save)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
+    return weft_python && held && save && this_thread && this_thread() && held() ? save() : NULL;
+}
+
+void weft_python_take(void *thread) {
+    void (*restore)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
+    if (thread && restore) restore(thread);
+}
+
 static bool is_code(uintptr_t object) { return object && AT(void *, object, sizeof(void *)) == code_type; }
 
 /* ---- code objects ---- */

@@ -272,6 +272,7 @@ static struct weft_replay *mine_now(void) { return mine(); }
 
 /* ---- the guard ---- */
 static void park(struct weft_replay *r) {
+    void *lock = weft_python ? weft_python_let() : NULL;
     r->control->parked = 1;
     while (r->at >= r->control->goal) {
         orphans_test();
@@ -279,6 +280,7 @@ static void park(struct weft_replay *r) {
         nap(300);
     }
     r->control->parked = 0;
+    weft_python_take(lock);
 }
 
 static inline void passed(struct weft_replay *r) {
@@ -774,6 +776,21 @@ WEFT_REPLAY_CALL(MPI_Isend) ISEND(MPI_Isend, int)
 #ifdef HAVE_MPI_Isend_c
 WEFT_REPLAY_CALL(MPI_Isend_c) ISEND(MPI_Isend_c, MPI_Count)
 #endif
+
+/* ---- collectives that mpi4py makes with Python's lock held, before the first collective of objects ---- */
+WEFT_REPLAY_CALL(MPI_Comm_dup)(MPI_Comm comm, MPI_Comm *newcomm) {
+    void *lock = weft_python ? weft_python_let() : NULL;
+    int code = REAL(MPI_Comm_dup)(comm, newcomm);
+    weft_python_take(lock);
+    return code;
+}
+
+WEFT_REPLAY_CALL(MPI_Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) {
+    void *lock = weft_python ? weft_python_let() : NULL;
+    int code = REAL(MPI_Intercomm_merge)(intercomm, high, newintracomm);
+    weft_python_take(lock);
+    return code;
+}
 
 /* ---- the end ---- */
 WEFT_REPLAY_CALL(MPI_Finalize)(void) {

@@ -280,6 +280,8 @@ WEFT_HIDDEN int64_t weft_window_lock_of(MPI_Win window, int target);
 
 /* ---- replay (replay.c, turns.c) ---- */
 extern WEFT_HIDDEN volatile int weft_replaying;
+WEFT_COLD void *weft_python_let(void);
+WEFT_COLD void weft_python_take(void *thread);
 WEFT_COLD int weft_replay_start(const char *folder, int rank);
 WEFT_COLD void weft_replay_spawned(MPI_Comm children, uint32_t number); /* the process's number-th spawn, from 1 on */
 /* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */

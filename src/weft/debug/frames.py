@@ -1,0 +1,101 @@
+"""What a person looks at: the frame chosen on each rank, its variables, and what is shown at every stop."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.debug.hands import Hand, HandError
+from weft.errors import UsageError
+
+Answer = dict[str, Any]
+FORMATS = "xdotcfsu"
+"""As gdb names them: hexadecimal, decimal, octal, binary, character, floating point, string, unsigned."""
+PARTS = "the replay may part from its record from here on: what the rank calls is held against it"
+
+
+def split_format(text: str) -> tuple[str, str]:
+    """`/x EXPR` into format and expression. UsageError for a format that is none."""
+    if not text.startswith("/"):
+        return "", text
+    form, _, rest = text[1:].partition(" ")
+    if len(form) != 1 or form not in FORMATS:
+        raise UsageError(f"/{form} is no format: give one of {', '.join('/' + f for f in FORMATS)}")
+    return form, rest.strip()
+
+
+class Frames:
+    """The frames that commands mean. `hand`: what looks into a rank; HandError where nothing can."""
+
+    def __init__(self, hand: Callable[[int], Hand]) -> None:
+        self._hand = hand
+        self.level: dict[int, int] = {}
+        self.displays: dict[int, tuple[str, str]] = {}
+        """By number: the expression, and the ranks as a person wrote them."""
+        self._ids = itertools.count(1)
+
+    def moved(self) -> None:
+        """The ranks run: commands mean the innermost frames again."""
+        self.level.clear()
+
+    def choose(self, rank: int, level: int | None, up: int = 0) -> Answer:
+        """Another frame of a rank, by its number or by how many are between. UsageError where there is none."""
+        frames = self._hand(rank).stack()
+        wanted = (self.level.get(rank, 0) if level is None else level) + up
+        if not frames:
+            raise HandError(f"rank {rank} is in no frame of the program")
+        if not 0 <= wanted < len(frames):
+            which = f"frames 0 to {len(frames) - 1}" if len(frames) > 1 else "one frame only"
+            raise UsageError(f"rank {rank} has {which}")
+        self.level[rank] = wanted
+        return {"kind": "frame", "rank": rank, "level": wanted, "frame": frames[wanted].as_dict()}
+
+    def evaluate(self, rank: int, text: str, form: str = "") -> Answer:
+        """The value of an expression on a rank, or why there is none."""
+        try:
+            return {"rank": rank, "value": self._hand(rank).evaluate(text, self.level.get(rank, 0), form)}
+        except HandError as error:
+            return {"rank": rank, "error": str(error)}
+
+    def variables(self, ranks: Sequence[int]) -> Answer:
+        """The arguments and local variables of the chosen frames."""
+        rows: list[Answer] = []
+        for rank in ranks:
+            try:
+                found = self._hand(rank).variables(self.level.get(rank, 0))
+                rows.append({"rank": rank, "variables": [{"name": name, "value": value} for name, value in found]})
+            except HandError as error:
+                rows.append({"rank": rank, "error": str(error)})
+        return {"kind": "locals", "ranks": rows}
+
+    def assign(self, text: str, ranks: Sequence[int]) -> Answer:
+        """`NAME = EXPR` on ranks. UsageError where it is no assignment."""
+        found = re.fullmatch(r"(?:var(?:iable)?\s+)?(.+?)\s*(?<![=!<>])=(?!=)\s*(.+)", text)
+        if found is None:
+            raise UsageError("give NAME = EXPR: set x = 5, set cell.id = 7 @1")
+        rows: list[Answer] = []
+        for rank in ranks:
+            try:
+                value = self._hand(rank).assign(found[1], found[2], self.level.get(rank, 0))
+                rows.append({"rank": rank, "value": value})
+            except HandError as error:
+                rows.append({"rank": rank, "error": str(error)})
+        if not any("value" in row for row in rows):
+            raise HandError(str(rows[0]["error"]))
+        return {"kind": "set", "target": found[1], "values": rows, "warning": PARTS}
+
+    def display(self, expression: str, ranks: str) -> int:
+        """Show an expression at every stop from now on; its number."""
+        number = next(self._ids)
+        self.displays[number] = (expression, ranks)
+        return number
+
+    def undisplay(self, text: str) -> None:
+        """Show some no more, or none. UsageError where one is not there."""
+        chosen = list(self.displays) if text in ("", "all") else [int(n) if n.isdigit() else 0 for n in text.split()]
+        if not chosen or not self.displays.keys() >= set(chosen):
+            raise UsageError(f"nothing is displayed as {text}" if text else "nothing is displayed")
+        for number in chosen:
+            del self.displays[number]

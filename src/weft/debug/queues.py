@@ -1,0 +1,120 @@
+"""The messages at a stop: what was sent and not received, and which receives are posted and wait, by channel.
+
+Both are known from the record and from how far each thread has come: no queue inside an MPI is read, so it is the
+same for every MPI (TotalView and gdb plugins read them by the MQD interface, which most builds come without).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.debug.record import Record, call_facts
+from weft.match import NONE, Post, Posts
+from weft.trace import Event
+
+Answer = dict[str, Any]
+MOST = 40
+"""Messages and receives that are listed; all are counted."""
+
+
+class Queues:
+    """`passed`: entries that a thread (rank, slot) has begun; `inside`: whether it is inside the last of them."""
+
+    def __init__(
+        self, record: Record, passed: Callable[[int, int], int], inside: Callable[[int, int], bool]
+    ) -> None:  # fmt: skip
+        self.record, self._passed, self._inside = record, passed, inside
+
+    def at(self, ranks: Iterable[int]) -> Answer:
+        """The messages from, to and awaited by some ranks."""
+        chosen = np.isin(np.arange(len(self.record.trace.ranks)), list(ranks))
+        sends, recvs = self.record.match.sends, self.record.match.recvs
+        begun, over = self._reach()
+        source, taker = sends.ranks(), recvs.ranks()
+        told = np.where(recvs.decided != NONE, recvs.decided, recvs.completion)
+        complete = (told != NONE) & _before(told, over, taker)
+        posted = (recvs.event != NONE) & _before(recvs.event, begun, taker) & (recvs.flags & Post.CANCELLED == 0)
+        partner = np.where(sends.partner == NONE, 0, sends.partner)
+        received = (sends.partner != NONE) & (complete[partner] if len(recvs) else False)
+        known = (sends.peer >= 0) & (sends.peer < len(chosen))
+        concerns = chosen[source] | (known & chosen[np.where(known, sends.peer, 0)])
+        sent = np.flatnonzero(_before(sends.event, begun, source) & ~received & concerns)
+        waiting = np.flatnonzero(posted & ~complete & chosen[taker])
+        return {
+            "kind": "messages", "sent": [self._message(int(row), posted) for row in self._sorted(sends, source, sent)],
+            "posted": [self._receive(int(row), begun) for row in self._sorted(recvs, taker, waiting)],
+            "all_sent": len(sent), "all_posted": len(waiting),
+        }  # fmt: skip
+
+    def _sorted(self, posts: Posts, rank: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By channel: rank, the other side, communicator and tag, then in order; the first ones."""
+        order = np.lexsort((posts.event[rows], posts.tag[rows], posts.comm[rows], posts.peer[rows], rank[rows]))
+        return rows[order][:MOST]
+
+    def _reach(self) -> tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
+        """For each rank which of its events have begun, and which have returned."""
+        begun, over = [], []
+        for rank in self.record.trace.ranks:
+            first, last = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
+            plan = self.record.plans[rank.index].threads if rank.index < len(self.record.plans) else []
+            for slot, thread in enumerate(plan):
+                passed = min(self._passed(rank.index, slot), len(thread.entries))
+                if not passed:
+                    continue
+                mine = np.flatnonzero(rank.event_threads == thread.slot)
+                upto = int(thread.entries["event"][passed - 1])
+                first[mine[: upto + 1]] = True
+                last[mine[: upto + (not self._inside(rank.index, slot))]] = True
+            begun.append(first)
+            over.append(last)
+        return begun, over
+
+    def _message(self, row: int, posted: NDArray[np.bool_]) -> Answer:
+        """One message that was sent, and what will take it by the record."""
+        match, trace = self.record.match, self.record.trace
+        send = trace.event(*match.sends.id(row))
+        taken = int(match.sends.partner[row])
+        receive = None if taken == NONE else call_facts(trace.event(*match.recvs.id(taken)))
+        return _envelope(send) | {
+            "source": send.rank.index, "dest": int(match.sends.peer[row]), "tag": int(match.sends.tag[row]),
+            "comm": trace.communicators[int(match.sends.comm[row])].name, "sent": call_facts(send),
+            "received": receive, "posted": taken != NONE and bool(posted[taken]),
+        }  # fmt: skip
+
+    def _receive(self, row: int, begun: list[NDArray[np.bool_]]) -> Answer:
+        """One receive that waits, as it was asked for, and the message that comes by the record."""
+        match, trace = self.record.match, self.record.trace
+        recvs = match.recvs
+        receive = trace.event(*recvs.id(row))
+        wild, any_tag = bool(recvs.flags[row] & Post.ANY_SOURCE), bool(recvs.flags[row] & Post.ANY_TAG)
+        taken = int(recvs.partner[row])
+        send = None if taken == NONE else match.sends.id(taken)
+        return {
+            "rank": receive.rank.index, "source": None if wild else int(recvs.peer[row]),
+            "tag": None if any_tag else int(recvs.tag[row]), "comm": trace.communicators[int(recvs.comm[row])].name,
+            "receive": call_facts(receive), "message": None if send is None else call_facts(trace.event(*send)),
+            "sent": send is not None and bool(begun[send[0]][send[1]]),
+        }  # fmt: skip
+
+
+def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each event of a rank lies within how far the rank has come."""
+    first = np.concatenate([[0], np.cumsum([len(one) for one in reach])]).astype(np.int64)
+    flat = np.concatenate([np.zeros(0, np.bool_), *reach])
+    known = events != NONE
+    found = np.zeros(len(events), np.bool_)
+    found[known] = flat[first[ranks[known]] + events[known]]
+    return found
+
+
+def _envelope(send: Event) -> Answer:
+    type_ = send.datatype
+    size = None if type_ is None else type_.size
+    return {
+        "count": send.count, "datatype": type_.name if type_ else None,
+        "bytes": None if size is None else send.count * size,
+    }  # fmt: skip
