@@ -88,6 +88,20 @@ def receives(folder: Path) -> list[EventId]:
     return [(0, i) for i in range(len(trace.ranks[0])) if trace.event(0, i).function.base == "MPI_Recv"]
 
 
+def test_the_other_outcome_is_compared_with_the_record(answered: Path) -> None:
+    third = receives(answered)[2]
+    took = taken(answered / "run", third)[0]
+    done = execute([*WEFT, "replay", "run", "--force", f"0:{third[1]}={3 - took}"], cwd=answered, env=environment())
+    assert done.returncode == 0, done.stderr
+    call = "recv(source=ANY_SOURCE, tag=2) at answered.c:17, which takes the message of rank"
+    assert f"the runs part at event {third[1]} of rank 0, {call} {3 - took}\n" in done.stderr
+    assert f"in the record it is {call} {took}\n" in done.stderr
+    assert "other messages are taken by rank 0 2 of 4 receives\n" in done.stderr
+    assert "it finished with status 0, as in the record" in done.stderr
+    assert "appears" not in done.stderr
+    assert "vanishes" not in done.stderr
+
+
 def test_what_cannot_happen_is_refused(answered: Path) -> None:
     first, second, third, _ = receives(answered)
     took = taken(answered / "run", third)[0]

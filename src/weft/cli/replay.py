@@ -213,6 +213,19 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
     return steps, cuts.before_future(events(wanted))
 
 
+def compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+    """What the other outcome changed, beside the record."""
+    import weft
+    from weft.match import match
+    from weft.replay.force import parse_force
+    from weft.replay.outcome import told, worth_telling
+    from weft.report import examine
+
+    other = weft.open(job.run.path)
+    findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
+    return told(match(trace), match(other), parse_force(args.force, trace)[0], (findings[0], findings[1]))
+
+
 def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
     from weft.launch import finish
@@ -244,6 +257,8 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         proof = [finding.message for finding in certain_deadlocks(job.run.path)] or job.proof
         for line in deadlocked(trace, proof, forced=bool(args.force)):
             say(line)
+        for line in compared(trace, job, args) if args.force else ():
+            say(line)
         say(f"it is recorded in {place}")
         return DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
@@ -266,6 +281,8 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         return LEFT_STATUS
     status = job.process.shell_status
     if args.force:
+        for line in compared(trace, job, args):
+            say(line)
         say(f"the other outcome is recorded in {place}: `weft report {place}` says what it led to")
         return status
     short = session.unfinished()

@@ -283,7 +283,7 @@ class Prompt(Console):
         if name in ("next", "step", "finish"):
             text, ranks = split_ranks(rest)
             if text:
-                raise UsageError(f"`{name}` goes by one at a time: {COMMANDS[name].usage}")
+                raise UsageError(f"`{name}` goes by one line: {COMMANDS[name].usage}")
             return d.step(name, d.ranks_of(ranks))
         if name in _OF_FRAMES:
             return self._of_frames(name, rest)
