@@ -95,7 +95,8 @@ def test_every_answer_fits_the_schema_that_is_documented(collect: Recorded) -> N
         "ranks", "where all", "print value", "next event", "message", "next", "list", "break collect.py:12",
         "breakpoints", "continue", "rank 1", "prev event", "until MPI_Barrier", "foo", "delete 1", "help", "help until",
         "restart", "frame 0", "info locals", "set value = 3 @1", "display rank", "messages", "tbreak collect.py:14",
-        "continue", "watch parts", "breakpoints", "finish", "delete", "undisplay", "attach 0", "continue", "where", "next",
+        "continue", "watch parts", "breakpoints", "finish", "delete", "undisplay", "attach 0", "continue", "where",
+        "next",
     )  # fmt: skip
     assert len(answers) == 35
     for answer in answers:
