@@ -9,6 +9,7 @@ import pytest
 
 from tests_support import ROOT
 from weft.check import Request
+from weft.check import front_ends as package
 from weft.check.front_end import SPELLED, Option
 from weft.check.front_ends import front_ends, of
 from weft.cli.main import main
@@ -86,6 +87,22 @@ def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) ->
     else:
         with pytest.raises(UsageError, match=f"{SPELLED[option]} means nothing for a"):
             one.verify(request)
+
+
+def test_the_directives_decide_between_front_ends_of_one_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = front_ends()
+
+    class Later(type(known["c_dvmh"])):  # type: ignore[misc]
+        name = "Later"
+
+    later = Later()
+    monkeypatch.setattr(later, "claims", lambda sources: "later" in sources[0].read_text())
+    monkeypatch.setattr(package, "front_ends", lambda: {**known, "later": later})
+    for text, name in (("#pragma dvm array", "C-DVMH"), ("#pragma later", "Later"), ("/* plain */", "C-DVMH")):
+        (tmp_path / "a.c").write_text(text)
+        assert package.of([tmp_path / "a.c"]).name == name
 
 
 def test_options_behind_two_dashes_are_the_programs_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,10 @@ class FrontEnd(Protocol):
     script: bool = False
     """Whether its program is one file, and what follows that on the command line is the program's own."""
 
+    def claims(self, sources: Sequence[Path]) -> bool:
+        """Whether these sources hold directives of its own: it decides between front ends that read one ending."""
+        return True
+
     @abstractmethod
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Run a program in `folder`; the runtime's lines go to `found`. UsageError where it cannot be checked."""

@@ -22,12 +22,15 @@ def front_ends() -> Mapping[str, FrontEnd]:
 
 
 def of(sources: Sequence[Path]) -> FrontEnd:
-    """The front end for a program's sources. UsageError where they are of no language, or of several."""
+    """The front end for a program's sources. UsageError where they are of no language, or of several.
+
+    Of several that read these endings it is the first, by the names of their modules, that finds its directives there.
+    """
     suffixes = {source.suffix.lower() for source in sources}
     known = front_ends().values()
-    for one in known:
-        if suffixes <= one.suffixes and (len(sources) == 1 or not one.script):
-            return one
+    fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
+    if fitting:
+        return fitting[0] if len(fitting) == 1 else next((one for one in fitting if one.claims(sources)), fitting[0])
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
     raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,8 @@ from weft.check.others import unread
 from weft.check.texts import CPLUSPLUS, Texts
 from weft.errors import UsageError
 
+_DIRECTIVE: Final = re.compile(r"#\s*pragma\s+dvm\b|\bDVM\s*\(")
+
 
 class CDvmh(Marking):
     """Programs in C and C++."""
@@ -19,6 +22,10 @@ class CDvmh(Marking):
     name = "C-DVMH"
     suffixes = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
     remedy = "name the sources that hold `#pragma dvm` directives, and let the program reach its parallel loops"
+
+    def claims(self, sources: Sequence[Path]) -> bool:
+        """Whether any of them holds a directive, in the form of today or the old one."""
+        return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
         """The sources with the runtime's calls."""
