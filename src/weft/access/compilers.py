@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -38,8 +39,10 @@ def hooks(compiler: str) -> list[str]:
         )
     new = int(gcc[1]) >= 11
     volatile = ["--param=tsan-distinguish-volatile=1"] if new else []
-    # Copies of a known size would become instructions behind the hooks' back. Fortran has no such options.
-    copies = [] if "GNU Fortran" in version else [f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")]
+    # Copies of a known size would become instructions behind the hooks' back: in Fortran small ones still do.
+    copies = [f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")]
+    if "GNU Fortran" in version:
+        copies = ["-mstringop-strategy=libcall"] if platform.machine() == "x86_64" else []
     entries = "--param=tsan-instrument-func-entry-exit=0"
     return ["-fsanitize=thread", entries, *volatile, *copies, "-U__SANITIZE_THREAD__", *inlining()]
 
