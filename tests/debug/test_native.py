@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -226,3 +227,16 @@ def test_the_messages_at_a_stop_are_those_on_their_way_and_those_awaited(cells: 
         "no message of the record comes\n"
     ) in at_end
     assert at_end.endswith(f"(weft) messages 2\n{quiet}")
+
+
+def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
+    out = cells.debug(
+        "break MPI_Send", "continue", "continue", "continue", "reverse-continue", "rc", "rc", "delete",
+        "break exchange", "rc",
+    )  # fmt: skip
+    stops = re.findall(
+        r"^  rank 0  (?:before|waiting in) event (\d+).*\n  rank 1  (\w+).* event (\d+)", out, re.MULTILINE
+    )
+    assert stops[:3] == [("9", "waiting", "9"), ("10", "before", "10"), ("11", "waiting", "11")]
+    assert stops[4:6] == [("10", "before", "10"), ("9", "waiting", "9")]
+    assert "weft: no call that a breakpoint names lies behind; breakpoints in the source and watches" in out

@@ -198,3 +198,9 @@ def test_a_rank_that_stands_in_mpi_with_pythons_lock_is_looked_into(
     assert "ranks 0 and 1  at objects.py:6 in <module>  print(len(total))" in out
     assert "no answer" not in out
     assert time.monotonic() - begun < 60
+
+
+def test_a_step_back_does_not_repeat_what_the_program_wrote(collect: Recorded) -> None:
+    barrier = line("comm.Barrier()")
+    out = collect.debug(f"until 0:collect.py:{barrier}", "prev event", "next event", "continue")
+    assert out.count("total") == 1, out

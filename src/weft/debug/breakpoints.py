@@ -121,7 +121,7 @@ class Breakpoints:
         if old is None:
             raise UsageError(f"there is no breakpoint {text}".rstrip())
         point = old.point and replace(old.point, id=next(self._ids), count=count + 1)
-        coming = sorted((event for event in old.events if not reached(event)), key=self._begun)
+        coming = sorted((event for event in old.events if not reached(event)), key=self.begun)
         events = tuple(event for event in old.events if event not in set(coming[:count]))
         number = old.id if point is None else point.id
         made = replace(old, id=number, point=point, events=events, ignored=count)
@@ -188,7 +188,7 @@ class Breakpoints:
                     first[thread] = position, event
         return [event for _, event in first.values()]
 
-    def _begun(self, event: EventId) -> int:
+    def begun(self, event: EventId) -> int:
         """When a call began in the record."""
         return int(self.record.trace.ranks[event[0]].enter_ns(slice(event[1], event[1] + 1))[0])
 

@@ -70,9 +70,9 @@ class Debugger:
 
     # The replay
 
-    def _new(self, goals: Goals) -> Replica:
+    def _new(self, goals: Goals, shown: int = 0) -> Replica:
         folder = Path(self._home.name) / str(next(self._names))
-        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare)
+        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, shown=shown)
 
     def first(self) -> Answer:
         """Where the ranks stand before the first command."""
@@ -81,8 +81,9 @@ class Debugger:
 
     def begin(self, goals: Goals | None = None) -> Answer:
         """Another replay, up to some goals (the start)."""
+        shown = self.replica.shown if goals is not None else 0
         self._leave()
-        self.replica = self._new(goals if goals is not None else self.record.start)
+        self.replica = self._new(goals if goals is not None else self.record.start, shown)
         self.settle()
         return self.stopped()
 
@@ -474,8 +475,9 @@ class Debugger:
         self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
+            shown = self.replica.shown
             self._leave()
-            self.replica = self._new(self.record.start)
+            self.replica = self._new(self.record.start, shown)
             self.settle()
         past = self.record.cuts.past(events)
 
@@ -532,10 +534,30 @@ class Debugger:
             target -= 1 + self.record.second_half(rank, target - 1)
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
-        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
-        cut = self.record.full(self.record.cuts.before_future([event.id]).goals, now)
         self.look_at([rank])
+        return self._back_to(event.id)
+
+    def _back_to(self, event: EventId) -> Answer:
+        """A new replay that stops before a call that has been made, and what came of it."""
+        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
+        cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
         return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
+
+    def go_back(self) -> Answer:
+        """To the last call behind us that a breakpoint names, by the time of the record; by a new replay."""
+        behind = []
+        for b in self.breakpoints.all:
+            for event in b.events:
+                thread, position, _ = self.record.position(event)
+                if position < self.replica.at(*thread):
+                    behind.append((self.breakpoints.begun(event), event))
+        if not behind:
+            in_source = any(b.point is not None for b in self.breakpoints.all) or self.watches
+            hint = "; breakpoints in the source and watches are not searched backwards" if in_source else ""
+            raise UsageError(f"no call that a breakpoint names lies behind{hint}: `restart`, `until WHERE` go back too")
+        event = max(behind)[1]
+        self.look_at([event[0]])
+        return self._back_to(event)
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""

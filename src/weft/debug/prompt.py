@@ -93,6 +93,12 @@ COMMANDS: dict[str, Command] = {
     "message": Command(
         "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
     ),
+    "reverse-continue": Command(
+        "reverse-continue",
+        "back to the last call that a breakpoint names, by a new replay",
+        ("rc",),
+        "reverse-continue",
+    ),
     "messages": Command(
         "messages [@RANKS]",
         "what was sent and not yet received, and which receives wait, by channel",
@@ -273,6 +279,7 @@ class Prompt(Console):
             raise Quit
         simple: dict[str, Callable[[], Answer]] = {
             "ranks": d.ranks, "breakpoints": d.show_breakpoints, "continue": d.go_on, "restart": d.begin,
+            "reverse-continue": d.go_back,
         }  # fmt: skip
         if name in simple:
             if rest:

@@ -36,7 +36,7 @@ class Replica:
 
     def __init__(
         self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str],
-        *, prepare: Callable[[Path], None],
+        *, prepare: Callable[[Path], None], shown: int = 0,
     ) -> None:  # fmt: skip
         self.record = record
         self.folder = folder
@@ -46,7 +46,8 @@ class Replica:
         prepare(folder)
         (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
         self._output = folder / "output.txt"
-        self._read = 0
+        self.shown = shown
+        """Bytes of the program's output that people have seen: those of a replay that came further are not repeated."""
         command = [
             sys.executable, "-P", "-m", "weft.cli.main", "replay", str(record.trace.path.absolute()),
             "--driven", str(folder), "--out", str(folder / "run"), *options, *(["--", *program] if program else []),
@@ -93,9 +94,9 @@ class Replica:
     def output(self) -> str:
         """What the program wrote since this was asked last."""
         with self._output.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self.shown)
             data = file.read()
-        self._read += len(data)
+        self.shown += len(data)
         return data.decode(errors="replace")
 
     @property
