@@ -396,25 +396,6 @@ def test_a_program_without_openmp_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_the_layout_in_c_is_the_one_that_python_reads(tmp_path: Path) -> None:
-    fields = [name for name in layout.RECORD.names if layout.RECORD.fields[name][1] < layout.SIZE]
-    lines = "".join(f'printf("{name} %zu\\n", offsetof(task, {name}));' for name in fields)
-    more = {"slabs": "offsetof(table, slabs)", "watch": "offsetof(table, watch)",
-            "worker": "offsetof(table, worker)", "locks": "offsetof(table, locks)", "size": "sizeof(task)",
-            "thread": "offsetof(worker, thread)"}  # fmt: skip
-    lines += "".join(f'printf("+{name} %zu\\n", (size_t)({what}));' for name, what in more.items())
-    source = tmp_path / "layout.c"
-    start = '#include "table.h"\n#include <stddef.h>\n#include <stdio.h>\n'
-    source.write_text(start + "int main(void) {" + lines + "}\n")
-    subprocess.run(["gcc", "-I", str(NATIVE), str(source), "-o", str(tmp_path / "layout")], check=True)
-    told = subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True).stdout.split()
-    seen = dict(zip(told[::2], map(int, told[1::2]), strict=True))
-    assert {name: layout.RECORD.fields[name][1] for name in fields} == {n: v for n, v in seen.items() if n[0] != "+"}
-    after = layout.HEADER + 8 * layout.SLABS
-    assert [seen["+" + name] for name in more] == [
-        layout.HEADER, layout.WATCH, after, after + 8 * layout.WORKERS, layout.SIZE, 24]  # fmt: skip
-
-
 def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     command = [
         "gcc",

@@ -1,11 +1,10 @@
 """What each MPI function means to matching, and where in its tail the arguments lie that matching reads.
 
-The numbers mirror native/kernel/ops.h; a test holds them against it.
+The numbers are those of native/kernel/ops.h.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -14,101 +13,24 @@ from numpy.typing import NDArray
 
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over
+from weft.native.headers.ops import CODE_ARRAY, PROGRAM_POLL, SPEC, Code, Op, Post, Role, Spec
 from weft.trace import Function, FunctionTable
 
+__all__ = [
+    "CODES",
+    "CODE_ARRAY",
+    "POLL",
+    "SPEC",
+    "Code",
+    "Functions",
+    "Op",
+    "Post",
+    "Role",
+    "Spec",
+    "classify",
+    "tables",
+]
 
-class Op(IntEnum):
-    """What a function does, as far as matching goes."""
-
-    NONE = 0
-    SEND = 1
-    RECV = 2
-    SENDRECV = 3
-    PROBE = 4
-    MPROBE = 5
-    MRECV = 6
-    SEND_INIT = 7
-    RECV_INIT = 8
-    COLL_INIT = 9
-    START = 10
-    STARTALL = 11
-    WAIT = 12
-    WAITALL = 13
-    WAITANY = 14
-    WAITSOME = 15
-    GET_STATUS = 16
-    REQUEST_FREE = 17
-    COLL = 18
-    COLL_OBJECT = 19
-    FINALIZE = 20
-    CANCEL = 21
-
-
-class Spec(IntFlag):
-    """More about a function."""
-
-    NONBLOCKING = 0x01
-    SYNCHRONOUS = 0x02
-    BUFFERED = 0x04
-    READY = 0x08
-    PARTITIONED = 0x10
-    FLAGGED = 0x20
-    MAKES_OBJECT = 0x40
-    FILE = 0x80
-
-
-class Post(IntFlag):
-    """What an operation is like: the `flags` columns of a Match.
-
-    UNDECIDED: a wildcard whose outcome the record does not tell. FREED: its request was freed, so nobody saw it
-    complete. HALF: one half of a Sendrecv. INIT: the making of a persistent collective. RECALLED:
-    MPI_Cancel was called for it.
-    """
-
-    ANY_SOURCE = 0x0001
-    ANY_TAG = 0x0002
-    SYNCHRONOUS = 0x0004
-    BUFFERED = 0x0008
-    READY = 0x0010
-    NONBLOCKING = 0x0020
-    PERSISTENT = 0x0040
-    PARTITIONED = 0x0080
-    MATCHED_PROBE = 0x0100
-    HALF = 0x0200
-    UNDECIDED = 0x0400
-    FREED = 0x0800
-    CANCELLED = 0x1000
-    INIT = 0x2000
-    RECALLED = 0x4000
-
-
-class Role(IntEnum):
-    """What a parameter in a tail is read for."""
-
-    SKIP = 0
-    SOURCE = 1
-    RECVTAG = 2
-    STATUS = 3
-    REQUESTS = 4
-    STATUSES = 5
-    INDICES = 6
-    INDEX = 7
-    OUTCOUNT = 8
-    OBJECT = 9
-
-
-class Code(IntEnum):
-    """How a value in a tail is encoded."""
-
-    INT = 0
-    ADDRESS = 1
-    HANDLE = 2
-    STRING = 3
-    STATUS = 4
-    DOUBLE = 5
-
-
-CODE_ARRAY: Final = 0x80
 
 _NOTHING: Final = (Op.NONE, Spec(0))
 _MODES: Final = {
@@ -178,8 +100,7 @@ CODES: Final = {
     "double": Code.DOUBLE,
 }
 
-POLL = 0x80
-SPEC = np.dtype([("op", "u1"), ("flags", "u1"), ("program", "<u2")])
+POLL = PROGRAM_POLL
 
 
 class Functions(NamedTuple):

@@ -412,6 +412,8 @@ struct weft_touch {
 };
 
 #define WEFT_TOUCH_NO_EVENTS UINT64_MAX
+
+/* What a row of an ACCESSES stream is. */
 enum weft_touch_kind {
     WEFT_TOUCH_READ = 1,
     WEFT_TOUCH_WRITE = 2,

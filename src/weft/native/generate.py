@@ -192,14 +192,14 @@ def _imported(module: str, names: list[str], body: str) -> str:
 
 
 def _short(enum: Enum) -> Iterator[tuple[str, int]]:
-    """The members without what all names begin with; END only counts them."""
+    """The members without what all names begin with; an END behind all only counts them."""
     parts = [name.split("_") for name in enum.members]
     same = 0
     while not enum.flags and all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
         same += 1
     for part, value in zip(parts, enum.members.values(), strict=True):
         name = "_".join(part[same:])
-        if name != "END":
+        if name != "END" or part is not parts[-1]:
             yield name, value
 
 

@@ -9,26 +9,40 @@ from typing import Any
 import numpy as np
 
 from weft.debug.hands import HandError
+from weft.native.headers.table import FINISHED, JOINS, LOCKS, RUNS, SLAB, SLABS, SPAWNS, TABLE, TASK, WORKERS
+from weft.native.headers.table import TRACED as SIGNALS
+from weft.native.headers.table import WAIT_EVENT as EVENT
+from weft.native.headers.table import WAIT_LOCK as LOCK
 from weft.tasks.model import SourceLine, State, Task, Wait
 
+__all__ = [
+    "BARRIERS", "EVENT", "EVENTS", "FINISHED", "FRESH", "GROUP", "HEADER", "HEAP", "JOINS", "KINDS", "LOCK", "LOCKS",
+    "MAGIC", "MIDDLE", "NEW", "RECORD", "RUNS", "SIGNALS", "SIZE", "SLAB", "SLABS", "SPAWNS", "STATES", "TASKWAIT",
+    "TOP", "TRACED", "WATCH", "WORKERS", "Rows", "Scopes", "records",
+]  # fmt: skip
+
 RECORD = np.dtype([
-    ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("below", "<u8"), ("scope", "<u8"), ("waiting", "<u8"),
-    ("what", "<u8"), ("needs", "<u8"), ("wait", "<i4"), ("traced", "<i4"),
+    *((name, TASK[name]) for name in TASK.names or ()),
     ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"),
 ])  # fmt: skip
 """A record; from `address` on follows what is not stored in it but follows from it."""
-SIZE = 72
-TRACED, WATCH = 68, 12
+SIZE = TASK.itemsize
+
+
+def _offset(of: np.dtype[Any], name: str) -> int:
+    fields = of.fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+TRACED, WATCH = _offset(TASK, "traced"), _offset(TABLE, "watch")
 MAGIC = b"weftask4"
-SLAB, SLABS, LOCKS, WORKERS = 1024, 1 << 16, 4096, 4096
-HEADER = 32
+HEADER = _offset(TABLE, "slabs")
 FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
-RUNS, SPAWNS, JOINS, SIGNALS = 1 << 8, 1 << 9, 1 << 10, 15 << 8
-FINISHED = 1 << 18
-LOCK, EVENT, TASKWAIT, GROUP = 64, 65, 5, 6
+TASKWAIT, GROUP = 5, 6
 BARRIERS = (1, 2, 3, 4, 8, 9)
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
          8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock", EVENT: "event"}  # fmt: skip

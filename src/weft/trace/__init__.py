@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.native.headers.switches import TaskKind
 from weft.trace.clock import Axis
 from weft.trace.communicators import Communicator
 from weft.trace.datatypes import Datatype, Signature
@@ -15,7 +16,7 @@ from weft.trace.rankfile import Header
 from weft.trace.run import Rank, Thread, Trace
 from weft.trace.sites import CallSite
 from weft.trace.tails import Status
-from weft.trace.tasks import LogicalTask, TaskKind, Tasks
+from weft.trace.tasks import LogicalTask, Tasks
 from weft.trace.worlds import World
 
 __all__ = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.native.headers.switches import SWITCH, TASKS_MAGIC, TaskKind
 from weft.plain import dataclass
 from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.errors import RunError
@@ -30,23 +30,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "tasks"
 SUFFIX: Final = ".tasks"
 MAX_FILES: Final = 1 << 20
-SWITCH: Final = np.dtype([
-    ("calls", "<u8"), ("task", "<u8"), ("parent", "<u8"), ("site", "<u4"), ("name", "<u4"), ("kind", "<u4"),
-    ("until", "<u4"),
-])  # fmt: skip
 NAMED: Final = 0
 """The class of the NAMEs of tasks."""
-
-
-class TaskKind(IntEnum):
-    """What a task is to its runtime."""
-
-    NONE = 0
-    INITIAL = 1
-    """What a thread does outside of all parallel regions."""
-    IMPLICIT = 2
-    """A thread's part of a parallel region."""
-    EXPLICIT = 3
 
 
 def label_of(task: int, name: str) -> str:
@@ -73,7 +58,7 @@ class LogicalTask:
 class TaskFile(RankFile):
     """One rank's file of RUN/tasks."""
 
-    MAGIC = b"WEFTTASK"
+    MAGIC = TASKS_MAGIC.encode()
     SLOT = SWITCH.itemsize
     KINDS = (StreamKind.EVENTS, StreamKind.DEFINITIONS)
     WHAT = "file of tasks"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.native.headers.record import kernel
+from weft.native.headers.switches import SWITCH
 from weft.plain import dataclass
 from weft.trace import layout
 from weft.trace.builder.handles import (
@@ -31,7 +32,7 @@ from weft.trace.layout import (
     State,
     StreamKind,
 )
-from weft.trace.tasks import FOLDER, NAMED, SUFFIX, SWITCH, TaskFile
+from weft.trace.tasks import FOLDER, NAMED, SUFFIX, TaskFile
 from weft.trace.varint import put_s, put_u, put_z
 
 
