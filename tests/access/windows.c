@@ -210,6 +210,57 @@ static void polled(void)
     MPI_Win_free(&win);
 }
 
+/* A lock of atomic operations in a window of its own, which orders what the record cannot know. */
+static void locked_by_hand(void)
+{
+    MPI_Win lock;
+    long *held, mine = 1, free_ = 0, was;
+    make();
+    MPI_Win_allocate(sizeof *held, sizeof *held, MPI_INFO_NULL, MPI_COMM_WORLD, &held, &lock);
+    *held = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    MPI_Win_lock_all(0, lock);
+    do {
+        MPI_Compare_and_swap(&mine, &free_, &was, MPI_LONG, 0, 0, lock);
+        MPI_Win_flush(0, lock);
+    } while (was);
+    if (rank == 0)
+        base[30] += 1;
+    else {
+        put(30);
+        MPI_Win_flush(0, win);
+    }
+    MPI_Compare_and_swap(&free_, &mine, &was, MPI_LONG, 0, 0, lock);
+    MPI_Win_unlock_all(lock);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&lock);
+    MPI_Win_free(&win);
+}
+
+/* One rank waits by fetching the other's flag, again and again, for data that lies in its own window. */
+static void waited_for_by_gets(void)
+{
+    double flag = 1, none = 0;
+    make();
+    MPI_Win_lock_all(0, win);
+    if (rank == 1) {
+        put(40);
+        MPI_Win_flush(0, win);
+        here[0] = -100;
+        MPI_Accumulate(here, 1, MPI_DOUBLE, 1, 41, 1, MPI_DOUBLE, MPI_SUM, win);
+        MPI_Win_flush(1, win);
+    } else {
+        for (int i = 0; i < 3 || flag > 0; i++) {
+            MPI_Fetch_and_op(&none, &flag, MPI_DOUBLE, 1, 41, MPI_SUM, win);
+            MPI_Win_flush(1, win);
+        }
+        sum += base[40];
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+}
+
 static void every_other_element(void)
 {
     MPI_Win_create(here, sizeof here, sizeof *here, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
@@ -292,8 +343,8 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     CASE(stored_in_the_epoch_of_a_put), CASE(loaded_in_the_epoch_of_a_put), CASE(stored_in_the_epoch_of_a_get),
     CASE(stored_in_the_epoch_of_an_accumulate), CASE(stored_between_post_and_wait),
     CASE(loaded_without_waiting_for_the_flush), CASE(flushed_too_late), CASE(locked_by_one_only), CASE(told_by_a_message),
-    CASE(its_own_put), CASE(polled), CASE(every_other_element), CASE(attached), CASE(in_a_shared_window),
-    CASE(a_flag_in_a_shared_window),
+    CASE(its_own_put), CASE(every_other_element), CASE(attached), CASE(in_a_shared_window),
+    CASE(a_flag_in_a_shared_window), CASE(polled), CASE(waited_for_by_gets), CASE(locked_by_hand),
 };
 
 int main(int argc, char **argv)

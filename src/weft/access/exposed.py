@@ -27,11 +27,10 @@ class Exposed:
     """Accesses of one rank to one memory of a window; their addresses count from the memory's start.
 
     By access: `fence`, how many fences of the window came before it; `lock`, the type of the lock that the rank holds
-    there, else 0. `window`: the rank's id of it. `flagged`: it uses atomic or volatile variables there.
+    there, else 0.  `flagged`: it uses atomic or volatile variables there.
     """
 
     rank: Rank
-    window: int
     touches: Touches
     fence: Ints
     lock: Ints
@@ -83,7 +82,7 @@ class _OfRank:
         lock = self._locks(window, int(memory.target[number]), mine.before)
         flagged = bool((mine.kind & (TouchKind.ATOMIC | TouchKind.VOLATILE)).any())
         fence = self._fences(window, mine.before)
-        return Exposed(rank, int(memory.window[number]), mine, fence, lock, bool(memory.separate[number]), flagged)
+        return Exposed(rank, mine, fence, lock, bool(memory.separate[number]), flagged)
 
     def _fences(self, window: Window, before: Ints) -> Ints:
         """How many fences came before each access: the number of its fence epoch, as rmaraces counts them."""

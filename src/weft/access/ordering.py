@@ -13,10 +13,11 @@ from weft.trace import Rank, Trace
 from weft.usage.rmaraces import EXCLUSIVE, Accesses
 
 _ASKS: Final = words(
-    "Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"
+    "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"
     " Win_lock_all Win_unlock_all Request_get_status"
 )
 _MOST_BETWEEN: Final = 4
+_GETS: Final = words("Get Rget Fetch_and_op Get_accumulate")
 _FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
 
 
@@ -25,8 +26,9 @@ class Ordering:
 
     def __init__(self, trace: Trace, order: Order) -> None:
         self.trace, self.order = trace, order
-        self._fetched: dict[tuple[int, int], int] = {}
-        self._polled: dict[tuple[int, int, int], int] = {}
+        self._fetched: dict[int, int] = {}
+        self._repeated: dict[int, int] = {}
+        self._polled: dict[tuple[int, int], int] = {}
 
     def access_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
         """Whether the access is over when the operation may begin at the target."""
@@ -80,29 +82,40 @@ class Ordering:
 
     def polled(self, program: Exposed, row: int, other: int) -> None:
         """Take down that a rank waited for another's operation by loading what it changes, again and again."""
-        key, before = (program.rank.index, program.window, other), int(program.touches.before[row])
+        key, before = (program.rank.index, other), int(program.touches.before[row])
         self._polled[key] = min(before, self._polled.get(key, before))
 
-    def by_hand(self, program: Exposed, row: int, other: int, window: int) -> bool:
-        """Whether what orders them may be made by hand: a value waited for, locks of atomic fetches by both ranks.
+    def by_hand(self, program: Exposed, row: int, other: int) -> bool:
+        """Whether what orders an access and another rank may be made by hand, of which the record knows nothing.
 
-        `window`: the other rank's id of the window.
+        A value of the other's that was waited for, by loads or by gets, or locks of atomic fetches by both ranks.
         """
         before, rank = int(program.touches.before[row]), program.rank.index
-        if before >= self._polled.get((rank, program.window, other), before + 1):
+        if before >= self._polled.get((rank, other), before + 1) or before > self._first_repeated_get(rank):
             return True
-        fetched = self._first_fetch(other, window)
-        return self._first_fetch(rank, program.window) < before and fetched < len(self.trace.ranks[other])
+        return self._first_fetch(rank) < before and self._first_fetch(other) < len(self.trace.ranks[other])
 
     def only_asks(self, rank: Rank, first: int, last: int) -> bool:
         """Whether there are calls between two accesses, and none but those that a rank makes while it waits."""
         functions = rank.events["function"][first:last]
         return 0 < len(functions) <= _MOST_BETWEEN and bool(masks(self.trace.functions).table(_ASKS)[functions].all())
 
-    def _first_fetch(self, rank: int, window: int) -> int:
-        if (rank, window) not in self._fetched:
+    def _first_fetch(self, rank: int) -> int:
+        """The first atomic fetch of a rank, behind its last event where it has none."""
+        if rank not in self._fetched:
             of = self.trace.ranks[rank]
             events = masks(self.trace.functions).where(of, _FETCHES)
-            events = events[of.events["object"][events] == window]
-            self._fetched[rank, window] = int(events[0]) if len(events) else len(of) + 1
-        return self._fetched[rank, window]
+            self._fetched[rank] = int(events[0]) if len(events) else len(of) + 1
+        return self._fetched[rank]
+
+    def _first_repeated_get(self, rank: int) -> int:
+        """The first get that follows one by the same line into the same place, with only completions between."""
+        if rank not in self._repeated:
+            of = self.trace.ranks[rank]
+            events = masks(self.trace.functions).where(of, _GETS)
+            rows = of.events[events]
+            same = (rows["site"][1:] == rows["site"][:-1]) & (rows["buffer"][1:] == rows["buffer"][:-1])
+            pairs = np.flatnonzero(same & (np.diff(events) <= _MOST_BETWEEN))
+            again = (int(events[k + 1]) for k in pairs if self.only_asks(of, int(events[k]) + 1, int(events[k + 1])))
+            self._repeated[rank] = next(again, len(of) + 1)
+        return self._repeated[rank]

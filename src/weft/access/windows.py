@@ -173,8 +173,7 @@ class _Memory:
                 return
 
     def _race(self, program: Exposed, row: int, op: int, bytes_: tuple[int, int]) -> Iterator[Finding]:
-        other = int(self.of.rank[op])
-        if self.ordering.by_hand(program, row, other, int(self.trace.ranks[other].events["object"][self.of.event[op]])):
+        if self.ordering.by_hand(program, row, int(self.of.rank[op])):
             return
         rank, touches = program.rank, program.touches
         event = self.trace.event(int(self.of.rank[op]), int(self.of.event[op]))
@@ -200,7 +199,7 @@ class _Memory:
         yield site_of(made, rank, site, kind)
 
     def _shared_race(self, one: Exposed, a: int, two: Exposed, b: int, bytes_: tuple[int, int]) -> Iterator[Finding]:
-        if self.ordering.by_hand(one, a, two.rank.index, two.window) or one.flagged or two.flagged:
+        if self.ordering.by_hand(one, a, two.rank.index) or one.flagged or two.flagged:
             return
         sites = [p.rank.site(int(p.touches.site[row])) for p, row in ((one, a), (two, b))]
         key = place(sites[0]), place(sites[1])
