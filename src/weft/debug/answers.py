@@ -57,6 +57,11 @@ def _stands(row: Answer) -> str:
         if row["next"] is None:
             return "at the end of its record"
         return f"before event {row['next']['event'][1]}: {row['next']['call']}"
+    if state == "polls":
+        expected = (
+            "its record is at its end" if row["next"] is None else f"its record goes on with {row['next']['call']}"
+        )
+        return f"polls in vain: {expected}"
     if state == "outside":
         return "outside of MPI" + (
             f", next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""

@@ -209,6 +209,8 @@ class Debugger:
         if replica.parked(rank, slot):
             coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
+        if control.polling(slot):
+            return row | {"state": "polls", "next": call_facts(coming) if coming else None}
         if last is None or not replica.in_call(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
         return row | {"state": "in", "call": call_facts(last)}
@@ -565,6 +567,7 @@ class Debugger:
         moving = [rank for rank in ranks if self.runs(rank)]
         if not moving:
             raise UsageError(f"rank {ranks[0]} has ended")
+        self.frames.moved()
         self._arm()
         for rank in moving:
             hand = self.hand(rank)

@@ -19,7 +19,7 @@ from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
 from weft.replay.layout import CONTROL_SIZE, ControlState
-from weft.replay.session import begun
+from weft.replay.session import IDLE, begun
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
@@ -173,6 +173,8 @@ class Replica:
                 now - since > SETTLE and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
             ):
                 return True
+            if now - since > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
+                return False
             if now - since > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest):
                 return False
             tick()
