@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check docs measure coverage man help setup demo test recorders wheel test-wheel test-endings test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
+.PHONY: check docs measure coverage man help setup demo test recorders wheel test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -82,6 +82,10 @@ test-wheel: recorders
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+
+# Some 400 small programs, each with one error or none: errors are found at their lines, the others are silent.
+test-corpus: debian recorders
+	$(BIN)/python tests/usage/programs.py --mpi both --jobs $(JOBS) $(CORPUS)
 
 # A stop before every event of programs that poll, probe and thread, on both MPIs: about half an hour.
 test-stops: setup recorders

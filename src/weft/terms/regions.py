@@ -14,7 +14,7 @@ from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
 
 _WRITTEN: Final = frozenset(("recvbuf", "result_addr"))
-_RECEIVES: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE) | named(
+_RECEIVES: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE, Act.SEND_RECEIVE) | named(
     Act.ACCESS, where=lambda m: m.access is Access.READ
 )  # fmt: skip
 _BUFFERS: Final = ("buf", "buffer", "sendbuf", "recvbuf", "origin_addr", "compare_addr", "result_addr")

@@ -11,6 +11,7 @@ from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks
+from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.significant import significant
 from weft.terms.sizes import solid
@@ -19,6 +20,7 @@ from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.completion import Completion
 from weft.usage.epochs import Epochs
 from weft.usage.overlaps import Accesses, joined, messages_of, overlaps, told
+from weft.usage.received import received
 
 
 class _Buffer(NamedTuple):
@@ -51,12 +53,31 @@ def shared_origins(rank: Rank, own: Accesses, messages: Traffic) -> Iterator[Fin
     if not len(own):
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
-    both = joined(own, messages_of(messages))
+    both = joined(own, messages_of(messages), received(messages))
     for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)):
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
             how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
             yield told(rank, both, one, two, how)
+    yield from _of_one_call(rank, own)
+
+
+def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
+    """Operations whose result lies in what they read: their buffers must be disjoint (MPI-4.1, 12.3.4)."""
+    order = np.lexsort((own.low, own.begin))
+    begin, low, high, writes = (column[order] for column in (own.begin, own.low, own.high, own.writes))
+    found = [np.zeros(0, np.int64)]
+    for step in (1, 2):  # a call has three at most
+        meet = (begin[step:] == begin[:-step]) & (low[step:] < high[:-step]) & (writes[step:] | writes[:-step])
+        found.append(begin[step:][meet])
+    events = np.unique(np.concatenate(found))
+    for place in some_of_sites(rank, events).tolist():
+        event = rank.event(int(events[place]))
+        yield finding(
+            "invalid-argument",
+            f"rank {rank.index} gives {said(event)} a result buffer that shares bytes with what it reads",
+            [event], evidence={"parameter": "result_addr"}, cause=cause(event),
+        )  # fmt: skip
 
 
 def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
