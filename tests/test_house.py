@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "picture": {"mpi", "native", "trace", "match", "terms", "deadlock"},
     "export": {"mpi", "native", "trace", "match", "terms", "picture"},
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch"},
+    "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "check": {"native", "mpi", "terms", "trace", "report"},

@@ -49,15 +49,25 @@ class Forcing:
         comm = call.comm
         if comm is not None and source >= len(comm.peers(rank)):
             raise UsageError(f"--force {rank}:{index}={source}: {comm} has ranks 0 to {len(comm.peers(rank)) - 1} only")
+        self.sender = comm.peers(rank)[source] if comm is not None else source
         decided = int(match.recvs.decided[rows[0]]) if rows else index
         decided = index if decided == NONE else decided
         if comm is not None:
             probes = match.probes
             row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == event), None)
             self._can_happen(match.recvs if rows else probes, row, comm.peers(rank)[source], (rank, decided), order)
-        process, point = order.point(rank, decided, end=True)
-        self.future = order.future_points({process: point})
         self.processes = order.processes
+        seeds = dict([order.point(rank, decided, end=True)])
+        losers = self._displaced(rows[0] if rows else None)
+        late = [(rank, int(event)) for event in match.recvs.decided[losers]]
+        late += [(rank, event) for event in self._seen(rows[0] if rows else None)]
+        late += [told for row in [*rows[:1], *losers] for told in self._told_sender(row)]
+        for owner, end in late:
+            if end != NONE:
+                process, point = order.point(owner, end, end=True)
+                seeds[process] = min(point, seeds.get(process, point))
+        self.future = order.future_points(seeds)
+        self.kept = self._kept(losers)
 
     def _can_happen(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
         """UsageError where no run that follows the record up to the receive can have this outcome."""
@@ -89,6 +99,88 @@ class Forcing:
                 "has its own: it cannot come first"
             )
 
+    def _displaced(self, row: int | None) -> list[int]:
+        """Rows of later receives that get another message now, and events of probes that see another one.
+
+        The receive that the record gave the message which is to come first; and as the message that the forced receive
+        had is left, the next receive that had one of its sender: messages of one sender cannot overtake each other.
+        """
+        if row is None:
+            return []
+        recvs = self.match.recvs
+        losers: dict[int, None] = {}
+        took = int(recvs.partner[row])
+        for sender in (self.sender, *([self.match.sends.rank_of(took)] if took != NONE else [])):
+            later = self._next_of(row, sender)
+            while later is not None:
+                losers[later] = None
+                # One that names the sender gets that sender's next message, which another receive had.
+                later = self._next_of(later, sender) if not recvs.flags[later] & Post.ANY_SOURCE else None
+        return list(losers)
+
+    def _next_of(self, row: int, sender: int) -> int | None:
+        """The receive posted later that got the first message of a sender that would have fitted this one."""
+        recvs, sends = self.match.recvs, self.match.sends
+        part = recvs.of_rank(self.event[0])
+        rows = part.start + np.flatnonzero((recvs.event[part] > recvs.event[row]) & (recvs.partner[part] != NONE))
+        fits = recvs.comm[rows] == recvs.comm[row]
+        if not recvs.flags[row] & Post.ANY_TAG:
+            fits &= sends.tag[recvs.partner[rows]] == recvs.tag[row]
+        taken = [k for k in rows[fits].tolist() if sends.rank_of(int(recvs.partner[k])) == sender]
+        return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
+
+    def _seen(self, row: int | None) -> list[int]:
+        """Later probes that saw a message which is taken before them now."""
+        probes = self.match.probes
+        part = probes.of_rank(self.event[0])
+        rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
+        return [int(probes.event[k]) for k in rows.tolist()
+                if row is not None and self.match.sends.rank_of(int(probes.partner[k])) == self.sender]  # fmt: skip
+
+    def _told_sender(self, row: int) -> list[EventId]:
+        """The call at whose end the sender of a receive's message knew that it was taken, if it was to be told."""
+        sends = self.match.sends
+        send = int(self.match.recvs.partner[row])
+        if send == NONE or not sends.flags[send] & Post.SYNCHRONOUS or sends.completion[send] == NONE:
+            return []
+        return [(sends.rank_of(send), int(sends.completion[send]))]
+
+    def _kept(self, losers: list[int]) -> set[EventId]:
+        """The posts of other wildcards that take the same message as in the record.
+
+        Those whose sender was told before are kept. One that was only pending is kept, too, where its message is sent
+        all the same, unless a wildcard before it is free now: that one could take its message.
+        """
+        recvs, kept = self.match.recvs, set()
+        free_on: set[int] = set()
+        rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)
+        for row, rank in zip(rows.tolist(), recvs.ranks()[rows].tolist(), strict=True):
+            event = int(recvs.event[row])
+            if (rank, event) == self.event:
+                continue
+            if self._before(rank, event, end=False) and (
+                self._before(rank, int(recvs.decided[row]), end=True)
+                or (row not in losers and rank not in free_on and self._sent_before(int(recvs.partner[row])))
+            ):
+                kept.add((rank, event))
+            else:
+                free_on.add(rank)
+        return kept
+
+    def _before(self, rank: int, event: int, *, end: bool) -> bool:
+        """Whether the start, or end, of an event does not depend on what is forced."""
+        if event == NONE:
+            return False
+        first = int(self.future[self.processes.of(rank, event)])
+        return first == NONE or 2 * event + 1 + end < first
+
+    def _sent_before(self, send: int) -> bool:
+        return send != NONE and self._before(*self.match.sends.id(send), end=False)
+
+    def keeps(self, rank: int, event: int, *, probe: bool) -> bool:
+        """Whether another wildcard of the record takes, or a probe sees, the same message."""
+        return self._before(rank, event, end=True) if probe else (rank, event) in self.kept
+
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """The plans, cut at what depends on the receive, with its source exchanged."""
         cut = []
@@ -112,11 +204,10 @@ class Forcing:
             own = -1
         if ends_free and len(entries) and int(entries["event"][-1]) == edge and edge != own:
             entries["flags"][-1] |= EntryFlag.OPEN
-        told = self._told(rank.index)
         for k, event in enumerate(thread.posted.tolist()):
             if event == own:
                 posts[k] = self.source
-            elif event >= edge or told.get(int(merged[event]), NONE) >= (merged[edge] if edge < len(merged) else NONE):
+            elif event >= edge or (rank.index, int(merged[event])) not in self.kept:
                 posts[k] = POSTED_FREE
         if own >= 0:
             row = thread.position(own)
@@ -126,10 +217,3 @@ class Forcing:
         made = self.trace.functions.mask(_TURNS)[before["function"]] & (before["error"] == 0)
         turns = thread.turns[thread.turns["ordinal"] < np.count_nonzero(made)]
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
-
-    def _told(self, rank: int) -> dict[int, int]:
-        """By the event that posted a wildcard receive: the one whose return told which message it took."""
-        rows = self.match.recvs
-        part = rows.of_rank(rank)
-        wild = part.start + np.flatnonzero(rows.flags[part] & Post.ANY_SOURCE != 0)
-        return dict(zip(rows.event[wild].tolist(), rows.decided[wild].tolist(), strict=True))

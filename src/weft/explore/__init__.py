@@ -1,0 +1,1 @@
+"""Explore: every order in which the races of a program can come out, each run once, and what comes of it."""
