@@ -64,7 +64,7 @@ SHELLS = pytest.mark.parametrize("shell", ["bash", "fish"])
 
 @SHELLS
 def test_commands_are_completed(shell: str, place: Path) -> None:
-    assert asked(shell, "weft exp", place) == ["explain", "export"]
+    assert asked(shell, "weft exp", place) == ["explain", "explore", "export"]
 
 
 @SHELLS

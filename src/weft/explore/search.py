@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from pathlib import PurePath
 from typing import Final
 
 from weft.errors import UsageError
@@ -21,6 +22,7 @@ from weft.order import Order, order
 from weft.plain import dataclass
 from weft.races import Races, detect
 from weft.replay.force import Forcing
+from weft.terms import describe
 from weft.trace import Trace
 
 ALTERNATIVES: Final = 1 << 16
@@ -80,6 +82,8 @@ class Search:
     """Variants that did not come about: the message never came."""
     known: set[tuple[int, str]] = field(default_factory=set)
     """Unreached variants of an earlier session, by parent and force."""
+    only: str | None = None
+    """The line of the races to be varied; all of them without it."""
     _queue: list[tuple[tuple[int, int, int], Variant]] = field(default_factory=list)
     _lines: dict[str, int] = field(default_factory=dict)
 
@@ -97,6 +101,8 @@ class Search:
             outcome.parent, outcome.event, outcome.source = variant.parent, variant.event, variant.source
         self.outcomes.append(outcome)
         for one in variants(outcome):
+            if self.only not in (None, one.line):
+                continue
             # The first race of a line tells more than its hundredth, one near the record more than one far from it.
             seen = self._lines.get(one.line, 0)
             self._lines[one.line] = seen + 1
@@ -132,8 +138,15 @@ class Search:
 
     @property
     def left(self) -> int:
-        """How many variants are known and not looked at."""
+        """How many variants are known and not looked at; some of them may be outcomes that are there already."""
         return len(self._queue)
+
+    def more(self) -> bool:
+        """Whether a variant is left that no run has; those that some run has are dropped."""
+        found = self._next()
+        if found is not None:
+            heapq.heappush(self._queue, ((0, 0, -1), found[0]))
+        return found is not None
 
 
 def variants(outcome: Outcome) -> Iterator[Variant]:
@@ -144,7 +157,13 @@ def variants(outcome: Outcome) -> Iterator[Variant]:
         row = int(outcome.races.row[k])
         event = posts.id(row)
         peers = trace.communicators[int(posts.comm[row])].peers(event[0])
-        call = trace.event(*event)
-        line = f"{event[0]} {call.function.name} {call.site.file}:{call.site.line}"
+        line = line_of(trace, event)
         for send in outcome.races.others(k).tolist():
             yield Variant(outcome.number, event, peers.index(found.sends.rank_of(int(send))), line)
+
+
+def line_of(trace: Trace, event: EventId) -> str:
+    """`rank 0 at pool.py:14`: where a receive stands in the program."""
+    site = describe.site(trace.event(*event))
+    place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
+    return f"rank {event[0]} at {place}"

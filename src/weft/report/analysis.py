@@ -12,6 +12,7 @@ from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
 from weft.plain import dataclass
+from weft.report.explored import with_explored
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
 from weft.trace import Level, Trace
@@ -59,7 +60,7 @@ def examine(
         else:
             findings += result
     try:
-        findings = told_once(trace, findings)
+        findings = with_explored(trace, told_once(trace, findings))
     except Exception as error:
         failures.append(
             Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc())

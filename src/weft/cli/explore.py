@@ -1,0 +1,217 @@
+"""Run the other outcomes of a program's races, each order once, and say what each one does.
+
+weft explore RUN                          every order in which the wildcard receives and probes of the run can come out
+weft explore RUN --finding 2              only those of one race, by its number in `weft report RUN`
+weft explore RUN --budget 300             for so many seconds (60); the same command goes on where it ended
+weft explore -n 4 -- ./prog ARGS          record the program first
+
+Each outcome is a run of its own beside RUN, named RUN-other-1 and so on, to be replayed, viewed and debugged. Exits
+with 1 where an outcome does harm: a deadlock, another status, an error that the record does not have, another result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.replay import seconds
+from weft.cli.run import positive, say, shown_path
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.explore.explored import Explored
+    from weft.explore.runs import Runs
+    from weft.explore.search import Search
+    from weft.trace import Trace
+
+TAKES_PROGRAM = True
+"""What follows `--` is a program, not ours to parse: it comes as args.rest."""
+HARM = 1
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "explore", help="run the other outcomes of a program's races", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft explore [RUN] [--finding N] [--budget S] [--timeout S] [--format FORMAT] [-n N] [-- PROGRAM ARGS]",
+    )  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("--finding", type=positive, metavar="N", help="only the race with this number in the report")
+    parser.add_argument("--budget", type=seconds, default=60.0, metavar="S", help="seconds to try orders for (60)")
+    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one run (60)")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="how the outcomes are told")
+    parser.add_argument("-n", type=positive, metavar="N", help="with a program: start N ranks with mpiexec")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explore one run."""
+    import weft
+    from weft.explore.explored import summed
+    from weft.explore.runs import Runs
+    from weft.explore.search import Search
+    from weft.launch import rundir
+    from weft.trace import Level
+
+    if args.run is None and args.rest:
+        record(args)
+    trace = weft.open(args.run or rundir.newest())
+    if trace.level is Level.OUTCOMES:
+        raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
+                         "and explore the replay")  # fmt: skip
+    runs = Runs(trace.path, args.rest if args.run is not None else (), args.timeout)
+    search = Search(runs)
+    search.only = wanted_line(trace, args.finding)
+    ended = "all"
+    try:
+        first = search.add(trace)
+        assert first is not None
+        if search.left:
+            runs.reference(trace)
+            go_on(search, runs)
+            ended = steps(search, args.budget)
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    if not search.left and len(search.outcomes) == 1 and not search.unreached:
+        return nothing(trace, args)
+    explored = summed(search, runs, ended)
+    keep_it(trace, explored, search, runs)
+    tell = told_as_json if args.format == "json" else told
+    tell(trace, explored)
+    if ended == "interrupted":
+        return 130
+    return HARM if any(row.harmful for row in explored.rows) else 0
+
+
+def record(args: argparse.Namespace) -> None:
+    """Record the program with `weft run`, as the newest run."""
+    count = ["-n", str(args.n)] if args.n else []
+    subprocess.run([sys.executable, "-m", "weft", "run", *count, "--", *args.rest], check=False)
+
+
+def wanted_line(trace: Trace, finding: int | None) -> str | None:
+    """Where the race of a finding is; UsageError where it is none."""
+    if finding is None:
+        return None
+    from weft.explore.search import line_of
+    from weft.report import examine
+
+    found = examine(trace).findings
+    if finding > len(found):
+        raise UsageError(f"--finding {finding}: the report of {trace.path} has {len(found)} findings")
+    one = found[finding - 1]
+    if one.kind != "message-race":
+        raise UsageError(f"--finding {finding} is a {one.kind}: only a message-race has other outcomes")
+    return line_of(trace, one.events[0])
+
+
+def go_on(search: Search, runs: Runs) -> None:
+    """Take in what an earlier exploration ran."""
+    import weft
+    from weft.explore.search import Variant, line_of
+    from weft.replay.force import parse_force
+    from weft.trace.explored import kept
+
+    before = kept(runs.base)
+    numbers = {0: 0}
+    for one in before.get("outcomes", [])[1:]:
+        path = runs.base.with_name(one["run"])
+        if not (path / "run.json").is_file() or one.get("parent") not in numbers:
+            continue
+        parent = search.outcomes[numbers[one["parent"]]]
+        try:
+            event, source = parse_force(one["forced"], parent.trace)
+            variant = Variant(parent.number, event, source, line_of(parent.trace, event))
+            trace = weft.open(path)
+        except WeftError:
+            continue
+        runs.remember(trace, one["status"], one["output"])
+        outcome = search.add(trace, variant)
+        if outcome is not None:
+            numbers[one["number"]] = outcome.number
+    for one in before.get("unreached", []):
+        if isinstance(one, dict) and one.get("parent") in numbers:
+            search.known.add((numbers[one["parent"]], str(one.get("forced"))))
+
+
+def steps(search: Search, budget: float) -> str:
+    """Run variants until all are run or the time is over; say which."""
+    from weft.cli._progress import progress
+
+    start = time.monotonic()
+    with progress("exploring") as advance:
+        for _ in search.steps():
+            spent = time.monotonic() - start
+            report(advance, search, spent / budget)
+            if spent > budget:
+                return "budget" if search.more() else "all"
+    return "all"
+
+
+def report(advance: Callable[[float, str], None], search: Search, share: float) -> None:
+    """Move the bar."""
+    advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} to look at")
+
+
+def keep_it(trace: Trace, explored: Explored, search: Search, runs: Runs) -> None:
+    """Write explored.json; a run that cannot be written is told, and nothing is lost but that."""
+    from weft.explore.explored import keep
+
+    try:
+        keep(trace.path, explored, [runs.results[one.trace.path] for one in search.outcomes])
+    except OSError as error:
+        say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
+
+
+def nothing(trace: Trace, args: argparse.Namespace) -> int:
+    """Say that there is nothing to explore."""
+    if args.format == "json":
+        print(json.dumps({"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all"}))
+    else:
+        where = "that race" if args.finding else "wildcard receives and probes"
+        print(f"{shown_path(trace.path)}: no other outcome: {where} of this run can only come out as recorded")
+        print("(the order in which MPI_Waitany, MPI_Waitsome and MPI_Test* complete requests is not varied)")
+    return 0
+
+
+def told_as_json(trace: Trace, explored: Explored) -> None:
+    """The outcomes for scripts: explored.json."""
+    from weft.trace.explored import FILE
+
+    print((trace.path / FILE).read_text(), end="")
+
+
+def told(trace: Trace, explored: Explored) -> None:
+    """The outcomes as a table, then the races."""
+    rows = explored.rows
+    tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
+    how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
+    print(f"{shown_path(trace.path)}: {tried}: {how}")
+    if explored.left and explored.ended != "all":
+        print(f"at most {explored.left} more to look at: the same command goes on")
+    if not explored.steady:
+        print("what the program prints differs from replay to replay, so it is not compared")
+    print()
+    width = max(len(row.run) for row in rows)
+    from_width = max([len("as recorded"), *(len(_how(row)) for row in rows)])
+    for row in rows:
+        what = "; ".join(row.effects) or ("as recorded" if row.number == 0 else "the same result")
+        print(f"  {row.number:>3}  {row.run:<{width}}  {_how(row):<{from_width}}  {what}")
+    print()
+    for line, label in explored.races:
+        first = next((row for row in rows if row.line == line and row.harmful), None)
+        more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
+        print(f"{line}: {label}{more}")
+    print("(the order in which MPI_Waitany, MPI_Waitsome and MPI_Test* complete requests is not varied)")
+
+
+def _how(row: Any) -> str:
+    if row.parent is None:
+        return ""
+    return f"{row.forced} of {row.parent}"

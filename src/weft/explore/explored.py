@@ -1,0 +1,93 @@
+"""What was explored of a run, kept in it as explored.json: for the report, and to go on another day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from weft.explore.runs import Result, Runs, effects
+from weft.explore.search import Outcome, Search, Variant, line_of
+from weft.plain import dataclass
+from weft.trace.explored import FILE, SCHEMA
+from weft.trace.json_file import write_whole
+
+Label = Literal["harmful", "benign as far as tried", "unreached"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One outcome as it is told."""
+
+    number: int
+    run: str
+    parent: int | None
+    forced: str
+    line: str
+    """The race that came out otherwise: where its receive stands."""
+    effects: tuple[str, ...]
+    """How it differs from the record."""
+    harmful: bool
+    """Whether it differs from its parent, too, so that this race is what does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """The outcomes, what each race came to, and what is left."""
+
+    rows: tuple[Row, ...]
+    races: tuple[tuple[str, Label], ...]
+    left: int
+    steady: bool
+    ended: str
+    """`all`, `budget` or `interrupted`."""
+    unreached: tuple[Variant, ...] = ()
+
+
+def summed(search: Search, runs: Runs, ended: str) -> Explored:
+    """All that is known now."""
+    rows = tuple(_row(one, search, runs) for one in search.outcomes)
+    labels: dict[str, Label] = {}
+    for variant in search.unreached:
+        labels[line_of(search.outcomes[variant.parent].trace, variant.event)] = "unreached"
+    for row in rows[1:]:
+        if labels.get(row.line) != "harmful":
+            labels[row.line] = "harmful" if row.harmful else "benign as far as tried"
+    return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached))
+
+
+def _row(outcome: Outcome, search: Search, runs: Runs) -> Row:
+    first = runs.results[search.outcomes[0].trace.path]
+    result = runs.results[outcome.trace.path]
+    if outcome.parent is None or outcome.event is None:
+        return Row(0, outcome.trace.path.name, None, "", "", (), False)
+    parent = search.outcomes[outcome.parent]
+    own = effects(result, runs.results[parent.trace.path], output=runs.steady)
+    found = effects(result, first, output=runs.steady)
+    line = line_of(parent.trace, outcome.event)
+    return Row(
+        outcome.number, outcome.trace.path.name, outcome.parent, outcome.forced, line, tuple(found),
+        bool(own and found),
+    )  # fmt: skip
+
+
+def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
+    """Write explored.json into the run."""
+    data = {
+        "schema": SCHEMA,
+        "ended": explored.ended,
+        "left": explored.left,
+        "output_compared": explored.steady,
+        "outcomes": [
+            {
+                "number": row.number, "run": row.run, "parent": row.parent, "forced": row.forced, "line": row.line,
+                "effects": list(row.effects), "harmful": row.harmful, "status": result.status,
+                "output": result.output[:10_000],
+            }
+            for row, result in zip(explored.rows, results, strict=True)
+        ],
+        "races": [{"line": line, "label": label} for line, label in explored.races],
+        "unreached": [{"parent": one.parent, "forced": one.forced} for one in explored.unreached],
+    }  # fmt: skip
+    write_whole(run / FILE, json.dumps(data, indent=1).encode() + b"\n")

@@ -1,0 +1,36 @@
+"""What `weft explore` found of a race, told with the race."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from weft.findings import Finding
+from weft.trace import Trace
+
+
+def with_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
+    """The findings; a race whose other outcome was run says what it does, and how to replay it."""
+    if not any(one.kind == "message-race" for one in findings):
+        return findings
+    from weft.trace.explored import kept
+
+    outcomes = kept(trace.path).get("outcomes", [])
+    if not outcomes:
+        return findings
+    return [_told(one, outcomes) if one.kind == "message-race" else one for one in findings]
+
+
+def _told(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
+    rank, event = race.events[0]
+    mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{rank}:{event}=")]
+    if not mine:
+        return race
+    harmful = [one for one in mine if one["effects"]]
+    if harmful:
+        what = str(harmful[0]["effects"][0])
+        text = f". Explored: then {what}: weft replay {harmful[0]['run']}"
+    else:
+        text = f". Explored: the same result with the message of {'another' if len(mine) == 1 else 'each other'} rank"
+    told = [{"forced": one["forced"], "run": one["run"], "effects": one["effects"]} for one in mine]
+    return replace(race, message=race.message + text, evidence={**race.evidence, "explored": told})

@@ -1,0 +1,95 @@
+"""`weft explore` on real programs: every order is run once, what each does is told, kept, and said by the report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.campaign import environment
+from tests_support import WEFT, Installed, execute
+
+ORDERS = """
+import sys
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    came = []
+    for _ in range(comm.size - 1):
+        status = MPI.Status()
+        comm.recv(source=MPI.ANY_SOURCE, tag=1, status=status)
+        came.append(status.source)
+    if came == [3, 1, 2] and sys.argv[1] == "hang":
+        comm.recv(source=1, tag=2)  # nobody sends it
+    print("sum", sum(came) if sys.argv[1] != "order" else came)
+else:
+    comm.send(comm.rank, dest=0, tag=1)
+"""
+"""Three workers: six orders. `hang`: one of them deadlocks; `order`: the result depends on it."""
+
+
+def explored(folder: Path, mode: str, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    (folder / "orders.py").write_text(ORDERS)
+    if not (folder / "run").exists():
+        program = [sys.executable, "orders.py", mode]
+        execute([*WEFT, "run", "--out", "run", "-n", "4", "--", *program], cwd=folder, env=environment())
+    done = execute([*WEFT, "explore", "run", "--budget", "500", *words], cwd=folder, env=environment())
+    return done, json.loads((folder / "run" / "explored.json").read_text())
+
+
+@pytest.mark.timeout(600)
+def test_the_one_order_of_six_that_deadlocks_is_found_and_the_report_says_it(mpich: Installed, tmp_path: Path) -> None:
+    done, told = explored(tmp_path, "hang")
+    assert done.returncode == 1, done.stderr
+    assert "6 outcomes with the recorded one: all that there are" in done.stdout
+    assert len(told["outcomes"]) == 6
+    of_deadlock = [one for one in told["outcomes"] if one["status"] == 3]
+    assert len(of_deadlock) == 1
+    assert [one for one in told["outcomes"] if one["harmful"]]
+    assert {race["line"] for race in told["races"]} == {"rank 0 at orders.py:9"}
+    assert "rank 0 at orders.py:9: harmful: " in done.stdout
+    other = of_deadlock[0]["run"]
+    if other != "run":  # each outcome can be replayed
+        again = execute([*WEFT, "replay", other], cwd=tmp_path, env=environment())
+        assert again.returncode == 3, again.stderr
+    report = execute([*WEFT, "report", "run"], cwd=tmp_path).stdout
+    assert "Explored: " in report
+
+
+@pytest.mark.timeout(600)
+def test_a_race_that_changes_nothing_is_benign_and_what_was_tried_is_not_tried_again(
+    mpich: Installed, tmp_path: Path
+) -> None:
+    done, told = explored(tmp_path, "sum")
+    assert (done.returncode, len(told["outcomes"])) == (0, 6), done.stdout + done.stderr
+    assert "rank 0 at orders.py:9: benign as far as tried" in done.stdout
+    assert "Explored: the same result" in execute([*WEFT, "report", "run"], cwd=tmp_path).stdout
+    before = sorted(path.name for path in tmp_path.iterdir())
+    (again, _) = explored(tmp_path, "sum")
+    assert again.stdout == done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.timeout(600)
+def test_another_result_is_named_with_both_lines(mpich: Installed, tmp_path: Path) -> None:
+    done, told = explored(tmp_path, "order", "--format", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == told
+    effects = [one["effects"] for one in told["outcomes"][1:]]
+    assert all("prints `[" in one[0] or "prints `sum [" in one[0] for one in effects), effects
+
+
+def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.barrier()\n")
+    program = [sys.executable, "plain.py"]
+    execute([*WEFT, "run", "--out", "run", "-n", "2", "--", *program], cwd=tmp_path, env=environment())
+    done = execute([*WEFT, "explore", "run"], cwd=tmp_path, env=environment())
+    assert done.returncode == 0
+    assert "no other outcome" in done.stdout
+    wrong = execute([*WEFT, "explore", "run", "--finding", "9"], cwd=tmp_path, env=environment())
+    assert wrong.returncode == 2
+    assert "has 0 findings" in wrong.stderr
