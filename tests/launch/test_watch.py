@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
-from weft.native.headers.record import kernel
 
 from weft.launch import finish, rankfile, survivors, watch
 from weft.launch.rankfile import SLOT, Watched, newest_slots, read_chunks, read_header
 from weft.launch.watch import Watch
+from weft.native.headers.record import kernel
 from weft.trace.layout import PAGE, Flag, Level, State, StreamKind
 
 OPEN, CLOSED = 0, int(Flag.CLOSED)

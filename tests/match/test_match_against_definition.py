@@ -7,11 +7,11 @@ from collections import defaultdict, deque
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.native.headers.match import Posts, kernel
 
 from weft.match import NONE, match
 from weft.match.functions import Post
 from weft.match.native import group
+from weft.native.headers.match import Posts, kernel
 from weft.trace.builder import ANY, Builder, standard_functions
 
 RANKS = 4

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from weft.native.headers.epochs import Call
-
 from weft.mpi import meaning, table
 from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
 from weft.mpi.meaning.rows import rows
 from weft.mpi.table import Function, Parameter
+from weft.native.headers.epochs import Call
 
 STATED = [f for f in table.functions() if meaning.refused(f.name) is None]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.native.headers.match import Posts, kernel
-from weft.native.headers.view import Lanes, Row
 
 import weft
 from weft.native import declarations, generate, shared
 from weft.native.bridge import several
 from weft.native.declarations import HeaderError, Known
+from weft.native.headers.match import Posts, kernel
+from weft.native.headers.view import Lanes, Row
 
 PACKAGE = Path(weft.__file__).parent
 BEFORE, AFTER = "    uint64_t event_count;\n", "    uint64_t event_count, tail_count;\n"

@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from weft.native.headers.waits import Cause as CauseInC
 
 from weft.findings import Finding
 from weft.match import match
+from weft.native.headers.waits import Cause as CauseInC
 from weft.trace import Trace
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def
