@@ -44,15 +44,17 @@ OTHER: Final = {
 }  # fmt: skip
 ON: Final = re.compile(r"\bon\s+\w+\s*[\[(]\s*(\w+)\s*(?=[\]),])", re.IGNORECASE)
 WITH: Final = re.compile(r"\bwith\s+\w+\s*[\[(]\s*(\w+)\s*(?=[\]),])", re.IGNORECASE)
+CONTINUED: Final = re.compile(r"^[!c*]dvm\$[^ \t]", re.IGNORECASE)
 NEAR: Final = 3
 """Lines behind a directive that may be its loop's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program with one change; `line` is the directive's, `clause` what was changed."""
+    """A program with one change; `line` is the changed one, `first` where its directive begins."""
 
     kind: str
+    first: int
     line: int
     clause: str
     text: str
@@ -64,8 +66,18 @@ def mutants(text: str) -> Iterator[Mutant]:
     for number, line in enumerate(lines, 1):
         if not DIRECTIVE.match(line):
             continue
+        first = beginning(lines, number)
         for kind, clause, changed in changes(line):
-            yield Mutant(kind, number, clause, "\n".join([*lines[: number - 1], changed, *lines[number:]]))
+            yield Mutant(kind, first, number, clause, "\n".join([*lines[: number - 1], changed, *lines[number:]]))
+
+
+def beginning(lines: Sequence[str], number: int) -> int:
+    """The line where the directive of a line begins: that may be a continuation."""
+    while number > 1 and (
+        lines[number - 2].rstrip().endswith(("\\", "&")) or CONTINUED.match(lines[number - 1])
+    ):  # fmt: skip
+        number -= 1
+    return number
 
 
 def changes(line: str) -> Iterator[tuple[str, str, str]]:
@@ -151,7 +163,7 @@ def outcome(one: tuple[Path, Mutant], seconds: float) -> str:
     names = set(re.findall(r"\w+", mutant.clause.lower()))
     for finding in held.findings:
         lines = {finding.evidence.get("loop", {}).get("line", 0), *(site.line for site in finding.sites)}
-        near = any(mutant.line <= line <= mutant.line + NEAR for line in lines)
+        near = any(mutant.first <= line <= mutant.line + NEAR for line in lines)
         if near or str(finding.evidence.get("variable", "")).lower() in names:
             return "found"
     return "elsewhere" if held.findings else "silent" if held.whole else "ended badly"

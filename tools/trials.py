@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.check import C_SUFFIXES, FORTRAN_SUFFIXES
+from weft.check.build import suffixes
+from weft.check.front_ends import fortran_dvm
 from weft.check.runtime import compiler, sources
 
 CLOCKS: Final = re.compile(r"time|second|\bsec\b|mop|clock|performance|compil", re.IGNORECASE)
@@ -46,8 +47,7 @@ def parts(program: Path) -> list[Path]:
     """The sources of a program: a file, or those of a folder."""
     if program.is_file():
         return [program]
-    known = C_SUFFIXES | FORTRAN_SUFFIXES
-    return sorted(path for path in program.iterdir() if path.suffix.lower() in known)
+    return sorted(path for path in program.iterdir() if path.suffix.lower() in suffixes())
 
 
 def copied(program: Path, to: Path, settings: Sequence[str]) -> list[Path]:
@@ -69,7 +69,7 @@ def plain(names: Sequence[Path], to: Path) -> list[str] | str:
     """The command of the plain program; a sentence where it cannot be built."""
     if names[0].suffix == ".py":
         return [sys.executable, str(names[0])]
-    fortran = names[0].suffix.lower() in FORTRAN_SUFFIXES
+    fortran = names[0].suffix.lower() in fortran_dvm.FRONT_END.suffixes
     tool = compiler("fortran" if fortran else "c++" if names[0].suffix in (".cpp", ".cc", ".cxx") else "c").split()
     library = to / "library.o"
     subprocess.run([*compiler().split(), "-c", str(sources() / "library.c"), "-o", str(library)], check=True)

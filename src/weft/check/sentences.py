@@ -37,6 +37,7 @@ DIRECTIVES: Final = {
     "copy-twice": "starts an asynchronous copy again that no ASYNCWAIT has completed",
     "copy-wait": "waits for an asynchronous copy that was not started",
     "copy-unwaited": "starts an asynchronous copy that no ASYNCWAIT completes",
+    "on-deferred": "runs on an array or template that no `redistribute` or `realign` has distributed yet",
     "edge-unknown": "renews a shadow edge that no `shadow_add` has made",
     "remote-prefetch": "fetches a remote group again that no loop has used since",
 }
@@ -153,6 +154,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "stale-copy",
         "get_actual",
     ): "{iteration} reads {element} on the host, but a region changed it after the last get_actual",
+    ("stale-copy", "overwritten"): (
+        "{iteration} reads {element} in a region, where an actual has put the host's copy, which no get_actual had "
+        "brought up to date"
+    ),
     ("stale-copy", "in-written"): "{iteration} writes {element}, which the region takes only `in`: the change is lost",
     (
         "wrong-reduction",

@@ -22,6 +22,8 @@ KINDS: Final = {
     "indirect": check.INDIRECT,
     "derived": check.DERIVED,
 }
+LATER: Final = check.LATER
+"""Left to a REDISTRIBUTE."""
 _REDUCTIONS: Final = "sum product max min and or xor eqv neqv maxloc minloc"
 OPERATIONS: Final[dict[str, int]] = {name: getattr(check, name.upper()) for name in _REDUCTIONS.split()}
 DIRECTIONS: Final = {

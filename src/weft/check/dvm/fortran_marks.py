@@ -12,6 +12,7 @@ from weft.check.dvm import fortran_values, syntax
 from weft.check.dvm.fortran_calls import (
     ARGUMENT,
     KINDS,
+    LATER,
     LOCAL,
     STATIC,
     clause_names,
@@ -470,10 +471,12 @@ class UnitMarks:
         self, construct: int, name: str, distribution: syntax.Distribution, place: Position, once: int
     ) -> Iterator[str]:
         """`distribute a(block,*) onto p`."""
+        later = False
         if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
-            known = self.mapping(name)
-            rank = len(known.template) if known and known.template else self.symbol(name, place)[1].rank
+            known, symbol = self.mapping(name), self.symbol(name, place)[1]
+            rank = len(known.template) if known and known.template else symbol.rank
             distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
+            later = not symbol.dummy
         assert distribution.axes is not None
         self.fits(name, len(distribution.axes), place)
         number = self.data(name, place)
@@ -486,7 +489,7 @@ class UnitMarks:
         if onto and self.is_tasks(onto.name):
             tasks = self.tasks(onto.name, onto.place)
             task = only_index(onto)
-        kinds = ints([KINDS[axis.kind] for axis in distribution.axes])
+        kinds = ints([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
         rank = len(distribution.axes)
         yield (
             f"call weft_check_distribute({construct}, {number}, {once}, {rank}, {kinds}, {tasks}, "

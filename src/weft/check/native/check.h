@@ -79,7 +79,8 @@ enum {
     WEFT_GENBLOCK,
     WEFT_MULTBLOCK,
     WEFT_INDIRECT,
-    WEFT_DERIVED
+    WEFT_DERIVED,
+    WEFT_LATER /* a later directive distributes it: until then it is whole, and no loop may run on it */
 };
 
 /* Distribute (or redistribute) an array or template. */

@@ -177,11 +177,19 @@ static void bad(struct site *s, struct detail *d, const char *kind, const char *
     d->kind = kind, d->why = why;
 }
 
+static bool everywhere(const struct object *o) /* no dimension is distributed */
+{
+    for (int d = 0; d < o->root->rank; d++)
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL)
+            return false;
+    return true;
+}
+
 static bool fixed_elsewhere(const struct object *o)
 {
     const struct object *root = o->root;
-    if (root->tasks && here.on->tasks && (root->tasks != here.on->tasks || root->task != here.on->task))
-        return true; /* the processors of another task */
+    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !everywhere(o))
+        return true; /* the processors of another task, or those of a task and all of them */
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
         if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis != WEFT_ALL) {
             const struct term *t = &here.at[d];
@@ -465,7 +473,7 @@ static void copies(struct site *s, struct object *o, bool write)
         if (write)
             o->device_wrote = now.cur;
         else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
-                 o->local_to)
+                 o->local_to || (o->device_wrote > o->got_at && o->actual_at > o->device_wrote))
             only_since(s, region_start());
         if (write && o->direction == WEFT_IN)
             s->closed = true;
@@ -490,14 +498,6 @@ static bool named_remote(const struct object *o, uintptr_t a)
             return true;
     }
     return false;
-}
-
-static bool everywhere(const struct object *o) /* no dimension is distributed */
-{
-    for (int d = 0; d < o->root->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL)
-            return false;
-    return true;
 }
 
 static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
@@ -572,6 +572,8 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
             complain(d, "uninitialised-read", "was-local");
         } else if (w < begun && w > known && !from_device(w)) {
             complain(d, "stale-copy", "actual");
+        } else if (w < begun && o->actual_at > w && from_device(w) && section_known(o, d.address, true) < w) {
+            complain(d, "stale-copy", "overwritten"); /* by a copy of the host's that was old itself */
         }
     } else if (!d.write && o->on_device && from_device(w)) {
         if (o->local_to && w >= o->local_from && w <= o->local_to)

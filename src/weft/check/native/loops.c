@@ -333,6 +333,8 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
         return;
     }
     here.on = o->root;
+    if (o->root->deferred && here.what == LOOP)
+        findings_directive("on-deferred", here.id, data);
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
         if (m.axis >= 0 && m.axis < rank) {

@@ -405,9 +405,10 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
     }
     tick();
     ran(construct);
-    o->root = o, o->tasks = tasks, o->task = task;
+    o->root = o, o->tasks = tasks, o->task = task, o->deferred = false;
     for (int d = 0; d < rank; d++) {
-        o->kinds[d] = kinds[d];
+        o->deferred |= kinds[d] == WEFT_LATER;
+        o->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
         if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED)
             free(o->owner[d]), o->owner[d] = NULL;
         if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {

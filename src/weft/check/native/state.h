@@ -77,6 +77,7 @@ struct object {
     struct term map[WEFT_MAX_RANK];   /* for each dimension of the root, from this object's index */
     int tasks;                        /* task array that it is distributed onto; 0: none */
     int64_t task;
+    bool deferred;                    /* a later directive is to distribute it */
     /* shadow edges */
     struct widths shadow;   /* declared */
     struct widths renewed;  /* by the last renewal */

@@ -1,0 +1,92 @@
+"""Arrays whose distribution is left to REDISTRIBUTE, and arrays on the processors of a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.check import Request, check
+
+LATER = """\
+      PROGRAM P
+      PARAMETER (N=8)
+      REAL A(N), B(N)
+CDVM$ DISTRIBUTE :: A
+CDVM$ ALIGN B(I) WITH A(I)
+FIRST
+CDVM$ PARALLEL (I) ON A(I)
+      DO I = 1, N
+        A(I) = I
+      ENDDO
+      CALL AGAIN(A)
+      CALL AGAIN(A)
+      END
+      SUBROUTINE AGAIN(C)
+      PARAMETER (N=8)
+      REAL C(N), D(N)
+      SAVE D
+CDVM$ DISTRIBUTE C *
+CDVM$ DISTRIBUTE :: D
+CDVM$ REDISTRIBUTE D(BLOCK)
+CDVM$ PARALLEL (I) ON C(I)
+      DO I = 1, N
+        C(I) = I
+      ENDDO
+CDVM$ PARALLEL (I) ON D(I)
+      DO I = 1, N
+        D(I) = I
+      ENDDO
+      END
+"""
+TASKS = """\
+      PROGRAM P
+      PARAMETER (N=8)
+      REAL A(N), B(N), C(N), S
+CDVM$ TASK MB(1)
+CDVM$ DISTRIBUTE A(BLOCK)
+CDVM$ DISTRIBUTE :: B
+CDVM$ DISTRIBUTE C(*)
+CDVM$ MAP MB(1) ONTO Q(1:2)
+CDVM$ REDISTRIBUTE B(BLOCK) ONTO MB(1)
+CDVM$ PARALLEL (I) ON A(I)
+      DO I = 1, N
+        A(I) = I
+      ENDDO
+CDVM$ PARALLEL (I) ON C(I)
+      DO I = 1, N
+        C(I) = I
+      ENDDO
+CDVM$ TASK_REGION MB
+CDVM$ ON MB(1)
+CDVM$ PARALLEL (I) ON B(I) REMOTE
+      DO I = 1, N
+        B(I) = A(I) + C(I)
+      ENDDO
+CDVM$ END ON
+CDVM$ END TASK_REGION
+      END
+"""
+
+
+def told(text: str, folder: Path) -> list[tuple[str, int, str]]:
+    path = folder / "p.fdv"
+    path.write_text(text)
+    built = folder / "built"
+    built.mkdir()
+    one = check(Request((path,), timeout=60), built)
+    assert one.whole
+    return [(f.kind, f.sites[0].line, str(f.evidence["case"])) for f in one.findings]
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_loop_on_an_array_that_nothing_has_distributed_yet_is_told(right: bool, tmp_path: Path) -> None:
+    text = LATER.replace("FIRST", "CDVM$ REDISTRIBUTE A(BLOCK)" if right else "C")
+    found = told(text, tmp_path)
+    assert found == [] if right else found[0] == ("directive-order", 7, "on-deferred")
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_an_array_on_all_processors_is_remote_on_those_of_a_task(right: bool, tmp_path: Path) -> None:
+    found = told(TASKS.replace("REMOTE", ", REMOTE_ACCESS(A(I))" if right else ""), tmp_path)
+    assert [one[:2] for one in found] == ([] if right else [("remote-access", 22)])
