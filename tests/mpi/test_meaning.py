@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
+import weft
 from weft.mpi import meaning, table
 from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
 from weft.mpi.meaning.rows import rows
@@ -165,3 +168,48 @@ def test_every_collective_may_wait_for_its_members() -> None:
 
 def test_what_is_done_to_epochs_is_what_the_kernel_knows() -> None:
     assert [call.name for call in Call][1:] == [sync.name for sync in Sync if Sync.NONE < sync <= Sync.FREE]
+
+
+def test_words_are_one_object_each_and_combinations_too() -> None:
+    assert [word for word in Form if word.value == "persistent"] == [Form.PERSISTENT]
+    assert Form.PERSISTENT.name == "PERSISTENT"
+    assert Trait.POLLS | Trait.REDUCES is not Trait.POLLS
+    both = Trait.POLLS | Trait.REDUCES
+    assert (both & Trait.POLLS) is Trait.POLLS
+    assert Trait.REDUCES in both
+    assert Trait.BOTH_GROUPS not in both
+    assert repr(both) == "Trait.POLLS|REDUCES"
+    assert not Trait.NONE
+
+
+LISTED = {
+    "mpi/table.py": "parameters of functions that the standard's table lacks",
+    "access/ordering.py": "calls in a loop that waits by polling memory",
+    "deadlock/potential.py": "collectives that libraries are known to make local",
+    "replay/plan.py": "how a replay is told the outcome",
+    "usage/origins.py": "parameters that are buffers",
+    "waits/causes.py": "what a table of times calls making and freeing",
+}
+"""Files that name several functions in one place, and what they say of them that the table does not."""
+
+
+def _named(node: ast.AST) -> list[str]:
+    """The words of a text, a tuple, a list, a set or the keys of a dict."""
+    if isinstance(node, ast.Constant):
+        return node.value.split() if isinstance(node.value, str) else []
+    parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+
+def test_no_room_keeps_a_list_of_functions_of_its_own() -> None:
+    package = Path(weft.__file__).parent
+    found = set()
+    for file in package.rglob("*.py"):
+        name = file.relative_to(package).as_posix()
+        if name.startswith("mpi/meaning/"):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            words = _named(node)
+            if len(words) > 3 and all(word.removeprefix("MPI_") in meaning.every() for word in words):
+                found.add(name)
+    assert found == set(LISTED), "ask weft.mpi.meaning, or say here what the list says that the table does not"

@@ -18,6 +18,7 @@ from weft.access.touches import Holds, Placed, Touches, left
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
+from weft.mpi.meaning import Share
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
@@ -31,14 +32,7 @@ from weft.usage.epochs import epochs
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (
-    calls.SENDS
-    | calls.RECVS
-    | calls.SENDRECVS
-    | calls.words(
-        "Mrecv Bcast Gather Gatherv Scatter Scatterv Allgather Allgatherv Alltoall Alltoallv Alltoallw Reduce Allreduce"
-        " Reduce_scatter Reduce_scatter_block Scan Exscan Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
-        " Neighbor_alltoallv Neighbor_alltoallw"
-    )
+    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.among_data(lambda m: m.sends is not Share.NOTHING)
 )
 MOST_OF_A_PAIR: Final = 20
 """Findings of one line and one call of a rank that are told; they become one."""

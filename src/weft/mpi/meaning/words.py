@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, Flag, IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from enum import Enum, Flag, IntEnum
+else:
+    from weft.mpi.meaning.light import Enum, Flag, IntEnum
 
 
 class Act(Enum):
