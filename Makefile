@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check docs measure coverage man help setup demo test recorders wheel test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
+.PHONY: check docs measure coverage man help setup demo test recorders wheel dist sanitize test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -73,7 +73,17 @@ JOBS ?= 2
 test: debian recorders
 	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 
-# The wheel that needs no compiler, in dist/; and its use in an environment without one (some minutes).
+# What is published, in dist/: docs/releasing.md.
+dist: wheel
+	$(BIN)/python setup.py --quiet sdist
+
+# The analyses of damaged runs, with kernels that AddressSanitizer and UBSan watch.
+CASES ?= 200
+
+sanitize: kernel
+	$(BIN)/python tools/sanitize.py $(BIN)/python tests/native/damaged.py $(CASES) 0
+
+# The wheels, one of which needs no compiler, in dist/; and the use of that in an environment without one (some minutes).
 wheel: recorders
 	$(BIN)/python tools/wheel.py dist $(VENV) $(VENV_OPENMPI)
 

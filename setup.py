@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError
 
 sys.path.insert(0, "src")
 from weft.native import generate
@@ -30,7 +32,21 @@ def man_pages() -> list[str]:
     return [str(path) for path in _man.write(Path("build/man"))]
 
 
+class BuildKernels(build_ext):
+    """Builds them, or says in one line what is missing."""
+
+    def run(self) -> None:
+        """Compile and link."""
+        try:
+            super().run()
+        except (CCompilerError, ExecError) as error:
+            sys.exit(
+                f"weft-debugger is built with a C compiler (apt-get install gcc, or set CC), and it failed: {error}"
+            )
+
+
 setup(
+    cmdclass={"build_ext": BuildKernels},
     data_files=[("share/man/man1", man_pages())],
     ext_modules=[
         Extension(

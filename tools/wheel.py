@@ -1,13 +1,14 @@
-"""Builds the wheel that needs no compiler: with the recorders for the MPIs of the given environments, and the kernel.
+"""Builds what is published: a wheel with the kernels, one with recorders too for the MPIs of the environments given.
 
     python tools/wheel.py DIST VENV...
 
-Each VENV has one of PyPI's MPIs and its mpicc. The wheel fits every Python from 3.11 on; auditwheel, where it is
-installed, gives it the manylinux tag that its symbols allow.
+Each VENV has one of PyPI's MPIs and its mpicc. Both wheels fit every Python from 3.11 on. auditwheel (with patchelf)
+gives each the manylinux tag that its symbols allow; without it the tag stays linux_x86_64, which PyPI refuses.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -26,40 +27,45 @@ def pack(venv: Path) -> None:
 
 
 def wheel(target: Path) -> Path:
-    """Build the wheel into `target`, under the widest tag that it allows; return its path."""
+    """Build a wheel of what is there into `target`, under the widest tag that it allows; return its path."""
     target.mkdir(parents=True, exist_ok=True)
     raw = target / "raw"
     shutil.rmtree(raw, ignore_errors=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        ".",
-        "-w",
-        str(raw),
-    ]
-    subprocess.run(command, check=True, timeout=600)
+    # setuptools copies into build/lib and never takes anything out of it again.
+    for old in Path("build").glob("lib*"):
+        shutil.rmtree(old)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, ".", "-w", str(raw)], check=True, timeout=600)
     (built,) = raw.glob("weft_debugger-*.whl")
-    if shutil.which("auditwheel") and shutil.which("patchelf"):
-        subprocess.run(["auditwheel", "repair", str(built), "-w", str(target)], check=True, timeout=300)
-    else:
-        shutil.copy(built, target)
+    _tag(built, target)
     shutil.rmtree(raw)
     return max(target.glob("weft_debugger-*.whl"), key=lambda path: path.stat().st_mtime)
 
 
+def _tag(built: Path, target: Path) -> None:
+    """Put a wheel into `target` with the manylinux tag that all objects in it allow."""
+    beside = Path(sys.executable).parent
+    path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+    auditwheel, patchelf = shutil.which("auditwheel", path=path), shutil.which("patchelf", path=path)
+    if auditwheel is None or patchelf is None:
+        print("auditwheel or patchelf is not installed: the wheel is for this machine only", file=sys.stderr)
+        shutil.copy(built, target)
+        return
+    # A recorder finds the user's own MPI in the process; nothing of it is ever to be packed.
+    command = [auditwheel, "repair", "--exclude", "libmpi*", str(built), "-w", str(target)]
+    subprocess.run(command, check=True, timeout=300, env={**os.environ, "PATH": path})
+
+
 def main() -> None:
-    """Pack the recorders, then build; what was packed is taken away again."""
+    """Build the wheel without recorders, pack them, build the one with them; what was packed is taken away again."""
     target, venvs = Path(sys.argv[1]), [Path(word) for word in sys.argv[2:]]
     shutil.rmtree(ready.folder_of_wheel(), ignore_errors=True)
+    print(wheel(target))
     try:
         for venv in venvs:
             pack(venv)
-        print(wheel(target))
+        if venvs:
+            print(wheel(target))
     finally:
         shutil.rmtree(ready.folder_of_wheel(), ignore_errors=True)
 

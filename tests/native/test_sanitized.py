@@ -1,0 +1,57 @@
+"""The kernels keep to their memory, whatever they are given to read (AddressSanitizer, UBSan: tools/sanitize.py)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CASES = os.environ.get("WEFT_SANITIZE_CASES", "13")
+OVERRUN = """
+import numpy as np
+from weft.native.headers.scan import kernel
+every = np.ones(65536, np.uint8)
+kernel().weft_where(np.zeros(1000, np.uint16), 1000, every, np.zeros(10, np.int64))
+print("not noticed")
+"""
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which Python finds kernels that are watched."""
+    spec = spec_from_file_location("sanitize", ROOT / "tools" / "sanitize.py")
+    assert spec is not None and spec.loader is not None
+    sanitize = module_from_spec(spec)
+    spec.loader.exec_module(sanitize)
+    made: dict[str, str] = sanitize.copy(tmp_path_factory.mktemp("sanitized"))
+    return made
+
+
+def python(watched: dict[str, str], *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """A Python program with these kernels."""
+    return subprocess.run(
+        [sys.executable, *command], env=watched, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+@pytest.mark.timeout(300)
+def test_the_analyses_of_damaged_runs_keep_to_their_memory(watched: dict[str, str]) -> None:
+    done = python(watched, Path(__file__).with_name("damaged.py"), CASES, "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "partial" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_kernel_that_writes_behind_an_array_is_noticed(watched: dict[str, str]) -> None:
+    done = python(watched, "-c", OVERRUN)
+    assert done.returncode != 0
+    assert "heap-buffer-overflow" in done.stderr and "scan.c" in done.stderr
+    assert "not noticed" not in done.stdout
