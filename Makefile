@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check docs measure coverage man help setup demo test recorders wheel dist sanitize test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
+.PHONY: check test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -132,6 +132,10 @@ format: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The modules of the browser's page that need no browser; the others are tested in a real Chromium (tests/view).
+test-page:
+	node --test tests/view/page.test.mjs
 
 # What every change must pass before its tests: in under a minute.
 check: lint types
