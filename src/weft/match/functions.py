@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over
+from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over, base
 from weft.native.headers.ops import CODE_ARRAY, PROGRAM_POLL, SPEC, Code, Op, Post, Role, Spec
 from weft.trace import Function, FunctionTable
 
@@ -41,21 +41,32 @@ _OPS: Final = {
     Act.SEND: Op.SEND, Act.RECEIVE: Op.RECV, Act.SEND_RECEIVE: Op.SENDRECV, Act.PROBE: Op.PROBE,
     Act.MATCHED_PROBE: Op.MPROBE, Act.MATCHED_RECEIVE: Op.MRECV, Act.RELEASE: Op.REQUEST_FREE, Act.CANCEL: Op.CANCEL,
 }  # fmt: skip
+_COLLECTIVES: Final = {Over.COMMUNICATOR: Op.COLL, Over.WINDOW: Op.COLL_OBJECT, Over.FILE: Op.COLL_OBJECT}
+_MATTERS: Final = {*_OPS, Act.COLLECTIVE, Act.COMPLETE, Act.START, Act.ASK, Act.BEGIN_OR_END}
 _PERSISTENT: Final = {Op.SEND: Op.SEND_INIT, Op.RECV: Op.RECV_INIT, Op.COLL: Op.COLL_INIT}
 _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, Many.SOME: Op.WAITSOME}
 
 
-@cache
 def classify(name: str) -> tuple[Op, Spec]:
     """What the function of this name does, large-count form or not."""
-    found = meaning.of(name)
-    op = _NOTHING[0] if found is None else _op(found)
-    return _NOTHING if found is None or op is Op.NONE else (op, _spec(found, op))
+    return _classified(base(name))
+
+
+@cache
+def _classified(name: str) -> tuple[Op, Spec]:
+    found = meaning.every().get(name)
+    op = Op.NONE if found is None or found.act not in _MATTERS else _op(found)
+    if found is None or op is Op.NONE:
+        return _NOTHING
+    of_file = found.over is Over.FILE or "FILE" in found.makes
+    return op, _spec(
+        op, found.mode, found.form, polls=found.polls, file=of_file, makes=of_file or "WINDOW" in found.makes
+    )
 
 
 def _op(found: Meaning) -> Op:
     if found.act is Act.COLLECTIVE:
-        op = {Over.COMMUNICATOR: Op.COLL, Over.WINDOW: Op.COLL_OBJECT, Over.FILE: Op.COLL_OBJECT}.get(found.over)
+        op = _COLLECTIVES.get(found.over)
     elif found.act is Act.COMPLETE:
         op = _WAITS[found.many]
     elif found.act is Act.START:
@@ -69,15 +80,14 @@ def _op(found: Meaning) -> Op:
     return _PERSISTENT[op] if found.form is Form.PERSISTENT else op
 
 
-def _spec(found: Meaning, op: Op) -> Spec:
-    spec = _MODES[found.mode]
-    if found.polls and op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
-        spec |= Spec.FLAGGED
-    elif found.form is Form.NONBLOCKING:
-        spec |= Spec.NONBLOCKING if op is not Op.WAITSOME else Spec(0)
-    if "WINDOW" in found.makes or "FILE" in found.makes:
+@cache
+def _spec(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
+    spec = _MODES[mode]
+    if op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
+        spec |= Spec.FLAGGED if polls else Spec.NONBLOCKING if form is Form.NONBLOCKING else Spec(0)
+    if makes and op is Op.COLL:
         spec |= Spec.MAKES_OBJECT
-    return spec | Spec.FILE if found.over is Over.FILE or "FILE" in found.makes else spec
+    return spec | Spec.FILE if file else spec
 
 
 _ROLES = {

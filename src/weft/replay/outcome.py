@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
+from weft.replay.plan import POLLS
 from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.terms.words import plural, rank_words
@@ -46,9 +47,7 @@ def _calls(rank: Rank, slot: int) -> NDArray[np.int64]:
     return np.flatnonzero((rank.event_threads == slot) & ~failed)
 
 
-_POLLS = [
-    f"MPI_{name}" for name in ("Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Request_get_status")
-]
+_POLLS = [f"MPI_{name}" for name in POLLS]
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:

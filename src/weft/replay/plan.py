@@ -49,7 +49,7 @@ _ANSWERED: Final = {
 }
 """Calls whose outcome a replay hands out, with what it is told as; those that MPI decides alike each time are not."""
 _PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
-_POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & _ANSWERED.keys()
+POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & _ANSWERED.keys()
 _POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
 """Calls whose order among the threads of a process decides what they match."""
 _OVER: Final = ("finalized", "exited", "aborted")
@@ -64,7 +64,7 @@ def check_of(function: Function) -> Check:
     """What of a call is known at its entry and the same in every faithful replay."""
     if not communicates(function):
         return Check(0)
-    if base(function.name) in _POLLS:
+    if base(function.name) in POLLS:
         return Check.CALL | Check.POLL
     checks = Check.CALL
     given = {p.place: p for p in function.parameters if p.part is None}
@@ -380,7 +380,7 @@ class _Tracing:
     def _failed_polls(self) -> NDArray[np.bool_]:
         flags = self.events["flags"]
         closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
-        failed: NDArray[np.bool_] = self._are(_POLLS) & closed & (self.events["count"] > 0)
+        failed: NDArray[np.bool_] = self._are(POLLS) & closed & (self.events["count"] > 0)
         return failed
 
     def _guessed(self) -> NDArray[np.bool_]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi import meaning
+from weft.mpi.meaning import Act, base, named
 from weft.plain import dataclass
 
 PLACES = frozenset(
@@ -19,6 +19,10 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
+_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
+_POLLS: Final = named(
+    Act.PROBE, Act.MATCHED_PROBE, Act.COMPLETE, Act.ASK, Act.EPOCH, where=lambda m: m.polls
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +78,12 @@ class Function:
     @cached_property
     def is_poll(self) -> bool:
         """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
-        found = meaning.of(self.name)
-        return found is not None and found.polls
+        return base(self.name) in _POLLS
 
     @cached_property
     def probes(self) -> bool:
         """Whether it looks for a message."""
-        found = meaning.of(self.name)
-        return found is not None and found.probes
+        return base(self.name) in _PROBES
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:

@@ -84,7 +84,7 @@ class Flag(int, metaclass=Words):
         return self._member(int(self) & int(other))
 
     def __contains__(self, other: int) -> bool:
-        return int(self) & int(other) == int(other)
+        return int.__and__(self, other) == other
 
     def __repr__(self) -> str:
         held = [name for name, member in type(self)._members.items() if member and member in self]
