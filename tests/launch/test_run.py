@@ -210,7 +210,7 @@ def test_a_program_that_is_no_mpi_program_is_named_so(weft_command: Weft, progra
     assert done.returncode == 4
     assert len(own_lines(done)) == 1
     assert "nothing was recorded" in own_lines(done)[0]
-    assert "no MPI program" in own_lines(done)[0]
+    assert "not an MPI program" in own_lines(done)[0]
     assert list((tmp_path / "weft-runs").iterdir()) == []
 
 

@@ -14,12 +14,10 @@ from replay.campaign import HERE, environment
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 
-SOURCE = (HERE / "faults.c").read_text().splitlines()
 
-
-def line_of(comment: str) -> int:
-    """The line of faults.c that bears this comment."""
-    return next(i for i, line in enumerate(SOURCE, 1) if f"/* {comment} */" in line)
+def line_of(comment: str, file: str = "faults.c") -> int:
+    """The line of this program's file that bears this comment."""
+    return next(i for i, line in enumerate((HERE / file).read_text().splitlines(), 1) if f"/* {comment} */" in line)
 
 
 class Bench:
@@ -77,7 +75,7 @@ def complaint(
         (["--until", "elsewhere.c:4"], "`weft dump good` shows which calls it has"),
         (["--until", "MPI_Bcast"], "no MPI call from there on any rank"),
         (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
-        (["--until", "what is this"], "give RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N"),
+        (["--until", "what is this"], "give RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS or finding:N"),
         (["--until", "0:3", "--stdin", "nothing.txt"], "--stdin nothing.txt: No such file or directory"),
         (["--force", "0:3"], "give RANK:EVENT=SOURCE"),
         (["--force", "0:3=9"], "has ranks 0 to 2 only"),
@@ -182,10 +180,17 @@ def test_a_program_that_draws_lots_leaves_its_record_or_comes_to_its_end(bench: 
     assert "a source of chance that is not a call of MPI" in done.stderr
 
 
-def test_a_message_that_cannot_come_is_waited_for_in_vain_and_said_so(bench: Bench) -> None:
+def test_a_message_that_the_record_never_sends_is_refused(bench: Bench) -> None:
     done = bench.weft("replay", "good", "--force", "0:3=0")
+    assert done.returncode == 2, done.stderr
+    assert "--force 0:3=0: rank 0 never sends a message to rank 0 that fits this receive" in done.stderr
+
+
+def test_a_sender_that_looks_at_a_file_leaves_its_record_where_another_outcome_is_forced(bench: Bench) -> None:
+    execute([bench.mpicc, "-g", "-o", bench.folder / "hidden", HERE / "hidden.c"]).check_returncode()
+    bench.weft("run", "--out", "hidden-1", "-n", "3", "--", "./hidden").check_returncode()
+    done = bench.weft("replay", "hidden-1", "--force", "0:3=2")
     assert done.returncode == 5, done.stderr
-    place = f"recv(source=ANY_SOURCE, tag=ANY_TAG) at faults.c:{line_of('the first')}"
-    assert f"event 3 of rank 0, {place}, was to take a message of rank 0: no rank goes on" in done.stderr
-    assert f"rank 0 in event 3: {place}" in done.stderr
-    assert "rank 1 in event 15: barrier" in done.stderr
+    assert "rank 2 left its record after event 2" in done.stderr
+    assert f"recorded: send(dest=0, tag=1) at hidden.c:{line_of('sent', 'hidden.c')}" in done.stderr
+    assert "now:      finalize at hidden.c" in done.stderr
