@@ -170,3 +170,52 @@ def test_an_element_outside_of_its_block_is_told_on_both_sides(index: int, wrong
         text = text.replace("t[k] = a[i]", "a[i] = t[k] != 0")
     found = [(kind, line) for kind, line, _ in told(checked(text, tmp_path)) if kind == "out-of-bounds"]
     assert found == ([("out-of-bounds", 11)] if wrong else [])
+
+
+NUMBERS = """\
+#include <stdio.h>
+#include <stdlib.h>
+#define N 16
+typedef struct { double x; int n; double *w; } Pair;
+#pragma dvm array distribute[block]
+double a[N];
+static double twice(size_t v) { return 2.0 * v; }
+static Pair pair(void) { Pair p = {1, 2, NULL}; return p; }
+static const char *text(void) { return "x"; }
+int main(void)
+{
+    double t[4];
+    Pair p[2];
+    const char *names[2];
+MORE
+    t[0] = twice(3);
+    t[1] = twice(sizeof(int));
+    p[1] = pair();
+    p[0].x = twice(sizeof t);
+    p[0].n = (int)twice(2);
+    p[0].w = (double *)malloc(N * sizeof(double));
+    names[0] = text();
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < N; i++)
+        a[i] = p[0].w[i] = i;
+READ
+    printf("%g %g %s\\n", t[0] + t[1] + p[0].x, p[1].x + p[0].n, names[0]);
+    return 0;
+}
+"""
+"""Calls whose results are numbers, structures, texts and memory, given to elements and components."""
+COMPLEX = "    double complex z[2];\n    complex double y;\n    double _Complex x;\n    z[0] = y = x = conj(1 + I);"
+OBJECTS = "    std::vector<double> v;\n    v = std::vector<double>(3);\n    v[0] = twice(sizeof(int));"
+
+
+@pytest.mark.parametrize(("suffix", "head", "more"), [
+    (".cdv", "#include <complex.h>", COMPLEX), (".cpp", "#include <vector>", OBJECTS),
+])  # fmt: skip
+def test_only_calls_that_return_addresses_name_blocks(tmp_path: Path, suffix: str, head: str, more: str) -> None:
+    """An element that gets a number from a function does not keep the program from being compiled."""
+    source = tmp_path / f"numbers{suffix}"
+    for read, kinds in (("", []), ("    t[0] += p[0].w[3];", ["remote-access"])):
+        source.write_text(f"{head}\n" + NUMBERS.replace("MORE", more).replace("READ", read))
+        checked = check(Request((source,)), tmp_path)
+        assert [one.kind for one in checked.findings] == kinds, checked
+        assert all("p[0].w[3]" in one.message for one in checked.findings)

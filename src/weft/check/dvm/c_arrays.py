@@ -281,12 +281,13 @@ class Arrays:
         if number is None:
             number = self.blocks[name] = self.shared.texts.variable(name, place.file, place.line, "array")
         if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
-            return call("heap", number, f"(void *)({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+            return call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
         rank = variable.rank if variable is not None else 1
         extents = longs(["0", *(
             f"(__INT64_TYPE__)(sizeof(({name}){'[0]' * d}) / sizeof(({name}){'[0]' * (d + 1)}))" for d in range(1, rank)
         )])  # fmt: skip
-        return call("heap", number, f"(void *)({name})", f"sizeof(({name}){'[0]' * rank})", rank, extents)
+        pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
+        return call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
 
 
 UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))

@@ -27,14 +27,18 @@ LISTS: Final = """\
 #define WEFT_INTS(...) (const int[]){__VA_ARGS__}
 #define WEFT_LONGS(...) (const __INT64_TYPE__[]){__VA_ARGS__}
 #define WEFT_TYPE(...) _Generic(__VA_ARGS__, %s, default: 0)
+#define WEFT_POINTER(...) __builtin_choose_expr(__builtin_classify_type(__VA_ARGS__) == 5, (__VA_ARGS__), (void *)0)
 """
 LISTS_CPLUSPLUS: Final = """\
 #define WEFT_INTS(...) weft_ints{{__VA_ARGS__}}
 #define WEFT_LONGS(...) weft_longs{{__VA_ARGS__}}
 #define WEFT_TYPE(...) weft_type(__VA_ARGS__)
+#define WEFT_POINTER(...) weft_pointer(__VA_ARGS__)
 struct weft_ints { int v[16]; operator const int *() const { return v; } }; \
 struct weft_longs { __INT64_TYPE__ v[16]; operator const __INT64_TYPE__ *() const { return v; } }; \
 template <typename T> static inline int weft_type(const volatile T &) { return 0; } \
+template <typename T> static inline T *weft_pointer(T *p) { return p; } \
+template <typename T> static inline char *weft_pointer(const T &) { return 0; } \
 %s
 """
 """A temporary array has no address in C++, and its types are told apart by overloading."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -172,10 +173,22 @@ def grammar(cplusplus: bool) -> Language:
     return Language(tree_sitter_c.language())
 
 
+COMPLEX: Final = re.compile(
+    rb"(?<=float)\s+(?:_Complex\b|complex\b(?=\s*[\w*)]))|(?<=double)\s+(?:_Complex\b|complex\b(?=\s*[\w*)]))"
+    rb"|\b_?[cC]omplex\b(?=\s+(?:long\s+)?(?:float|double)\b)"
+)
+"""The word beside `float` or `double`, which the grammar does not know: it takes it for the name that is declared."""
+
+
+def blank(found: re.Match[bytes]) -> bytes:
+    """As many spaces, and the line ends."""
+    return re.sub(rb"[^\n]", b" ", found[0])
+
+
 def parse(text: str, cplusplus: bool = False) -> Tree:
     """Parse a source whose directives are blanked out."""
     raw = text.encode("utf-8", "surrogateescape")
-    root = Parser(grammar(cplusplus)).parse(raw).root_node
+    root = Parser(grammar(cplusplus)).parse(raw if cplusplus else COMPLEX.sub(blank, raw)).root_node
     tree = Tree(text, root, {}, [], {}, _Shift(text, raw), cplusplus=cplusplus)
     nodes = list(walk(root))
     for node in nodes:
