@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -41,8 +41,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--report FILE] [--hang-after S] "
-              "-- PROGRAM",
+        usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
+              "[--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -55,6 +55,8 @@ def register(subparsers: Any) -> None:
         "--hang-after", type=seconds, metavar="S",
         help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
     )  # fmt: skip
+    parser.add_argument("--watch-findings", action="store_true",
+                        help="also tell findings while the program runs, as soon as they are proven")  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
         "--no-sources", action="store_true",
@@ -104,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--hang-after needs --level trace: level `outcomes` does not record where a rank is")
     if args.level == "outcomes" and args.tasks:
         raise UsageError("--tasks needs --level trace: level `outcomes` holds no calls that a task could have made")
+    if args.level == "outcomes" and args.watch_findings:
+        raise UsageError("--watch-findings needs --level trace: level `outcomes` holds no calls to find anything in")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     return record(command, args)
@@ -131,13 +135,29 @@ def record(command: list[str], args: argparse.Namespace) -> int:
 
             variables |= calling.begin(plan.line.programs, directory)
         recorder.describe(plan, shim, directory)
-        job = run_job(plan, directory, variables, args.hang_after)
+        with watching(directory, args) as told:
+            job = run_job(plan, directory, variables, args.hang_after, told=told)
     except WeftError:
         end_tasks(args, directory)
         directory.discard()
         raise
     end_tasks(args, directory)
     return conclude(plan, job, args)
+
+
+@contextlib.contextmanager
+def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Callable[[], None] | None]:
+    """What tells findings while the job runs, where that was asked for."""
+    if not args.watch_findings:
+        yield None
+        return
+    from weft.launch.witness import Witness
+
+    witness = Witness(directory.path, lambda news: tell(news, sys.stderr))
+    try:
+        yield witness.pass_on
+    finally:
+        witness.close()
 
 
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:

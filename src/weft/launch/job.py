@@ -26,6 +26,9 @@ AT_ONCE = 0.3
 OBSERVED = 0.05
 """Seconds between looks where somebody waits for what the ranks do."""
 
+PASSED_ON = 0.5
+"""Seconds between looks where findings are told while the job runs."""
+
 
 @dataclass
 class Job:
@@ -46,6 +49,8 @@ class Job:
     """How many signals that could end it came to Weft while it ran."""
     observer: Callable[[Watch], bool] | None = None
     """Looks at the ranks as often as the watcher does; true ends the job."""
+    told: Callable[[], None] | None = None
+    """Passes on what was found so far, as often as the watcher looks."""
     _question: Question | None = None
     _judged: bool = False
     _kill_at: float | None = None
@@ -57,6 +62,9 @@ class Job:
         if self._kill_at is not None:
             return self._insist()
         pause = self.watch.look()
+        if self.told is not None:
+            self.told()
+            pause = min(pause, PASSED_ON)
         if self.observer is not None:
             pause = min(pause, OBSERVED)
             if self.observer(self.watch):
@@ -159,10 +167,14 @@ def run_job(
     *,
     start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
     observer: Callable[[Watch], bool] | None = None,
+    told: Callable[[], None] | None = None,
 ) -> Job:
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
-    job = Job(start(argv, environment), run, Watch(run.ranks), hang_after, family=plan.line.family, observer=observer)
+    job = Job(
+        start(argv, environment), run, Watch(run.ranks), hang_after,
+        family=plan.line.family, observer=observer, told=told,
+    )  # fmt: skip
     processes.attend(job.process, job.tick, job.warned)
     job.close()
     processes.unblock(job.process)

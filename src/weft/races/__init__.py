@@ -16,7 +16,7 @@ from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.outcome import outcome, strays
-from weft.races.search import Races, detect, exchanged
+from weft.races.search import Races, detect, exchanged, settled
 from weft.races.served import ANSWERED, served
 from weft.terms import describe
 from weft.terms.columns import distinct
@@ -24,7 +24,7 @@ from weft.terms.libraries import of_library
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect", "exchanged", "find", "served"]
+__all__ = ["Races", "detect", "exchanged", "find", "served", "settled"]
 
 MOST_OF_A_SITE: Final = 200
 """Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
@@ -36,6 +36,8 @@ NAMED: Final = 3
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """Every message race: the receive, the message taken, the messages that could have come first."""
     races = detect(match, order)
+    if trace.until is not None:
+        races = settled(match, races)
     service = served(match, order, races)
     harmless = service != 0
     lines = _lines(trace, match, races)

@@ -20,6 +20,9 @@ U32 = NDArray[np.uint32]
 MOST: Final = 32
 """Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
 
+MOVED_ON: Final = 4
+"""Calls that a rank of a run that goes on has made since a receive, so that what it does about it is seen."""
+
 
 @dataclass(slots=True)
 class Races:
@@ -63,6 +66,32 @@ def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) ->
     tag_fits = (recvs.flags[known] & Post.ANY_TAG != 0) | (recvs.tag[known] == sends.tag[recvs.partner[recv]])
     result: NDArray[np.bool_] = (other != NONE) & (recvs.flags[known] & Post.ANY_SOURCE != 0) & tag_fits
     return result
+
+
+def settled(match: Match, races: Races) -> Races:
+    """Of a run that goes on: the races that stay, whatever comes.
+
+    A message that nobody has received may still go to a receive that was posted before the race. And whether a line
+    answers who came is known when it receives again, or when its rank has gone on to something else.
+    """
+    ranks, events = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32)
+    for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
+        ranks[mask], events[mask] = _of(posts, races.row[mask])
+    calls = np.array([len(rank) for rank in match.trace.ranks], np.int64)
+    over = calls[ranks] - events > MOVED_ON
+    for k in np.flatnonzero(~over).tolist():
+        over[k] = _came_again(match, match.probes if races.probe[k] else match.recvs, int(races.row[k]))
+    first = races.first.astype(np.int64)
+    of_race = np.repeat(over, first[1:] - first[:-1])
+    return _kept(races, of_race & (match.sends.partner[races.messages] != NONE))
+
+
+def _came_again(match: Match, posts: Posts, row: int) -> bool:
+    """Whether the line of a receive has received again since."""
+    rank = posts.rank_of(row)
+    later = posts.event[row + 1 : posts.of_rank(rank).stop][posts.partner[row + 1 : posts.of_rank(rank).stop] != NONE]
+    sites = match.trace.ranks[rank].events["site"]
+    return bool((sites[later] == sites[posts.event[row]]).any())
 
 
 def _candidates(match: Match, order: Order, most: int) -> Races:

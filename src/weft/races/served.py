@@ -145,6 +145,8 @@ def _one_site(match: Match, order: Order, place: _Place, to_me: I64) -> bool:
     rows = to_me[fits]
     taker = sends.partner[rows].astype(np.int64)
     here = _came_here(match, place, rows, taker)
+    if match.trace.until is not None:
+        here |= taker == NONE  # it goes on: who receives the message is not known yet
     # Received in the order sent: before a message can be taken, the one before it of that sender must be gone.
     source = np.searchsorted(sends.first, rows.astype(np.uint64), side="right")
     first = np.concatenate([[True], source[1:] != source[:-1]]) if len(rows) else np.zeros(0, np.bool_)

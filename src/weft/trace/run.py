@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.levels import level_named
-from weft.trace import clock, layout
+from weft.trace import clock, growing, layout
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
@@ -80,6 +80,8 @@ class Thread:
         data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)
+        if self.rank.trace.until is not None:
+            events = growing.cut(events, self.rank.trace.until)
         if file is None or not file.problems:
             return events
         tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
@@ -346,6 +348,8 @@ class Trace:
         self.functions = functions
         self._problems: list[str] = []
         self._unsaid = 0
+        self.until: int | None = None
+        """Where the run still goes on: the tick up to which its calls are read, see weft.trace.growing."""
         self.keep_alive: object = None
         self.worlds: list[World] = []
         self.ranks: list[Rank] = []

@@ -1,0 +1,55 @@
+"""Findings of a job that still runs: looked for by a process of its own (weft.report.live), passed on line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+News = tuple[str, str]
+"""A line, and its style."""
+
+
+class Witness:
+    """The process that looks, and what it has said that nobody was told yet."""
+
+    def __init__(self, run: Path, tell: Callable[[Sequence[News]], None]) -> None:
+        self._tell = tell
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the job; a pipe would block
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as above
+        self._read = 0
+        self._failed = False
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        # A session of its own: Ctrl-C is the job's.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "weft.report.live", str(run)], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._errors, env=environment,
+        )  # fmt: skip
+
+    def pass_on(self) -> None:
+        """Tell what was found since the last time."""
+        new = os.pread(self._said.fileno(), 1 << 20, self._read)
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        if whole:
+            self._tell([(str(text), str(style)) for text, style in map(json.loads, whole.splitlines())])
+
+        if not self._failed and self._process.poll():
+            self._failed = True
+            self._tell([(f"note: findings are told at the end only, as looking earlier failed: {self._why()}", "")])
+
+    def _why(self) -> str:
+        lines = os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace").splitlines()
+        return lines[-1] if lines else f"status {self._process.returncode}"
+
+    def close(self) -> None:
+        """The job has ended: the report will say the rest."""
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+        self._errors.close()
