@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "debug": {"trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
+    "dap": {"trace", "launch", "debug", "tasks"},
     "check": {"native", "mpi", "terms", "trace", "report"},
     "view": {"sources", "native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture", "endings"},
     "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},

@@ -27,6 +27,13 @@ SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxarray = 40
 SHORT.maxlevel = 4
 
+MANY = 100
+"""Parts of a value that are told at once, where nobody says how many."""
+ARRAYS = {("numpy", "ndarray"), ("array", "array"), ("collections", "deque")}
+PLAIN = (str, bytes, int, float, bool, type(None))
+"""Keys whose `repr` means them."""
+SLOT = type(type("Slotted", (), {"__slots__": ("a",)}).a)  # type: ignore[attr-defined]
+
 
 class Breakpoint:
     """A line of a file or a function, which holds from the `count`-th visit on."""
@@ -147,18 +154,35 @@ class Agent:
 
     def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:
         """The value of an expression in one of the frames."""
-        frame = self.frame(level)
-        # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
-        value = eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
+        value = self.value(text, self.frame(level))
         return {"value": formed(value, form) if form else short(value), "type": type(value).__name__}
 
     def do_variables(self, level: int = 0) -> dict[str, Any]:
+        """The names of a frame, and their values."""
+        return {"variables": [(name, short(value)) for name, value in self.names(self.frame(level)).items()]}
+
+    def names(self, frame: Any) -> dict[str, Any]:
         """The names of a frame; of a module those that hold data."""
-        frame = self.frame(level)
         names = dict(frame.f_locals)
         if frame.f_locals is frame.f_globals or frame.f_code.co_name == "<module>":
             names = {name: value for name, value in names.items() if not name.startswith("__") and is_data(value)}
-        return {"variables": [(name, short(value)) for name, value in names.items()]}
+        return names
+
+    def do_about(self, text: str, level: int = 0) -> dict[str, Any]:
+        """The value of an expression, and how many parts it has."""
+        return {"part": part(text, text, self.value(text, self.frame(level)))}
+
+    def do_parts(self, text: str, level: int = 0, start: int = 0, count: int = 0) -> dict[str, Any]:
+        """The variables of a frame, or the parts of what an expression means there."""
+        frame = self.frame(level)
+        if not text:
+            return {"parts": [part(name, name, value) for name, value in self.names(frame).items()]}
+        return {"parts": parts_of(text, self.value(text, frame), start, count or MANY)}
+
+    def value(self, text: str, frame: Any) -> Any:
+        """What an expression means in a frame, the names of which it cannot bind."""
+        # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
+        return eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
 
     def do_assign(self, target: str, text: str, level: int = 0) -> dict[str, Any]:
         """Bind a name of a frame anew, or what an attribute or an index means."""
@@ -366,6 +390,57 @@ def formed(value: Any, form: str) -> str:
     if form == "c":
         return repr(chr(number))
     return {"x": hex, "o": oct, "t": bin}.get(form, str)(number)
+
+
+def part(name: str, expression: str, value: Any) -> dict[str, Any]:
+    """A value under a name, with how many parts it has."""
+    count, indexed = extent(value)
+    kind = type(value).__name__
+    return {"name": name, "value": short(value), "type": kind, "expression": expression, "parts": count,
+            "indexed": indexed}  # fmt: skip
+
+
+def extent(value: Any) -> tuple[int, bool]:
+    """How many parts a value has, and whether they are numbered."""
+    if isinstance(value, (list, tuple)):
+        return len(value), True
+    if isinstance(value, (dict, set, frozenset)):
+        return len(value), False
+    kind = type(value)
+    if (kind.__module__, kind.__name__) in ARRAYS:
+        return (len(value) if getattr(value, "ndim", 1) else 0), True
+    return len(attributes(value)), False
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What an instance of a class of Python holds, in its dictionary or its slots."""
+    if not is_data(value):
+        return {}
+    found: dict[str, Any] = {}
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and isinstance(kind.__dict__.get(name), SLOT):
+                try:
+                    found[name] = getattr(value, name)
+                except AttributeError:  # not set yet
+                    continue
+    held = getattr(value, "__dict__", None)
+    return {**found, **held} if isinstance(held, dict) else found
+
+
+def parts_of(text: str, value: Any, start: int, count: int) -> list[dict[str, Any]]:
+    """The elements, entries or attributes of a value, each with the expression that means it."""
+    total, indexed = extent(value)
+    chosen = slice(start, min(start + count, total))
+    if indexed:
+        return [part(f"[{i}]", f"({text})[{i}]", value[i]) for i in range(total)[chosen]]
+    if isinstance(value, dict):
+        entries = list(value.items())[chosen]
+        return [part(f"[{short(k)}]", f"({text})[{k!r}]" if isinstance(k, PLAIN) else "", v) for k, v in entries]
+    if isinstance(value, (set, frozenset)):
+        return [part("in", "", one) for one in list(value)[chosen]]
+    return [part(name, f"({text}).{name}", one) for name, one in list(attributes(value).items())[chosen]]
 
 
 def hidden(file: str) -> bool:

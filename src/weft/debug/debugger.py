@@ -54,7 +54,7 @@ class Debugger:
     ) -> None:  # fmt: skip
         self._make_hand, self._prepare = hand or hand_in, prepare
         self.record = Record(path)
-        self.findings = lambda: findings(self.record.trace)
+        self.findings: Callable[[], Sequence[Any]] = lambda: findings(self.record.trace)
         self.options, self.program = list(options), list(program)
         self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
         self._names = itertools.count(1)
@@ -65,6 +65,8 @@ class Debugger:
         self.watches: dict[int, tuple[int, int, str]] = {}
         """By number: rank, the hand's number, the expression; of this replay only."""
         self.focus = 0
+        self.pulse: Callable[[], None] = lambda: None
+        """Called all the while that ranks run; where it raises KeyboardInterrupt, they stop at their next calls."""
         self.listed: tuple[str, int] | None = None
         self.replica = self._new(self.record.start)
 
@@ -115,6 +117,7 @@ class Debugger:
             return now
 
         def tick() -> None:
+            self.pulse()
             for hand in self.hands.values():
                 hand.drive()
 

@@ -7,6 +7,7 @@ asked something. In a stop at a line it stays halted.
 from __future__ import annotations
 
 import bisect
+import json
 import linecache
 import re
 import shutil
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from weft.debug.hands import Frame, HandError, Point
+from weft.debug.hands import Frame, HandError, Part, Point
 from weft.debug.mi import Mi, quoted
 
 _NOT_THE_PROGRAM = re.compile(
@@ -28,6 +29,8 @@ _NOT_THE_PROGRAM = re.compile(
 _SHOW = "show language"
 _OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
 """Its frames lie between those of the program: of a region and of what it was begun from."""
+PARTS = Path(__file__).parent / "gdb_parts.py"
+PARTS_MARK = "weft-parts:"
 MAIN = 1
 """The thread that has initialised MPI, as gdb numbers them."""
 _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished",
@@ -46,7 +49,7 @@ class NativeHand:
         self._step = ""
         self._watched: dict[int, str] = {}
         self._line = 0
-        self._returning = False
+        self._returning = self._has_parts = False
         self.thread = MAIN
         self._last_drive = 0.0
         if shutil.which("gdb") is None:
@@ -146,6 +149,37 @@ class NativeHand:
             where = f"--thread {self.thread} --frame {self._level(level)}"
             found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
         return [(str(row["name"]), str(row.get("value", ""))) for row in found]
+
+    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Members, elements or target of a value; gdb's own printers say which where there are some (C++'s library)."""
+        found = self._parts(f"parts({text!r}, {start}, {count})", level)
+        if found is None:  # names and values are known all the same
+            return [] if text else [Part(name, value, "", name) for name, value in self.variables(level)]
+        return found
+
+    def about(self, text: str, level: int) -> Part:
+        """The value of an expression, its type, and how many parts it has."""
+        found = self._parts(f"about({text!r})", level)
+        return found[0] if found else Part(text, self.evaluate(text, level), "", text)
+
+    def _parts(self, call: str, level: int) -> list[Part] | None:
+        """Ask gdb_parts.py, which gdb runs; None where gdb is built without Python."""
+        with self.halted():
+            chosen = self._level(level)
+            where, ask = f"--thread {self.thread} --frame {chosen}", quoted(f"python weft_{call}")
+            try:
+                if not self._has_parts:
+                    self.gdb.said(f"-interpreter-exec console {quoted(f'source {PARTS}')}")
+                    self._has_parts = True
+                said = self.gdb.said(f"-interpreter-exec {where} console {ask}").partition(PARTS_MARK)[2]
+            except HandError:
+                said = ""
+        if not said:
+            return None
+        answer = json.loads(said)
+        if "error" in answer:
+            raise HandError(str(answer["error"]))
+        return [Part(**one) for one in answer["parts"]]
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Give a variable another value, in the language of the frame."""

@@ -68,6 +68,21 @@ class Point:
                 "condition": self.condition or None}  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A variable, or a part of one. `expression`: what means it in its frame, empty where nothing does.
+
+    `parts`: how many parts it has itself; `indexed`: whether they are elements, numbered.
+    """
+
+    name: str
+    value: str
+    type: str
+    expression: str = ""
+    parts: int = 0
+    indexed: bool = False
+
+
 class Hand(Protocol):
     """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
 
@@ -89,6 +104,14 @@ class Hand(Protocol):
 
     def variables(self, level: int) -> list[tuple[str, str]]:
         """Names and values of a frame's arguments and local variables."""
+        ...
+
+    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Members, elements (`count` of them from `start`) or target of an expression's value; of `` the variables."""
+        ...
+
+    def about(self, text: str, level: int) -> Part:
+        """The value of an expression, its type, and how many parts it has. HandError with the reason."""
         ...
 
     def assign(self, target: str, text: str, level: int) -> str:
@@ -207,6 +230,14 @@ class PythonHand:
     def variables(self, level: int) -> list[tuple[str, str]]:
         """The frame's names; of a module those that are no functions, classes and modules."""
         return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
+
+    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Elements, entries or attributes of an object; no code of the program is run but for its `repr`."""
+        return [Part(**one) for one in self._ask("parts", text=text, level=level, start=start, count=count)["parts"]]
+
+    def about(self, text: str, level: int) -> Part:
+        """The value of an expression, its type, and how many parts it has."""
+        return Part(**self._ask("about", text=text, level=level)["part"])
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Bind a name of the frame anew, or what an attribute or an index means."""

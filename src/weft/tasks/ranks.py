@@ -320,6 +320,7 @@ class RankBackend:
         if now - self._looked < TICK:
             return False
         self._looked = now
+        self._ranks.pulse()
         for rank, hand in self._ranks.hands.items():
             if rank != self._rank:
                 hand.poll()

@@ -410,10 +410,24 @@ __attribute__((visibility("default"))) void weft_debug_aside(void);
 /* The calling thread is the debugger's: its calls of MPI are neither recorded nor held against the plan. */
 void weft_debug_aside(void) { weft_depth = 1; }
 
+/* Where the debugger has made a folder `output`, what this rank writes from here on goes there, a file for each of its two
+ * streams: an editor shows it by rank. */
+static WEFT_COLD void write_apart(int rank) {
+    for (int stream = STDOUT_FILENO; stream <= STDERR_FILENO; stream++) {
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s/output/rank-%d.%s", agent_path, rank, stream == STDOUT_FILENO ? "out" : "err");
+        int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (file < 0) return;
+        dup2(file, stream);
+        close(file);
+    }
+}
+
 /* Lets the debugger's gdb in where Yama restricts it to children, and starts weft/debug/agent.py in a Python rank. Its
  * thread does not count among those that the program makes. */
 static WEFT_COLD void debug_attend(int rank) {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    write_apart(rank);
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
     void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");

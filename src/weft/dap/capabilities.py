@@ -1,0 +1,27 @@
+"""What the adapter says that it can do, and what an editor may give to `launch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CAPABILITIES: dict[str, Any] = {
+    "supportsConfigurationDoneRequest": True,
+    "supportsFunctionBreakpoints": True,
+    "supportsConditionalBreakpoints": True,
+    "supportsHitConditionalBreakpoints": True,
+    "supportsLogPoints": True,
+    "supportsDataBreakpoints": True,
+    "supportsEvaluateForHovers": True,
+    "supportsSetVariable": True,
+    "supportsSetExpression": True,
+    "supportsCompletionsRequest": True,
+    "supportsStepBack": True,
+    "supportsRestartRequest": True,
+    "supportsGotoTargetsRequest": True,
+    "supportsExceptionInfoRequest": True,
+    "supportsLoadedSourcesRequest": True,
+    "supportsTerminateRequest": True,
+    "supportsSingleThreadExecutionRequests": True,
+    "supportsDelayedStackTraceLoading": True,
+    "exceptionBreakpointFilters": [],
+}

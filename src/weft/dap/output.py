@@ -1,0 +1,44 @@
+"""What the ranks of a replay write, by rank: each into files of its own, which are read here as they grow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = "output"
+"""In a replay's folder; where it is there, ranks write into it (native/shim/shim.c, write_apart)."""
+STREAMS = {"out": "stdout", "err": "stderr"}
+Written = tuple[int, str, str]
+"""Rank, the protocol's name of the stream, text."""
+
+
+def prepare(folder: Path) -> None:
+    """Have the ranks of a replay write by rank."""
+    (folder / FOLDER).mkdir()
+
+
+class Output:
+    """How much of each rank's output people have seen: a replay that starts anew does not repeat it."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """The program starts anew: all is shown again."""
+        self._shown.clear()
+
+    def take(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
+        """What has been written since. `whole`: up to the last line's end only, as a rank may be about to write on."""
+        for path in sorted((folder / FOLDER).glob("rank-*.*")):
+            found = re.fullmatch(r"rank-(\d+)\.(out|err)", path.name)
+            shown = self._shown.get(path.name, 0)
+            if found is None or path.stat().st_size <= shown:
+                continue
+            with path.open("rb") as file:
+                file.seek(shown)
+                data = file.read(1 << 20)
+            end = data.rfind(b"\n") + 1 if whole and len(data) < 1 << 20 else len(data)
+            if end:
+                self._shown[path.name] = shown + end
+                yield int(found[1]), STREAMS[found[2]], data[:end].decode(errors="replace")

@@ -1,0 +1,132 @@
+"""The editor's breakpoints, kept against the debugger's: by file, by function, and on data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.debug.debugger import Debugger
+from weft.errors import UsageError, WeftError
+
+Given = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A breakpoint as the editor gave it, and the debugger's number of it. `log`: the text of a log point."""
+
+    key: str
+    number: int
+    log: str = ""
+
+
+class Points:
+    """All breakpoints of a session. `groups`: those that one request replaces, by a file's name or `functions`."""
+
+    def __init__(self, debugger: Debugger) -> None:
+        self.debugger = debugger
+        self.groups: dict[str, list[Known]] = {}
+        self._data: dict[str, list[int]] = {}
+        """The debugger's watches, by the data's id."""
+
+    def log_of(self, number: int) -> str:
+        """The text of a log point, empty for a breakpoint."""
+        return next((one.log for group in self.groups.values() for one in group if one.number == number), "")
+
+    def kind_of(self, number: int) -> str:
+        """Why a stop at it came, as the protocol calls it."""
+        functions = {one.number for one in self.groups.get("functions", [])}
+        return "function breakpoint" if number in functions else "breakpoint"
+
+    def replace(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
+        """Take these as the breakpoints of a group: WHERE, and what the editor says with it. Equal ones stay."""
+        old = {one.key: one for one in self.groups.pop(group, [])}
+        alive = {b.id for b in self.debugger.breakpoints.all}
+        wanted = {self._key(where, given) for where, given in places}
+        for key, one in list(old.items()):
+            if key not in wanted or one.number not in alive:
+                del old[key]
+                if one.number in alive:
+                    self.debugger.delete(str(one.number))
+        kept: list[Known] = []
+        told: list[Given] = []
+        self.groups[group] = kept
+        for where, given in places:
+            key = self._key(where, given)
+            line: Given = {"line": given["line"]} if "line" in given else {}
+            try:
+                one = old.get(key) or Known(key, self._set(where, given), str(given.get("logMessage") or ""))
+            except WeftError as error:
+                told.append({"verified": False, "message": str(error), **line})
+                continue
+            kept.append(one)
+            told.append({"verified": True, "id": one.number, **line})
+        return told
+
+    @staticmethod
+    def _key(where: str, given: Given) -> str:
+        return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
+
+    def _set(self, where: str, given: Given) -> int:
+        """Set one, and give its number. WeftError where it cannot be."""
+        passed = ignored(str(given.get("hitCondition") or ""))
+        condition = str(given.get("condition") or "").strip()
+        made = self.debugger.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
+        if passed:
+            made = self.debugger.ignore(f"{made['id']} {passed}")["breakpoint"]
+        return int(made["id"])
+
+    def watch(self, wanted: Sequence[Given]) -> list[Given]:
+        """Take these as the data that is watched: its id as `data_id` made it."""
+        ids = [str(given["dataId"]) for given in wanted]
+        for gone in [one for one in self._data if one not in ids]:
+            for number in self._data.pop(gone):
+                if number in self.debugger.watches:
+                    self.debugger.delete(str(number))
+        told: list[Given] = []
+        for given, name in zip(wanted, ids, strict=True):
+            try:
+                if given.get("condition") or given.get("hitCondition"):
+                    raise UsageError("a watch takes no condition: set a breakpoint with one where the value is set")
+                if not any(number in self.debugger.watches for number in self._data.get(name, [])):
+                    self._data[name] = self._watch(name)
+                told.append({"verified": True, "id": self._data[name][0]})
+            except WeftError as error:
+                told.append({"verified": False, "message": str(error)})
+        return told
+
+    def _watch(self, name: str) -> list[int]:
+        rank, level, expression = json.loads(name)
+        self.debugger.frames.choose(int(rank), int(level))
+        try:
+            return list(self.debugger.watch(expression, [int(rank)])["ids"])
+        finally:
+            self.debugger.frames.level.pop(int(rank), None)
+
+
+def data_id(rank: int, level: int, expression: str) -> str:
+    """What names data to the editor."""
+    return json.dumps([rank, level, expression])
+
+
+def ignored(text: str) -> int:
+    """How many hits a hit condition passes over. UsageError for one that is not known."""
+    if not text.strip():
+        return 0
+    found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", text)
+    if found is None or (found[1] != ">" and int(found[2]) < 1):
+        raise UsageError(f"{text!r} is no count of hits: give 5 or >= 5 (from the fifth on), or > 5")
+    return int(found[2]) - (found[1] != ">")
+
+
+def place(path: str, line: int, files: Sequence[str]) -> str:
+    """FILE:LINE, the file as the record names it, where it does under another name (a link)."""
+    if path not in files:
+        real = Path(path).resolve()
+        path = next((file for file in files if Path(file).resolve() == real), path)
+    *_, blank = -1, *(i for i, part in enumerate(path.split("/")) if " " in part)
+    return f"{'/'.join(path.split('/')[blank + 1 :])}:{line}"  # a command's words end at blanks

@@ -1,0 +1,154 @@
+"""The parts of values in a native rank: run by gdb, which imports nothing of Weft. Answers are lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gdb
+
+MARK = "weft-parts:"
+MANY = 100
+"""Parts of a value that are told at once, where nobody says how many."""
+Row = tuple[str, Any, str]
+"""Name, value, and the expression that means it (empty where none does)."""
+
+
+def weft_about(text: str) -> None:
+    """The value of an expression, and how many parts it has."""
+    answer(lambda: [part(text, gdb.parse_and_eval(text), text)])
+
+
+def weft_parts(text: str, start: int, count: int) -> None:
+    """The variables of the chosen frame, or the parts of what an expression means there."""
+
+    def found() -> list[dict[str, Any]]:
+        if not text:
+            return [part(*row) for row in variables(gdb.selected_frame())]
+        rows = rows_of(gdb.parse_and_eval(text), text)
+        chosen = rows[start : start + (count or MANY)]
+        return [part(*row) for row in chosen]
+
+    answer(found)
+
+
+def answer(found: Callable[[], list[dict[str, Any]]]) -> None:
+    """Print what was asked for, or why it cannot be told."""
+    try:
+        told: dict[str, Any] = {"parts": found()}
+    except (gdb.error, RuntimeError, ValueError, TypeError) as error:
+        told = {"error": str(error)}
+    print(MARK + json.dumps(told))
+
+
+def variables(frame: Any) -> Iterator[Row]:
+    """Arguments and local variables, the inner ones of two of a name."""
+    try:
+        block = frame.block()
+    except RuntimeError:  # no debugging information
+        return
+    seen: set[str] = set()
+    while block is not None and not (block.is_global or block.is_static):
+        for symbol in block:
+            if (symbol.is_argument or symbol.is_variable) and symbol.name not in seen:
+                seen.add(symbol.name)
+                yield symbol.name, symbol.value(frame), symbol.name
+        if block.function is not None:
+            return
+        block = block.superblock
+
+
+def part(name: str, value: Any, expression: str) -> dict[str, Any]:
+    """A value under a name, with how many parts it has."""
+    kind, optimised = str(value.type), value.is_optimized_out
+    try:
+        rows = Rows() if optimised else rows_of(value, expression or "x")
+        text = "<optimized out>" if optimised else words(value)
+    except gdb.error as error:  # it points to nowhere
+        rows, text = Rows(), f"<{error}>"
+    return {"name": name, "value": text, "type": kind, "expression": expression, "parts": len(rows),
+            "indexed": rows.indexed}  # fmt: skip
+
+
+def words(value: Any) -> str:
+    """A value as gdb prints it, a reference with what it refers to."""
+    return str(value.format_string(max_elements=40, repeat_threshold=12))
+
+
+class Rows(list[Row]):
+    """The parts of a value. `indexed`: they are elements, numbered."""
+
+    indexed = False
+
+
+def rows_of(value: Any, text: str) -> Rows:
+    """The parts of a value that `text` means."""
+    printer = gdb.default_visualizer(value)
+    if printer is not None:
+        return printed(printer)
+    kind = value.type.strip_typedefs()
+    if kind.code in (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", -1)):
+        return rows_of(value.referenced_value(), text)
+    if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
+        return Rows(members(value, kind, text, "%" if fortran() else "."))
+    if kind.code == gdb.TYPE_CODE_ARRAY:
+        return elements(value, kind, text)
+    return Rows(target(value, kind, text)) if kind.code == gdb.TYPE_CODE_PTR else Rows()
+
+
+def fortran() -> bool:
+    """Whether the chosen frame is of Fortran."""
+    language = gdb.parameter("language")
+    return "fortran" in (language if language != "auto" else gdb.execute("show language", to_string=True))
+
+
+def printed(printer: Any) -> Rows:
+    """The parts that a printer of gdb's tells, as of the containers of C++; an address means each of them."""
+    rows = Rows()
+    if not hasattr(printer, "children"):
+        return rows
+    for number, (name, value) in enumerate(printer.children()):
+        if number >= 10 * MANY:
+            break
+        meant = isinstance(value, gdb.Value) and value.address is not None
+        text = f"*({value.type} *) {int(value.address):#x}" if meant else ""
+        rows.append((str(name), value if isinstance(value, gdb.Value) else gdb.Value(value), text))
+    rows.indexed = all(name.startswith("[") for name, _, _ in rows)
+    return rows
+
+
+def members(value: Any, kind: Any, text: str, link: str) -> Iterator[Row]:
+    """The members of a structure; those of its bases and of parts without a name are its own."""
+    for field in kind.fields():
+        if field.is_base_class or not field.name:
+            yield from members(value[field], field.type.strip_typedefs(), text, link)
+        elif not field.artificial:
+            yield field.name, value[field], f"{text}{link}{field.name}" if link != "." else f"({text}).{field.name}"
+
+
+def elements(value: Any, kind: Any, text: str) -> Rows:
+    """The elements of an array; of Fortran's with several dimensions the sections along the last."""
+    rows, of_fortran = Rows(), fortran()
+    rows.indexed = True
+    first, last = kind.range()
+    inner = 0
+    element = kind.target().strip_typedefs()
+    while of_fortran and element.code == gdb.TYPE_CODE_ARRAY:
+        inner, element = inner + 1, element.target().strip_typedefs()
+    for i in range(first, min(last, first + 10 * MANY) + 1):
+        name = f"({':,' * inner}{i})" if of_fortran else f"[{i}]"
+        rows.append((name, value[i], f"{text}{name}" if of_fortran else f"({text}){name}"))
+    return rows
+
+
+def target(value: Any, kind: Any, text: str) -> Iterator[Row]:
+    """What a pointer points to; nothing for the text and the functions that gdb shows with it."""
+    to = kind.target().strip_typedefs()
+    if to.code in (gdb.TYPE_CODE_VOID, gdb.TYPE_CODE_FUNC) or to.sizeof == 1 or int(value) == 0:
+        return
+    there = value.dereference()
+    if to.code == gdb.TYPE_CODE_STRUCT and not fortran():
+        yield from members(there, to, f"*({text})", ".")
+    else:
+        yield f"*{text}", there, f"*({text})" if not fortran() else f"*{text}"
