@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import weft
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 
@@ -93,3 +94,42 @@ def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Pa
     wrong = execute([*WEFT, "explore", "run", "--finding", "9"], cwd=tmp_path, env=environment())
     assert wrong.returncode == 2
     assert "has 0 findings" in wrong.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("how", "least"), [("any", 6), ("started", 6), ("some", 6)])
+def test_each_order_in_which_requests_are_completed_is_run(
+    mpich: Installed, tmp_path: Path, how: str, least: int
+) -> None:
+    """Three receives of named ranks: six orders one by one; MPI_Waitsome may complete several at once besides."""
+    source = Path(__file__).parent / "programs" / "completions.c"
+    execute([mpich.mpicc, "-g", "-o", tmp_path / "completions", source]).check_returncode()
+    execute([*WEFT, "run", "--out", "run", "-n", "4", "--", "./completions", how], cwd=tmp_path, env=environment())
+    done = execute([*WEFT, "explore", "run", "--budget", "500"], cwd=tmp_path, env=environment())
+    told = json.loads((tmp_path / "run" / "explored.json").read_text())
+    assert len(told["outcomes"]) >= least, done.stdout + done.stderr
+    assert told["unreached"] == []
+    assert "all that there are" in done.stdout
+    ends = [weft.open(tmp_path / one["run"]).run["ended"] for one in told["outcomes"]]
+    assert ends.count("deadlock") == 1, done.stdout
+    line = next(i for i, text in enumerate(source.read_text().splitlines(), 1) if f"/* {how} */" in text)
+    assert {race["line"] for race in told["races"]} == {f"rank 0 at completions.c:{line}"}
+
+
+def test_a_request_that_cannot_be_complete_is_refused(mpich: Installed, tmp_path: Path) -> None:
+    source = Path(__file__).parent / "programs" / "completions.c"
+    execute([mpich.mpicc, "-g", "-o", tmp_path / "completions", source]).check_returncode()
+    command = [*WEFT, "run", "--out", "run", "-n", "4", "--", "./completions", "any", "all"]
+    execute(command, cwd=tmp_path, env=environment())
+    calls = [call for call in weft.open(tmp_path / "run").ranks[0] if call.function.name == "MPI_Waitany"]
+    first, taken = calls[0].index, calls[0].args["index"]
+
+    def said(force: str) -> str:
+        done = execute([*WEFT, "replay", "run", "--force", force], cwd=tmp_path, env=environment())
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    assert "this is the outcome of the record" in said(f"0:{first}=#{taken}")
+    assert "has requests #0 to #2 only" in said(f"0:{first}=#7")
+    assert f"request #{taken} is not active" in said(f"0:{first + 1}=#{taken}")
+    assert "completes none of several requests" in said("0:0=#0")

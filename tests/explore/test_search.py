@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from races.test_races_against_enumeration import ANY, Op, State, Where, build, random_program, record, told
-from weft.explore.choices import Place, wanted
+from weft.explore.choices import Place, Wanted, wanted
 from weft.explore.search import Outcome, Search, Variant
 from weft.replay.force import Forcing
 from weft.trace import Trace
@@ -62,20 +62,30 @@ def chosen(program: list[list[Op]], end: State) -> tuple[Any, ...]:
 
 
 class Machine:
-    """Runs variants of a program as a replay does: what is wanted is asked for by name, the rest is drawn."""
+    """Runs variants of a program as a replay does: what is wanted is asked for by name, the rest is drawn.
+
+    Two at once, which end in any order.
+    """
 
     def __init__(self, program: list[list[Op]], rng: random.Random) -> None:
         self.program, self.rng, self.runs = program, rng, 0
         self.places = places(program)
+        self.begun: list[tuple[Variant, Wanted]] = []
 
-    def __call__(self, parent: Outcome, variant: Variant, forcing: Forcing) -> Trace | None:
-        want = wanted(forcing, parent.made)
+    jobs = 2
+
+    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+        self.begun.append((variant, wanted(forcing, parent.made)))
         self.runs += 1
+
+    def wait(self) -> tuple[Variant, Trace | None]:
+        variant, want = self.begun.pop(self.rng.randrange(len(self.begun)))
         named = [list(ops) for ops in self.program]
         for (rank, i), place in self.places.items():
-            if want.get(place, -1) >= 0:
-                named[rank][i] = (named[rank][i][0], want[place], named[rank][i][2])
-        return build(self.program, record(named, self.rng))[0]
+            source = want.get(place, -1)
+            if isinstance(source, int) and source >= 0:
+                named[rank][i] = (named[rank][i][0], source, named[rank][i][2])
+        return variant, build(self.program, record(named, self.rng))[0]
 
 
 def compared(seed: int) -> tuple[int, int, int] | None:

@@ -192,9 +192,9 @@ def test_a_filter_dims_counts_and_steps(page: Show, halo: Path) -> None:
         shown.key("n")
         shown.until(lambda r=rank, i=index: shown.state("page.state.selected") == [r, i])
     shown.filter("fn:No tag:x")
-    assert "not a whole number" in shown.text("#found")
+    shown.until(lambda: "not a whole number" in shown.text("#found"))
     shown.filter("rank:1")
-    assert shown.text("#found") == f"{len(trace.ranks[1])} calls"
+    shown.until(lambda: shown.text("#found") == f"{len(trace.ranks[1])} calls")
 
 
 def test_logical_time_is_one_step_a_level(page: Show, halo: Path) -> None:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ from weft.cli.run import positive, say, shown_path
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.explore.explored import Explored
+    from weft.explore.explored import Explored, Row
     from weft.explore.runs import Runs
     from weft.explore.search import Search
     from weft.trace import Trace
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 HARM = 1
+MANY = 10
+"""Outcomes from which on those that do the same share a line."""
+NOT_VARIED = "(not varied: how often a poll fails, and which requests MPI_Waitsome completes together)"
 
 
 def register(subparsers: Any) -> None:
@@ -40,12 +45,14 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explore", help="run the other outcomes of a program's races", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft explore [RUN] [--finding N] [--budget S] [--timeout S] [--format FORMAT] [-n N] [-- PROGRAM ARGS]",
+        usage="weft explore [RUN] [--finding N] [--budget S] [--timeout S] [--jobs J] [--format FORMAT] [-n N] "
+              "[-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--finding", type=positive, metavar="N", help="only the race with this number in the report")
     parser.add_argument("--budget", type=seconds, default=60.0, metavar="S", help="seconds to try orders for (60)")
     parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one run (60)")
+    parser.add_argument("--jobs", type=positive, metavar="J", help="runs at once (cores, divided by ranks)")
     parser.add_argument("--format", choices=["text", "json"], default="text", help="how the outcomes are told")
     parser.add_argument("-n", type=positive, metavar="N", help="with a program: start N ranks with mpiexec")
 
@@ -65,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if trace.level is Level.OUTCOMES:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
                          "and explore the replay")  # fmt: skip
-    runs = Runs(trace.path, args.rest if args.run is not None else (), args.timeout)
+    jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
+    runs = Runs(trace.path, args.rest if args.run is not None else (), args.timeout, jobs=jobs)
     search = Search(runs)
     search.only = wanted_line(trace, args.finding)
     ended = "all"
@@ -73,9 +81,10 @@ def run(args: argparse.Namespace) -> int:
         first = search.add(trace)
         assert first is not None
         if search.left:
-            runs.reference(trace)
-            go_on(search, runs)
-            ended = steps(search, args.budget)
+            with runs:
+                runs.reference(trace)
+                go_on(search, runs)
+                ended = steps(search, args.budget)
     except KeyboardInterrupt:
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached:
@@ -126,8 +135,8 @@ def go_on(search: Search, runs: Runs) -> None:
             continue
         parent = search.outcomes[numbers[one["parent"]]]
         try:
-            event, source = parse_force(one["forced"], parent.trace)
-            variant = Variant(parent.number, event, source, line_of(parent.trace, event))
+            forced = parse_force(one["forced"], parent.trace)
+            variant = Variant(parent.number, forced, line_of(parent.trace, forced.event))
             trace = weft.open(path)
         except WeftError:
             continue
@@ -149,9 +158,8 @@ def steps(search: Search, budget: float) -> str:
         for _ in search.steps():
             spent = time.monotonic() - start
             report(advance, search, spent / budget)
-            if spent > budget:
-                return "budget" if search.more() else "all"
-    return "all"
+            search.stopped = spent > budget
+    return "budget" if search.more() else "all"
 
 
 def report(advance: Callable[[float, str], None], search: Search, share: float) -> None:
@@ -174,9 +182,9 @@ def nothing(trace: Trace, args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps({"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all"}))
     else:
-        where = "that race" if args.finding else "wildcard receives and probes"
-        print(f"{shown_path(trace.path)}: no other outcome: {where} of this run can only come out as recorded")
-        print("(the order in which MPI_Waitany, MPI_Waitsome and MPI_Test* complete requests is not varied)")
+        where = "that race" if args.finding else "its wildcard receives, probes and calls of several requests"
+        print(f"{shown_path(trace.path)}: no other outcome: {where} can only come out as recorded")
+        print(NOT_VARIED)
     return 0
 
 
@@ -200,15 +208,33 @@ def told(trace: Trace, explored: Explored) -> None:
     print()
     width = max(len(row.run) for row in rows)
     from_width = max([len("as recorded"), *(len(_how(row)) for row in rows)])
+    alike = Counter(row.effects for row in rows[1:])
+    shown: set[tuple[str, ...]] = set()
     for row in rows:
+        if len(rows) > MANY and row.number and row.effects in shown:
+            continue
         what = "; ".join(row.effects) or ("as recorded" if row.number == 0 else "the same result")
         print(f"  {row.number:>3}  {row.run:<{width}}  {_how(row):<{from_width}}  {what}")
+        if len(rows) > MANY and row.number and alike[row.effects] > 1:
+            print(f"       and {alike[row.effects] - 1} more that do so (--format json names them)")
+            shown.add(row.effects)
     print()
     for line, label in explored.races:
-        first = next((row for row in rows if row.line == line and row.harmful), None)
+        first = min((row for row in rows if row.line == line and row.harmful), key=_harm, default=None)
         more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
-    print("(the order in which MPI_Waitany, MPI_Waitsome and MPI_Test* complete requests is not varied)")
+    if explored.unknown:
+        print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
+    print(NOT_VARIED)
+
+
+def _harm(row: Row) -> tuple[bool, bool, int]:
+    """The worst first: deadlocks, then other ends and errors, then other lines printed."""
+    return (
+        not row.effects[0].startswith("deadlock"),
+        row.effects[0].startswith(("prints", "does not print")),
+        row.number,
+    )
 
 
 def _how(row: Any) -> str:

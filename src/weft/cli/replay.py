@@ -51,7 +51,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there"
     )
-    parser.add_argument("--force", metavar="RANK:EVENT=SOURCE", help="take another message at a racing receive")
+    parser.add_argument(
+        "--force",
+        metavar="RANK:EVENT=SOURCE",
+        help="take another message at a racing receive; =#INDEX: complete another request",
+    )
     parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
     parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
     parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
@@ -195,8 +199,7 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
         return steps, Cut()
     ordered = order(trace, matched)
     if args.force:
-        event, source = parse_force(args.force, trace)
-        return Forcing(trace, matched, ordered, event, source).apply(steps), Cut()
+        return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply(steps), Cut()
 
     def findings() -> Any:
         from weft.report import examine
@@ -223,7 +226,7 @@ def compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
 
     other = weft.open(job.run.path)
     findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
-    return told(match(trace), match(other), parse_force(args.force, trace)[0], (findings[0], findings[1]))
+    return told(match(trace), match(other), parse_force(args.force, trace).event, (findings[0], findings[1]))
 
 
 def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
@@ -262,7 +265,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         say(f"it is recorded in {place}")
         return DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
-        for line in standing(trace, session, *parse_force(args.force, trace)):
+        for line in standing(trace, session, parse_force(args.force, trace)):
             say(line)
         say(f"the other outcome up to there is recorded in {place}")
         return LEFT_STATUS

@@ -1,4 +1,5 @@
-"""What a run chose: for each wildcard receive and probe the sender it took its message from.
+"""What a run chose: for each wildcard receive and probe the sender it took its message from, and for each call that
+completes one or some of several requests which.
 
 Two runs of a program in which these are the same do the same, as far as messages decide it: a receive of a named source
 has no choice (MPI-4.1, 3.5: messages cannot overtake each other).
@@ -14,39 +15,56 @@ from numpy.typing import NDArray
 from weft.match import NONE, Match, Post, Posts
 from weft.plain import dataclass
 from weft.replay.force import Forcing
+from weft.replay.ready import completing
 from weft.trace import Trace
 
 Place = tuple[int, int, int]
-"""A wildcard of the program: (rank index, thread slot, how many wildcards the thread has posted before)."""
-Wanted = Mapping[Place, int]
-"""Senders, by the wildcard that is to take theirs."""
+"""A wildcard of the program: (rank index, thread slot, how many wildcards the thread has posted before). The third is
+-1, -2, ... for the thread's calls that completed one or some of several requests."""
+Taken = int | tuple[int, ...]
+"""The index of the sender, or those of the requests that were completed."""
+Wanted = Mapping[Place, Taken]
+"""What each place is to take."""
 NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A wildcard receive or probe: the event that posts it, and the index of the sender whose message it got."""
+    """A wildcard receive or probe (the event that posts it), or a call that completes some of several requests."""
 
     event: int
-    source: int
-    probe: bool
+    source: Taken
+    """NOBODY where no message came."""
+    receive: bool
 
 
 def choices(trace: Trace, match: Match) -> dict[Place, Choice]:
-    """All choices of a run, by place. The source is NOBODY where no message came."""
+    """All choices of a run, by place."""
     found: list[tuple[int, int, int, int, bool]] = []
     for posts in (match.recvs, match.probes):
         rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
         ranks = posts.ranks()[rows]
-        sources, probes = _senders(match, posts, rows), [posts is match.probes] * len(rows)
-        found += zip(ranks.tolist(), posts.event[rows].tolist(), rows.tolist(), sources, probes, strict=True)
+        sources, receives = _senders(match, posts, rows), [posts is match.recvs] * len(rows)
+        found += zip(ranks.tolist(), posts.event[rows].tolist(), rows.tolist(), sources, receives, strict=True)
     counted: dict[tuple[int, int], int] = {}
     made: dict[Place, Choice] = {}
-    for rank, event, _, source, probe in sorted(found):
+    for rank, event, _, source, receive in sorted(found):
         slot = int(trace.ranks[rank].event_threads[event])
         ordinal = counted.get((rank, slot), 0)
         counted[rank, slot] = ordinal + 1
-        made[rank, slot, ordinal] = Choice(event, source, probe)
+        made[rank, slot, ordinal] = Choice(event, source, receive)
+    return made | _completed(trace)
+
+
+def _completed(trace: Trace) -> dict[Place, Choice]:
+    counted: dict[tuple[int, int], int] = {}
+    made: dict[Place, Choice] = {}
+    for rank in trace.ranks:
+        for call in completing(rank):
+            slot = int(rank.event_threads[call.event])
+            ordinal = counted.get((rank.index, slot), -1)
+            counted[rank.index, slot] = ordinal - 1
+            made[rank.index, slot, ordinal] = Choice(call.event, call.taken, receive=False)
     return made
 
 
@@ -55,13 +73,13 @@ def _senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[int]:
     return [match.sends.rank_of(int(row)) if row != NONE else NOBODY for row in partners.tolist()]
 
 
-def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, int]:
+def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, Taken]:
     """What a run with the other outcome has in common with this one, and the other choice itself."""
-    kept: dict[Place, int] = {}
+    kept: dict[Place, Taken] = {}
     for place, choice in made.items():
         if (place[0], choice.event) == forcing.event:
-            kept[place] = forcing.sender
-        elif forcing.keeps(place[0], choice.event, probe=choice.probe):
+            kept[place] = (forcing.forced.index,) if forcing.forced.index >= 0 else forcing.sender
+        elif forcing.keeps(place[0], choice.event, receive=choice.receive):
             kept[place] = choice.source
     return kept
 
@@ -69,3 +87,8 @@ def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, int]:
 def agrees(made: Mapping[Place, Choice], with_: Wanted) -> bool:
     """Whether a run made these choices."""
     return all(place in made and made[place].source == source for place, source in with_.items())
+
+
+def together(one: Wanted, other: Wanted) -> bool:
+    """Whether one run can have both."""
+    return all(other.get(place, taken) == taken for place, taken in one.items())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from weft.explore.runs import Result, Runs, effects
-from weft.explore.search import Outcome, Search, Variant, line_of
+from weft.explore.search import Outcome, Search, Variant, line_of, untold
 from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
 from weft.trace.json_file import write_whole
@@ -43,6 +43,8 @@ class Explored:
     ended: str
     """`all`, `budget` or `interrupted`."""
     unreached: tuple[Variant, ...] = ()
+    unknown: int = 0
+    """Requests that another call of the record could have completed first, for all that messages tell."""
 
 
 def summed(search: Search, runs: Runs, ended: str) -> Explored:
@@ -50,24 +52,25 @@ def summed(search: Search, runs: Runs, ended: str) -> Explored:
     rows = tuple(_row(one, search, runs) for one in search.outcomes)
     labels: dict[str, Label] = {}
     for variant in search.unreached:
-        labels[line_of(search.outcomes[variant.parent].trace, variant.event)] = "unreached"
+        labels[line_of(search.outcomes[variant.parent].trace, variant.forced.event)] = "unreached"
     for row in rows[1:]:
         if labels.get(row.line) != "harmful":
             labels[row.line] = "harmful" if row.harmful else "benign as far as tried"
-    return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached))
+    return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached),
+                    untold(search.outcomes[0]))  # fmt: skip
 
 
 def _row(outcome: Outcome, search: Search, runs: Runs) -> Row:
     first = runs.results[search.outcomes[0].trace.path]
     result = runs.results[outcome.trace.path]
-    if outcome.parent is None or outcome.event is None:
+    if outcome.parent is None or outcome.forced is None:
         return Row(0, outcome.trace.path.name, None, "", "", (), False)
     parent = search.outcomes[outcome.parent]
     own = effects(result, runs.results[parent.trace.path], output=runs.steady)
     found = effects(result, first, output=runs.steady)
-    line = line_of(parent.trace, outcome.event)
+    line = line_of(parent.trace, outcome.forced.event)
     return Row(
-        outcome.number, outcome.trace.path.name, outcome.parent, outcome.forced, line, tuple(found),
+        outcome.number, outcome.trace.path.name, outcome.parent, str(outcome.forced), line, tuple(found),
         bool(own and found),
     )  # fmt: skip
 
@@ -88,6 +91,6 @@ def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
             for row, result in zip(explored.rows, results, strict=True)
         ],
         "races": [{"line": line, "label": label} for line, label in explored.races],
-        "unreached": [{"parent": one.parent, "forced": one.forced} for one in explored.unreached],
+        "unreached": [{"parent": one.parent, "forced": str(one.forced)} for one in explored.unreached],
     }  # fmt: skip
     write_whole(run / FILE, json.dumps(data, indent=1).encode() + b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import weft
 from weft.errors import WeftError
@@ -49,30 +50,63 @@ class Runs:
     steady: bool = True
     """Whether two replays of the record print the same: else what is printed is not compared."""
 
+    jobs: int = 1
+    """Runs at once."""
+    _warm: subprocess.Popen[bytes] | None = None
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+    _running: dict[int, tuple[Variant | None, Path]] = field(default_factory=dict)
+    _begun: int = 0
+
+    def __enter__(self) -> Self:
+        """Start the process that forks the replays."""
+        self._scratch = tempfile.TemporaryDirectory()
+        self._warm = subprocess.Popen(
+            [sys.executable, "-m", "weft.cli._warm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what still runs, and leave nothing of it."""
+        assert self._warm is not None
+        assert self._scratch is not None
+        self._warm.communicate()
+        for variant, out in self._running.values():
+            if variant is not None:
+                shutil.rmtree(out, ignore_errors=True)
+        self._scratch.cleanup()
+
     def reference(self, trace: Trace) -> Result:
         """What the recorded run comes to: of the record, and printed by two replays of it."""
+        assert self._scratch is not None
         printed = []
-        with tempfile.TemporaryDirectory() as folder:
-            for k in range(2):
-                done = self._replay(self.base, Path(folder) / str(k))
-                printed.append((done.returncode, _lines(done.stdout)))
+        for k in range(2):
+            self._begin(None, self.base, Path(self._scratch.name) / f"plain-{k}")
+            _, number, status = self._ended()
+            printed.append((status, _lines(self._text(number, "out"))))
         if printed[0][0] in LEFT:
-            raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {_last(done.stderr)}")
+            said = _last(self._text(self._begun, "err"))
+            raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
         self.steady = printed[0][1] == printed[1][1]
         result = Result(printed[0][0], _ended(trace), printed[0][1], _found(trace))
         self.results[self.base] = result
         return result
 
-    def __call__(self, parent: Outcome, variant: Variant, forcing: Forcing) -> Trace | None:
-        """Run a variant; None where it did not come about."""
-        out = next(path for path in self._names() if not path.exists())
-        done = self._replay(parent.trace.path, out, "--force", variant.forced)
-        if done.returncode in LEFT or not (out / "run.json").is_file():
+    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+        """Begin to run a variant."""
+        taken = [out for _, out in self._running.values()]
+        out = next(path for path in self._names() if path not in taken and not path.exists())
+        self._begin(variant, parent.trace.path, out, "--force", str(variant.forced))
+
+    def wait(self) -> tuple[Variant, Trace | None]:
+        """One of those that were begun, when it has ended; None where it did not come about."""
+        (variant, out), number, status = self._ended()
+        assert variant is not None
+        if status in LEFT or not (out / "run.json").is_file():
             shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
-            return None
+            return variant, None
         trace = weft.open(out)
-        self.results[out] = Result(done.returncode, _ended(trace), _lines(done.stdout), _found(trace))
-        return trace
+        self.results[out] = Result(status, _ended(trace), _lines(self._text(number, "out")), _found(trace))
+        return variant, trace
 
     def remember(self, trace: Trace, status: int, output: list[str]) -> None:
         """Take in a run of an earlier session."""
@@ -84,13 +118,33 @@ class Runs:
             k += 1
             yield self.base.with_name(f"{self.base.name}-other-{k}")
 
-    def _replay(self, run: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    def _begin(self, variant: Variant | None, run: Path, out: Path, *more: str) -> None:
+        assert self._warm is not None
+        assert self._warm.stdin is not None
         program = ["--", *self.program] if self.program else []
-        words = [sys.executable, "-m", "weft", "replay", str(run), *more, "--out", str(out)]
-        return subprocess.run(
-            [*words, "--timeout", f"{self.timeout:g}", *program],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-        )  # fmt: skip
+        words = ["replay", str(run), *more, "--out", str(out), "--timeout", f"{self.timeout:g}", *program]
+        self._begun += 1
+        files = {name: str(self._file(self._begun, name)) for name in ("out", "err")}
+        self._running[self._begun] = variant, out
+        self._warm.stdin.write(json.dumps({"id": self._begun, "words": words, **files}).encode() + b"\n")
+        self._warm.stdin.flush()
+
+    def _ended(self) -> tuple[tuple[Variant | None, Path], int, int]:
+        """A run that has ended: what it was, its number and its status."""
+        assert self._warm is not None
+        assert self._warm.stdout is not None
+        line = self._warm.stdout.readline()
+        if not line:
+            raise WeftError("the process that runs the replays of `weft explore` has ended")
+        answer = json.loads(line)
+        return self._running.pop(answer["id"]), answer["id"], answer["status"]
+
+    def _file(self, number: int, name: str) -> Path:
+        assert self._scratch is not None
+        return Path(self._scratch.name) / f"{number}.{name}"
+
+    def _text(self, number: int, name: str) -> str:
+        return self._file(number, name).read_text(errors="replace")
 
 
 def effects(result: Result, than: Result, *, output: bool) -> list[str]:

@@ -1,6 +1,6 @@
-"""The other outcome of a race: the record is followed up to a receive, which then takes another message.
+"""The other outcome of a race: the record is followed up to a call, which then takes another message or request.
 
-What cannot happen unless the receive has ended is left free, as the record says nothing of it any more.
+What cannot happen unless the call has ended is left free, as the record says nothing of it any more.
 """
 
 from __future__ import annotations
@@ -8,16 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Access, Act, Sync, named
 from weft.order import Order
+from weft.plain import dataclass
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan, whole
 from weft.replay.points import EventId, check
+from weft.replay.ready import Requests, completing
 from weft.trace import Trace
 
 _TURNS = [
@@ -28,51 +32,100 @@ _TURNS = [
 """Calls that the recorder counts as locks and atomic accesses of windows."""
 
 
-def parse_force(text: str, trace: Trace) -> tuple[EventId, int]:
-    """RANK:EVENT=SOURCE."""
-    found = re.fullmatch(r"(\d+):(\d+)=(\d+)", text)
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What is asked for: an event, and either the sender whose message it takes or the index of its request.
+
+    `source` is a rank of the call's communicator.
+    """
+
+    event: EventId
+    source: int = -1
+    index: int = -1
+
+    def __str__(self) -> str:
+        """RANK:EVENT=SOURCE or RANK:EVENT=#INDEX."""
+        chosen = str(self.source) if self.index < 0 else f"#{self.index}"
+        return f"{self.event[0]}:{self.event[1]}={chosen}"
+
+
+def parse_force(text: str, trace: Trace) -> Forced:
+    """RANK:EVENT=SOURCE or RANK:EVENT=#INDEX."""
+    found = re.fullmatch(r"(\d+):(\d+)=(#?)(\d+)", text)
     if found is None:
-        raise UsageError(f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race")
-    return check(trace, int(found[1]), int(found[2]), f"--force {text}"), int(found[3])
+        raise UsageError(
+            f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race, or RANK:EVENT=#INDEX "
+            "for the request that MPI_Waitany and its kin complete"
+        )
+    event = check(trace, int(found[1]), int(found[2]), f"--force {text}")
+    return Forced(event, index=int(found[4])) if found[3] else Forced(event, source=int(found[4]))
 
 
 class Forcing:
-    """A receive (or a probe) of any source that is to take its message from `source` instead."""
+    """A call that is to take another message, or complete another request, than in the record."""
 
-    def __init__(self, trace: Trace, match: Match, order: Order, event: EventId, source: int) -> None:
-        self.trace, self.match, self.event, self.source = trace, match, event, source
-        rank, index = event
+    def __init__(self, trace: Trace, match: Match, order: Order, forced: Forced) -> None:
+        self.trace, self.match, self.order = trace, match, order
+        self.forced, self.event, self.source = forced, forced.event, forced.source
+        self.sender = -1
+        self.processes = order.processes
+        seeds, losers = self._of_request() if forced.index >= 0 else self._of_message()
+        self.future = order.future_points(seeds)
+        self.kept = self._kept(losers)
+
+    def _of_message(self) -> tuple[dict[int, int], list[int]]:
+        """A receive or probe of any source that takes another's message: the first points that this changes, and the
+        rows of the receives that lose their message."""
+        trace, match, order = self.trace, self.match, self.order
+        (rank, index), source = self.event, self.source
         call = trace.event(rank, index)
-        rows = [row for row in match.receives_of(event) if match.recvs.flags[row] & Post.ANY_SOURCE]
+        rows = [row for row in match.receives_of(self.event) if match.recvs.flags[row] & Post.ANY_SOURCE]
         if not rows and not call.function.probes:
-            raise UsageError(f"--force {rank}:{index}: {call.function.name} there takes no message from any source")
+            raise UsageError(f"--force {self.forced}: {call.function.name} there takes no message from any source")
         comm = call.comm
         if comm is not None and source >= len(comm.peers(rank)):
-            raise UsageError(f"--force {rank}:{index}={source}: {comm} has ranks 0 to {len(comm.peers(rank)) - 1} only")
+            raise UsageError(f"--force {self.forced}: {comm} has ranks 0 to {len(comm.peers(rank)) - 1} only")
         self.sender = comm.peers(rank)[source] if comm is not None else source
         decided = int(match.recvs.decided[rows[0]]) if rows else index
         decided = index if decided == NONE else decided
         if comm is not None:
             probes = match.probes
-            row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == event), None)
-            self._can_happen(match.recvs if rows else probes, row, comm.peers(rank)[source], (rank, decided), order)
-        self.processes = order.processes
+            row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == self.event), None)
+            self._can_happen(match.recvs if rows else probes, row, self.sender, (rank, decided), order)
         seeds = dict([order.point(rank, decided, end=True)])
         losers = self._displaced(rows[0] if rows else None)
         late = [(rank, int(event)) for event in match.recvs.decided[losers]]
         late += [(rank, event) for event in self._seen(rows[0] if rows else None)]
+        late += [(rank, event) for event in self._seen_while_free(losers)]
         late += [told for row in [*rows[:1], *losers] for told in self._told_sender(row)]
         for owner, end in late:
             if end != NONE:
                 process, point = order.point(owner, end, end=True)
                 seeds[process] = min(point, seeds.get(process, point))
-        self.future = order.future_points(seeds)
-        self.kept = self._kept(losers)
+        return seeds, losers
+
+    def _of_request(self) -> tuple[dict[int, int], list[int]]:
+        """A call that completes another one of its requests: all that changes is behind its end."""
+        (rank, event), index = self.event, self.forced.index
+        name = self.trace.event(rank, event).function.name
+        call = next((one for one in completing(self.trace.ranks[rank]) if one.event == event), None)
+        if call is None:
+            raise UsageError(f"--force {self.forced}: {name} there completes none of several requests")
+        if index >= len(call.requests):
+            raise UsageError(f"--force {self.forced}: {name} there has requests #0 to #{len(call.requests) - 1} only")
+        if call.taken == (index,):
+            raise UsageError(f"--force {self.forced}: this is the outcome of the record: give another request")
+        ready = Requests(self.trace, self.match, self.order).ready(rank, event, call.requests[index])
+        if ready is None:
+            raise UsageError(f"--force {self.forced}: request #{index} is of no message: its order is not known")
+        if not ready:
+            raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
+        return dict([self.order.point(rank, event, end=True)]), []
 
     def _can_happen(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
         """UsageError where no run that follows the record up to the receive can have this outcome."""
         rank, index = self.event
-        text, sends, recvs = f"--force {rank}:{index}={self.source}", self.match.sends, self.match.recvs
+        text, sends, recvs = f"--force {self.forced}", self.match.sends, self.match.recvs
         if row is None:
             return
         took = int(posts.partner[row])
@@ -137,6 +190,26 @@ class Forcing:
         return [int(probes.event[k]) for k in rows.tolist()
                 if row is not None and self.match.sends.rank_of(int(probes.partner[k])) == self.sender]  # fmt: skip
 
+    def _seen_while_free(self, losers: list[int]) -> list[int]:
+        """Later probes that saw a message which a receive posted before them, and free now, may take first."""
+        if not losers:
+            return []
+        recvs, probes, sends = self.match.recvs, self.match.probes, self.match.sends
+        part = recvs.of_rank(self.event[0])
+        first = int(recvs.event[losers].min())
+        pending = part.start + np.flatnonzero((recvs.event[part] >= first) & (recvs.flags[part] & Post.ANY_SOURCE != 0))
+        found = []
+        rows = probes.of_rank(self.event[0])
+        for row in range(rows.start, rows.stop):
+            event, seen = int(probes.event[row]), int(probes.partner[row])
+            if seen == NONE or event <= first:
+                continue
+            fits = (recvs.comm[pending] == probes.comm[row]) & (recvs.event[pending] < event)
+            fits &= recvs.decided[pending] > event  # NONE is above all events
+            fits &= (recvs.flags[pending] & Post.ANY_TAG != 0) | (recvs.tag[pending] == sends.tag[seen])
+            found += [event] if fits.any() else []
+        return found
+
     def _told_sender(self, row: int) -> list[EventId]:
         """The call at whose end the sender of a receive's message knew that it was taken, if it was to be told."""
         sends = self.match.sends
@@ -177,9 +250,9 @@ class Forcing:
     def _sent_before(self, send: int) -> bool:
         return send != NONE and self._before(*self.match.sends.id(send), end=False)
 
-    def keeps(self, rank: int, event: int, *, probe: bool) -> bool:
-        """Whether another wildcard of the record takes, or a probe sees, the same message."""
-        return self._before(rank, event, end=True) if probe else (rank, event) in self.kept
+    def keeps(self, rank: int, event: int, *, receive: bool) -> bool:
+        """Whether another wildcard of the record takes, a probe sees, or a call completes, the same."""
+        return (rank, event) in self.kept if receive else self._before(rank, event, end=True)
 
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """The plans, cut at what depends on the receive, with its source exchanged."""
@@ -205,15 +278,24 @@ class Forcing:
         if ends_free and len(entries) and int(entries["event"][-1]) == edge and edge != own:
             entries["flags"][-1] |= EntryFlag.OPEN
         for k, event in enumerate(thread.posted.tolist()):
-            if event == own:
+            if event == own and self.forced.index < 0:
                 posts[k] = self.source
             elif event >= edge or (rank.index, int(merged[event])) not in self.kept:
                 posts[k] = POSTED_FREE
         if own >= 0:
             row = thread.position(own)
-            if row < len(entries) and entries["outcome"][row] == Outcome.SOURCE:
-                values[entries["value"][row]] = self.source
+            if row < len(entries):
+                self._exchange(entries[row], values)
         before = rank.events[merged[:edge]]
         made = self.trace.functions.mask(_TURNS)[before["function"]] & (before["error"] == 0)
         turns = thread.turns[thread.turns["ordinal"] < np.count_nonzero(made)]
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
+
+    def _exchange(self, entry: Any, values: NDArray[np.int32]) -> None:
+        """Let the forced call have its other outcome (in values, by Outcome as plan.h says)."""
+        if entry["outcome"] == Outcome.SOURCE:
+            values[entry["value"]] = self.source
+        elif entry["outcome"] == Outcome.INDEX:
+            values[entry["value"]] = self.forced.index
+        elif entry["outcome"] == Outcome.COUNT:
+            values[entry["value"] : entry["value"] + 2] = 1, self.forced.index

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.replay.control import Control
+from weft.replay.force import Forced
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.session import Replay
@@ -183,10 +184,12 @@ def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
     return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely(trace)]
 
 
-def standing(trace: Trace, session: Replay, event: tuple[int, int], source: int) -> list[str]:
+def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
     """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
-    call = said(trace.event(*event))
-    first = f"event {event[1]} of rank {event[0]}, {call}, was to take a message of rank {source}: no rank goes on"
+    rank, event = forced.event
+    call = said(trace.event(rank, event))
+    wish = f"take a message of rank {forced.source}" if forced.index < 0 else f"complete its request #{forced.index}"
+    first = f"event {event} of rank {rank}, {call}, was to {wish}: no rank goes on"
     return [first, *_waits(trace, session)]
 
 

@@ -32,7 +32,7 @@ def _sound(one: Any) -> bool:
         and re.fullmatch(r"[^/\0]{1,255}", one["run"]) is not None
         and one["run"] not in (".", "..")
         and isinstance(one.get("forced"), str)
-        and (one["forced"] == "" or re.fullmatch(r"\d{1,9}:\d{1,9}=\d{1,9}", one["forced"]) is not None)
+        and (one["forced"] == "" or re.fullmatch(r"\d{1,9}:\d{1,9}=#?\d{1,9}", one["forced"]) is not None)
         and isinstance(one.get("effects"), list)
         and isinstance(one.get("status"), int)
         and isinstance(one.get("output"), list)

@@ -1,0 +1,113 @@
+"""A process that has read what a replay needs, and forks one for each that is asked for: no start of Python for each.
+
+    python -m weft.cli._warm          a line of JSON a request on standard input, a line an answer on standard output
+
+A request: {"id": N, "words": [...], "out": FILE, "err": FILE}, words as after `weft`. The answer: {"id": N,
+"status": S}. It has one thread, so that its children are whole, and ends them when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from importlib import import_module
+from select import select
+from typing import Any
+
+_NEEDED = (
+    "weft.cli.replay", "weft.launch.finish", "weft.launch.job", "weft.launch.plan", "weft.launch.recorder",
+    "weft.launch.verdict", "weft.match", "weft.order", "weft.replay.force", "weft.replay.outcome",
+    "weft.replay.sentences", "weft.report", "weft.report.registry",
+)  # fmt: skip
+FAILED = 70
+"""The status of a child that could not run the command (sysexits.h: an internal error)."""
+
+
+class Children:
+    """The commands that run, by process."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, int] = {}
+
+    def start(self, request: dict[str, Any]) -> None:
+        """Fork one."""
+        child = os.fork()
+        if child == 0:
+            os._exit(_run(request))
+        self.ids[child] = int(request["id"])
+
+    def ended(self) -> list[dict[str, int]]:
+        """What those that ended came to."""
+        found = []
+        while self.ids:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if child == 0:
+                break
+            if child in self.ids:
+                found.append({"id": self.ids.pop(child), "status": os.waitstatus_to_exitcode(status)})
+        return found
+
+    def stop(self) -> None:
+        """Ask all to end, as Ctrl-C does."""
+        for child in self.ids:
+            os.kill(child, signal.SIGINT)
+        for child in self.ids:
+            os.waitpid(child, 0)
+
+
+def _run(request: dict[str, Any]) -> int:
+    """In the child: the command with files for its output."""
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for target, flags, path in (
+            (0, os.O_RDONLY, os.devnull),
+            (1, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, request["out"]),
+            (2, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, request["err"]),
+        ):
+            opened = os.open(path, flags, 0o600)
+            os.dup2(opened, target)
+            os.close(opened)
+        from weft.cli.main import main
+
+        status = main(request["words"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException as error:  # whatever it was: the parent goes on, and the child must not become a second one
+        os.write(2, f"weft: {error!r}\n".encode())
+        return FAILED
+    return status
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    for name in _NEEDED:
+        import_module(name)
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the children get it, too, and are waited for
+    children, left = Children(), b""
+    while True:
+        readable, _, _ = select([0, near.fileno()], [], [])
+        if near.fileno() in readable:
+            near.recv(4096)
+        for answer in children.ended():
+            os.write(1, json.dumps(answer).encode() + b"\n")
+        if 0 in readable:
+            data = os.read(0, 65536)
+            if not data:
+                return children.stop()
+            *lines, left = (left + data).split(b"\n")
+            for line in lines:
+                children.start(json.loads(line))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,148 @@
+"""Which other request a call that completes one or some of several could have completed.
+
+MPI lets MPI_Waitany, MPI_Waitsome, MPI_Testany and MPI_Testsome take any request that is complete (MPI-4.1, 3.7.5). A
+receive can be complete at the end of such a call where its message is not sent because of that end; a send, where its
+receive is not posted because of it. What else a request is of (a collective, a file) the order of messages does not
+tell. Of the sets that MPI_Waitsome and MPI_Testsome can complete at once, those of one request are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.match import NONE, Match, Post, Posts
+from weft.mpi.meaning import Act, Form, Many, base, named
+from weft.order import Order
+from weft.plain import dataclass
+from weft.terms.columns import Ragged, columns
+from weft.trace import Rank, Trace
+from weft.trace.layout import ID_DYNAMIC, Flag
+
+_ONE: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
+_SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
+_STARTS: Final = {f"MPI_{name}" for name in named(Act.START)}
+Row = tuple[Posts, int]
+"""A send or receive of a Match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completing:
+    """A call that completed requests of an array: the event, their ids as given, the indices it took."""
+
+    event: int
+    requests: tuple[int, ...]
+    taken: tuple[int, ...]
+
+
+def completing(rank: Rank) -> Iterator[Completing]:
+    """The calls of a rank that completed one or some of several requests, in order; failed polls are none."""
+    events, functions = rank.events, rank.trace.functions
+    good = (events["flags"] & Flag.CLOSED != 0) & (events["error"] == 0)
+    found: list[Completing] = []
+    for names, of in ((_ONE, "index"), (_SOME, "array_of_indices")):
+        rows = np.flatnonzero(functions.mask(f"MPI_{n}" for n in names)[events["function"]] & good)
+        for some, tail in columns(rank, rows, frozenset(["array_of_requests", of])) if len(rows) else ():
+            requests, indices = tail.get("array_of_requests"), tail.get(of)
+            if not isinstance(requests, Ragged) or indices is None:
+                continue
+            for k, event in enumerate(some.tolist()):
+                taken = indices[k] if isinstance(indices, Ragged) else [int(np.asarray(indices)[k])]
+                given = tuple(int(i) for i in requests[k])
+                if len(taken) and all(0 <= int(i) < len(given) for i in taken):
+                    found.append(Completing(event, given, tuple(int(i) for i in taken)))
+    return iter(sorted(found, key=lambda one: one.event))
+
+
+class Requests:
+    """The sends and receives behind the requests of a run's ranks."""
+
+    def __init__(self, trace: Trace, match: Match, order: Order) -> None:
+        self.trace, self.match, self.order = trace, match, order
+        self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
+
+    def others(self, rank: int, call: Completing) -> tuple[list[int], int]:
+        """The indices that the call could have taken instead, and how many pending ones nothing is known of."""
+        found, unknown = [], 0
+        for index, request in enumerate(call.requests):
+            if call.taken == (index,) or request < ID_DYNAMIC:
+                continue
+            if index in call.taken:  # it was complete, and could have been so alone
+                found.append(index)
+                continue
+            ready = self.ready(rank, call.event, request)
+            if ready:
+                found.append(index)
+            unknown += ready is None
+        return found, unknown
+
+    def ready(self, rank: int, event: int, request: int) -> bool | None:
+        """Whether a request can be complete at the end of an event; None where that is not known."""
+        if request < ID_DYNAMIC:
+            return False  # null, or none
+        row = self.of(rank, event, request)
+        if row is None:
+            return None
+        posts, k = row
+        if posts.completion[k] != NONE and posts.completion[k] < event:
+            return False  # a persistent one that is not active
+        partner = int(posts.partner[k])
+        if posts is self.match.recvs:
+            return partner != NONE and not self._after(rank, event, self.match.sends.id(partner))
+        if posts.flags[k] & Post.BUFFERED:
+            return True
+        return partner != NONE and not self._after(rank, event, self.match.recvs.id(partner))
+
+    def _after(self, rank: int, event: int, other: tuple[int, int]) -> bool:
+        return self.order.reaches((rank, event), other, a_end=True, b_end=False)
+
+    def of(self, rank: int, event: int, request: int) -> Row | None:
+        """The last operation that was begun under a request before an event."""
+        if rank not in self._made:
+            self._made[rank] = self._begun(rank)
+        begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
+        return begun[-1] if begun else None
+
+    def _begun(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
+        """All operations of a rank by the id of their request: the event that began each, and its row."""
+        events = self.trace.ranks[rank].events
+        found: dict[int, list[tuple[int, Row]]] = {}
+        functions = self.trace.functions
+        started = functions.mask(_STARTS)[events["function"]]
+        several: dict[int, list[Row]] = {}
+        for posts in (self.match.recvs, self.match.sends):
+            part = posts.of_rank(rank)
+            for row in range(part.start, part.stop):
+                event = int(posts.event[row])
+                if started[event] and base(functions[int(events["function"][event])].name) == "Startall":
+                    several.setdefault(event, []).append((posts, row))
+                elif posts.flags[row] & Post.NONBLOCKING or started[event]:
+                    found.setdefault(int(events["object"][event]), []).append((event, (posts, row)))
+        for event, rows in several.items():
+            for request, one in self._started(rank, event, rows):
+                found.setdefault(request, []).append((event, one))
+        for begun in found.values():
+            begun.sort(key=lambda one: one[0])
+        return found
+
+    def _started(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
+        """The requests of an MPI_Startall with their rows, both in the order of the array; none if these do not fit."""
+        given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
+        receives = self._receiving(rank)
+        for posts, wanted in ((self.match.recvs, True), (self.match.sends, False)):
+            mine = [one for one in rows if one[0] is posts]
+            theirs = [request for request in given if receives.get(request) is wanted]
+            if len(mine) == len(theirs):
+                yield from zip(theirs, mine, strict=True)
+
+    def _receiving(self, rank: int) -> dict[int, bool]:
+        """The persistent requests of a rank: whether each is a receive."""
+        events, functions = self.trace.ranks[rank].events, self.trace.functions
+        found: dict[int, bool] = {}
+        for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):
+            names = named(act, where=lambda m: m.form is Form.PERSISTENT)
+            rows = np.flatnonzero(functions.mask(f"MPI_{n}" for n in names)[events["function"]])
+            found |= dict.fromkeys(events["object"][rows].tolist(), receives)
+        return found
