@@ -85,11 +85,10 @@ def _order_only(
 def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], places: NDArray[np.int64]) -> Finding:
     mine: list[int] = places.tolist()
     answered = bool((service[places] == ANSWERED).all())
-    took = [match.sends.id(int(_posts(match, races, k).partner[races.row[k]])) for k in mine]
-    clients = {source for source, _ in took}.union(
-        *({match.sends.rank_of(int(s)) for s in races.others(k)} for k in mine)
-    )
-    events = [_posts(match, races, mine[0]).id(int(races.row[mine[0]])), took[0]]
+    posts = _posts(match, races, mine[0])
+    took = match.sends.id(int(posts.partner[races.row[mine[0]]]))
+    clients = _clients(match, races, posts, places)
+    events = [posts.id(int(races.row[mine[0]])), took]
     rank = events[0][0]
     site = describe.site(trace.event(*events[0]))
     how = "answers each" if answered else "then hears each out by its name"
@@ -108,6 +107,16 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
         evidence={"order_only": True, "times": len(mine)},
         cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
     )
+
+
+def _clients(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
+    """Whose messages some races of one line are about: those taken, and those that could have come first."""
+    first = races.first.astype(np.int64)
+    here = np.zeros(len(races), np.bool_)
+    here[places] = True
+    of_race = np.repeat(here, first[1:] - first[:-1])
+    sends = np.concatenate([posts.partner[races.row[places]], races.messages[of_race]]).astype(np.uint64)
+    return set(distinct(np.searchsorted(match.sends.first, sends, side="right") - 1).tolist())
 
 
 def _posts(match: Match, races: Races, race: int) -> Posts:
