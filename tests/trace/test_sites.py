@@ -14,7 +14,8 @@ from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
 from weft.trace.elf import build_id_of
 from weft.trace.layout import Def
-from weft.trace.sites import line_of, resolve
+from weft.trace.site_lines import resolve
+from weft.trace.sites import line_of
 from weft.trace.varint import put_s, put_u
 
 

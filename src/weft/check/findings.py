@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check import sentences
-from weft.check.texts import AccessPlace, Construct, Texts, Variable
+from weft.check.record import Record
+from weft.check.texts import AccessPlace, Construct, Texts
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS
@@ -18,37 +19,6 @@ from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
 NOBODY: Final = Construct("", "", 0)
-
-
-@dataclass(slots=True)
-class Record:
-    """What the runtime wrote of one finding, with its texts."""
-
-    held: dict[str, Any]
-    count: int
-    place: AccessPlace
-    construct: Construct
-    variable: Variable | None
-    others: tuple[tuple[AccessPlace, bool], ...] = ()
-    """Places in the same construct that may have made the other access; whether they write."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the finding."""
-        return str(self.held["kind"])
-
-    @property
-    def why(self) -> str:
-        """The case of its kind."""
-        return str(self.held["why"])
-
-    @property
-    def element(self) -> str:
-        """The element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
-        if self.variable is None:
-            return str(self.held.get("symbol") or sentences.operand(self.place, bool(self.held.get("write"))))
-        index = self.held.get("index")
-        return sentences.element(self.variable.name, index, str(self.held.get("order", "c")))
 
 
 @dataclass(slots=True)

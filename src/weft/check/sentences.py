@@ -6,11 +6,10 @@ import linecache
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from weft.check.findings import Record
-    from weft.check.texts import AccessPlace, Texts
+from weft.check.record import Record
+from weft.check.texts import AccessPlace, Texts
 
 OPERATIONS: Final = (
     "", "sum", "product", "max", "min", "and", "or", "xor", "eqv", "neqv", "logical and", "logical or",
@@ -173,16 +172,6 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they differ then"
 
 
-def element(name: str, index: Sequence[int] | None, order: str) -> str:
-    """`a[3][4]`; `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
-    if not index:
-        return f"`{name}`"
-    if order == "c":
-        return f"`{name}{''.join(f'[{i}]' for i in index)}`"
-    listed = ", ".join(map(str, index))
-    return f"`{name}({listed})`" if order == "fortran" else f"`{name}[{listed}]`"
-
-
 def message(record: Record, texts: Texts) -> str:
     """One sentence."""
     held = record.held
@@ -274,18 +263,6 @@ def name_at(place: AccessPlace) -> str:
     line = linecache.getline(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
-
-
-def operand(place: AccessPlace, write: bool) -> str:
-    """What a line accesses where no name is known for the address: `*p` of `*p = 3`, as far as the line shows it."""
-    text = linecache.getline(place.file, place.line) if place.file and place.line else ""
-    found = re.match(
-        r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
-    )
-    part = found[1 if write else 2].strip() if found else ""
-    if part and len(part) < 40 and re.fullmatch(r"[*&(]*\w[\w.>\[\]()\-]*", part):
-        return f"`{part}`"
-    return "data without a name"
 
 
 def column(place: AccessPlace, name: str) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import weft
 from weft.errors import WeftError
 from weft.launch import library as libraries
-from weft.launch.compiler import candidates, compiler_for, linked_by
+from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
@@ -102,7 +102,7 @@ def installations() -> list[Installation]:
         if library is not None:
             append(entry(found, library).compilers, str(mpicc))
     for launcher in dict.fromkeys(launchers(None)):
-        library = libraries.beside(launcher)
+        library = beside(launcher)
         if library is not None:
             append(entry(found, library).launchers, launcher)
             for other in list(found.values()):

@@ -1,4 +1,4 @@
-"""Finding the mpicc that builds for one MPI library."""
+"""Finding the mpicc that builds for one MPI library, and the library that comes with a launcher."""
 
 from __future__ import annotations
 
@@ -68,3 +68,16 @@ def linked_by(mpicc: Path) -> Library | None:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return of_native(target) if done.returncode == 0 else None
+
+
+def beside(launcher: str) -> Library | None:
+    """Return the library that comes with a launcher: the sensible default for a script that says nothing."""
+    folder = Path(launcher).parent
+    installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
+    if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):
+        return Library(installed[0])  # one prefix's own: nothing need be compiled to see it
+    suffix = "".join(Path(launcher).suffixes)  # mpiexec.mpich -> mpicc.mpich
+    for name in (f"mpicc{suffix}" if suffix in (".mpich", ".openmpi") else "mpicc", "mpicc"):
+        if (folder / name).exists():
+            return linked_by(folder / name)
+    return None

@@ -103,11 +103,11 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
     """
     from weft.sources import variables
     from weft.sources.keep import keep
-    from weft.trace import Trace, sites
+    from weft.trace import Trace, site_lines
 
     try:
         trace = Trace.open(path)
-        sites.resolve(trace)
+        site_lines.resolve(trace)
         problems = keep(trace, texts=texts, more=told_places(trace)) + variables.resolve(trace)
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"

@@ -216,18 +216,3 @@ def read_answer(text: str) -> PythonMPI:
         elif key == "map" and library is None and is_library(value):
             library = Library(Path(value))
     return PythonMPI(version, library, error)
-
-
-def beside(launcher: str) -> Library | None:
-    """Return the library that comes with a launcher: the sensible default for a script that says nothing."""
-    from weft.launch.compiler import linked_by
-
-    folder = Path(launcher).parent
-    installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
-    if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):
-        return Library(installed[0])  # one prefix's own: nothing need be compiled to see it
-    suffix = "".join(Path(launcher).suffixes)  # mpiexec.mpich -> mpicc.mpich
-    for name in (f"mpicc{suffix}" if suffix in (".mpich", ".openmpi") else "mpicc", "mpicc"):
-        if (folder / name).exists():
-            return linked_by(folder / name)
-    return None

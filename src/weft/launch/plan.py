@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.errors import UsageError, WeftError
 from weft.launch import library as libraries
-from weft.launch.compiler import candidates, compiler_for, linked_by
+from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
@@ -97,7 +97,7 @@ def find_launcher(library: Library | None) -> str:
     if library is None:
         return found[0]
     alike = [one for one in found if library.family in (family_of(one), Family.OTHER)]
-    own = (one for one in alike if (its := libraries.beside(one)) is not None and its.real == library.real)
+    own = (one for one in alike if (its := beside(one)) is not None and its.real == library.real)
     return next(own, (alike or found)[0])
 
 
@@ -154,7 +154,7 @@ def spoken(family: Family) -> str:
 
 def default_library(launcher: str | None) -> Library:
     """Return the library for a program that does not tell its own: the launcher's, or the first on this machine."""
-    if launcher is not None and (library := libraries.beside(launcher)) is not None:
+    if launcher is not None and (library := beside(launcher)) is not None:
         return library
     beside_python = Path(sys.executable).parent / "mpicc"
     for mpicc in [beside_python, *candidates()]:

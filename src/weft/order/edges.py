@@ -16,8 +16,8 @@ from weft.mpi import meaning
 from weft.mpi.meaning import Act, Leaves, Trait
 from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
+from weft.trace.births import NOT_RECORDED, births
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
-from weft.trace.worlds import NOT_RECORDED, births
 
 U32 = NDArray[np.uint32]
 

@@ -34,9 +34,9 @@ from weft.replay.layout import (
 from weft.replay.turns import Turns, turns
 from weft.terms.columns import Ragged, columns
 from weft.trace import Level, Rank, Trace
+from weft.trace.births import NOT_RECORDED, births
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
-from weft.trace.worlds import NOT_RECORDED, births
 
 _MORE: Final = named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {"Parrived", "Comm_create_group", "Abort"}
 """Calls that communicate beside those that `weft.match` pairs."""

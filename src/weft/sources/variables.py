@@ -22,7 +22,7 @@ from weft.sources.arguments import named
 from weft.trace import Rank, Trace
 from weft.trace.json_file import read_json, write_whole
 from weft.trace.layout import Def
-from weft.trace.sites import mistrust
+from weft.trace.site_lines import mistrust
 
 if TYPE_CHECKING:
     from weft.sources.dwarf import Module

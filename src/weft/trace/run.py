@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.levels import level_named
 from weft.trace import clock, growing, layout
-from weft.trace.communicators import Communicator, Communicators
+from weft.trace.communicators import Communicator, Communicators, members_text
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.errors import RunError
@@ -469,7 +469,7 @@ class Trace:
 
     @cached_property
     def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
-        return kin(self) if len(self.worlds) > 1 else {}
+        return kin(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
 
@@ -630,8 +630,6 @@ def _spawned(files: list[RankFile]) -> list[list[RankFile]]:
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
-    from weft.trace.communicators import members_text
-
     who = members_text(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

@@ -1,29 +1,23 @@
 """Call sites: the line of the program that made a call.
 
-Python sites are decoded from the record itself. Native ones are return addresses: `resolve`, run on the machine that
-ran the program, asks addr2line and keeps the answers in RUN/sites.json, so that a copied run still knows its lines.
+Python sites are decoded from the record itself. Native ones are return addresses: site_lines.py, run on the machine
+that ran the program, asks addr2line and keeps the answers in RUN/sites.json: a copied run still knows its lines.
 """
 # ruff: noqa: A002 - the domain's words id, type and open
 
 from __future__ import annotations
 
-import json
-import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weft.trace.definitions import CodeDefinition, ModuleDefinition, SiteDefinition
-from weft.trace.elf import build_id_of
-from weft.trace.json_file import read_json, write_whole
-from weft.trace.layout import Def
-from weft.trace.lines import Found, lines_of
+from weft.trace.definitions import CodeDefinition, SiteDefinition
+from weft.trace.json_file import read_json
+from weft.trace.lines import Found
 
 if TYPE_CHECKING:
     from weft.trace.definitions import Definitions
-    from weft.trace.run import Trace
 
 SCHEMA: Final = "weft-sites/2"
 MAX_LINE: Final = 2**31
@@ -170,14 +164,15 @@ def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: i
 def _of_the_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
     """Callers up to the one that the system starts."""
     for caller in callers:
-        if caller.function in _STARTERS or _of_the_system(caller.module or ""):
+        if caller.function in _STARTERS or of_the_system(caller.module or ""):
             return
         yield caller
         if caller.function in ("main", "MAIN__"):
             return
 
 
-def _of_the_system(module: str) -> bool:
+def of_the_system(module: str) -> bool:
+    """Whether a module is libc or the loader, which start every program."""
     return Path(module).name.startswith(("libc.so", "libc-", "ld-"))
 
 
@@ -195,7 +190,7 @@ def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
                 found[path, build_id, int(offset)] = [_frame(*frame) for frame in frames[:MAX_FRAMES]]
         except (AttributeError, KeyError, TypeError, ValueError):
             problems.append(
-                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.sites.resolve makes it"
+                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve makes it"
             )
     return found
 
@@ -203,81 +198,3 @@ def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
 def _frame(file: Any, line: Any, function: Any) -> Found:
     named = file is not None and 0 <= int(line) < MAX_LINE
     return str(file) if named else None, int(line) if named else 0, function and str(function)
-
-
-def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
-    """Look up the lines of a run's native call sites and keep them in RUN/sites.json.
-
-    To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
-    recorded one. Returns sentences on what stays unresolved, and why.
-    """
-    from weft.trace.run import Trace
-
-    trace = run if isinstance(run, Trace) else Trace.open(run)
-    problems: list[str] = []
-    modules: list[dict[str, Any]] = []
-    for (path, build_id), offsets in sorted(_wanted(trace).items()):
-        reason = mistrust(trace, path, build_id)
-        sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
-        if reason:
-            problems.append(f"calls in {path} stay without lines: {reason}")
-        if sites:
-            modules.append({"path": path, "build_id": build_id, "sites": sites})
-    if modules:
-        _write(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
-        trace.forget_sites()
-    return problems
-
-
-def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
-    """Offsets of native sites by module."""
-    wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
-    tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
-    placed: list[Placed] = [*trace.ranks, *tasks]
-    for rank in placed:
-        for definition in rank.definitions.all(Def.SITE):
-            for module, offset in () if definition.code else _shown(rank, definition):
-                wanted[module.path, module.build_id].add(offset)
-        for ending in rank.definitions.endings:
-            for number, offset in ending.native:
-                of = rank.definitions.module(number)
-                if of is not None and of.path.startswith("/"):
-                    wanted[of.path, of.build_id].add(offset)
-    return wanted
-
-
-def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
-    """The native places of a call and of its callers, up to those that `_of_the_program` leaves out."""
-    for number, offset in ((definition.module, definition.offset), *definition.callers):
-        module = rank.definitions.module(number) if number else None
-        if module is None:
-            continue
-        if number != definition.module and _of_the_system(module.path):
-            return
-        if module.path.startswith("/"):
-            yield module, offset
-
-
-def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
-    """Why the file is not the module that ran; None where it is."""
-    try:
-        present = build_id_of(Path(path))
-        changed = Path(path).stat().st_mtime_ns
-    except OSError as error:
-        return f"the file is not here ({error.strerror})"
-    except ValueError as error:
-        return str(error)
-    if present != build_id:
-        return "the file was built anew since the run"
-    started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
-    if not build_id and started and changed > started:
-        return "the file changed since the run, and has no build id (link with -Wl,--build-id)"
-    return None
-
-
-def _write(path: Path, data: dict[str, Any], problems: list[str]) -> None:
-    """Whole or not at all."""
-    try:
-        write_whole(path, json.dumps(data).encode())
-    except OSError as error:
-        problems.append(f"{path} cannot be written: {error.strerror}")

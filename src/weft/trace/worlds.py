@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final, Protocol
 
 from weft.plain import dataclass
-from weft.trace.definitions import CommDefinition, Members
-from weft.trace.layout import Def, Flag
-
-if TYPE_CHECKING:
-    from weft.trace.run import Rank, Trace
+from weft.trace.definitions import CommDefinition, Definitions, Members
+from weft.trace.layout import Def
 
 MAX_GROUP: Final = 2**20
-NOT_RECORDED: Final = -1
-"""Stands for the event of a spawn in a record that has no events."""
 MAX_WORLDS: Final = 256
 """Other worlds of one process that are looked at (the recorder names 64)."""
 
@@ -32,7 +26,19 @@ class World:
     ranks: tuple[int, ...]
 
 
-def kin(trace: Trace) -> dict[int, dict[int, tuple[int, ...]]]:
+class Process(Protocol):
+    """What is asked of a rank here."""
+
+    index: int
+    world: int
+
+    @property
+    def definitions(self) -> Definitions:
+        """Worlds and communicators that it knows."""
+        ...
+
+
+def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
     """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
 
     A process knows the other side of a spawn only by its size. The two are paired by both sizes, and among equals in
@@ -41,54 +47,38 @@ def kin(trace: Trace) -> dict[int, dict[int, tuple[int, ...]]]:
     known: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
     made: dict[tuple[object, ...], tuple[int, ...] | None] = {}
     parents: dict[int, tuple[int, ...]] = {}
-    for rank in trace.ranks:
+    for rank in ranks:
         seen: dict[tuple[int, ...], int] = defaultdict(int)
-        for number, size, group in _spawns(trace, rank):
+        for number, size, group in _spawns(rank, worlds):
             seen[group] += 1
             key = (group, seen[group])
             if key not in made:
-                child = _child(trace, rank.world, size, len(group), parents)
+                child = _child(ranks, worlds[rank.world + 1 :], size, len(group), parents)
                 made[key] = child.ranks if child else None
                 if child:
                     parents[child.index] = group
-            ranks = made[key]
-            if ranks is not None:
-                known[rank.index][number] = ranks
-    for rank in trace.ranks:
+            brought = made[key]
+            if brought is not None:
+                known[rank.index][number] = brought
+    for rank in ranks:
         for definition in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS):
             if definition.origin == "parent" and rank.world in parents:
                 known[rank.index][definition.index] = parents[rank.world]
     return dict(known)
 
 
-def _spawns(trace: Trace, rank: Rank) -> list[tuple[int, int, tuple[int, ...]]]:
+def _spawns(rank: Process, worlds: Sequence[World]) -> list[tuple[int, int, tuple[int, ...]]]:
     """(own number of the new world, its size, rank indices of the spawning group) of each spawn of a rank."""
     found = []
-    worlds = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
-    for definition, comm in zip(worlds, _over(rank, [d.index for d in worlds]), strict=True):
+    made = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
+    for definition, comm in zip(made, _over(rank, [d.index for d in made]), strict=True):
         if definition.size <= MAX_GROUP:
-            group = _expand(trace.worlds[rank.world].ranks, comm.local) if comm else ()
+            group = _expand(worlds[rank.world].ranks, comm.local) if comm else ()
             found.append((definition.index, definition.size, group))
     return found
 
 
-def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Each spawn of each rank: rank index, its event, and the rank indices of the new world where that is known.
-
-    Those of a rank are in order; one that failed made no world and is left out.
-    """
-    found = []
-    functions = trace.functions.mask(["MPI_Comm_spawn", "MPI_Comm_spawn_multiple"])
-    for rank in trace.ranks if len(trace.worlds) > 1 else ():
-        numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
-        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
-        events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
-        others = rank.other_worlds()
-        found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
-    return found
-
-
-def _over(rank: Rank, numbers: list[int]) -> list[CommDefinition | None]:
+def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
     """The intercommunicators whose remote groups are the worlds that the process gave these numbers."""
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
@@ -105,18 +95,20 @@ def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
     return tuple(world[r] if 0 <= r < len(world) else -1 for r in ranks)
 
 
-def _child(trace: Trace, parent: int, size: int, group: int, taken: dict[int, tuple[int, ...]]) -> World | None:
+def _child(
+    ranks: Sequence[Process], later: Sequence[World], size: int, group: int, taken: Mapping[int, tuple[int, ...]]
+) -> World | None:
     """The first world that is still without a parent and fits."""
-    for world in trace.worlds[parent + 1 :]:
-        if world.index not in taken and len(world.ranks) == size and _parent_size(trace, world) in (None, group):
+    for world in later:
+        if world.index not in taken and len(world.ranks) == size and _parent_size(ranks, world) in (None, group):
             return world
     return None
 
 
-def _parent_size(trace: Trace, world: World) -> int | None:
+def _parent_size(ranks: Sequence[Process], world: World) -> int | None:
     """What the first readable rank of a spawned world says of its parents' number."""
     for index in world.ranks:
-        for definition in islice(trace.ranks[index].definitions.all(Def.WORLD), MAX_WORLDS) if index >= 0 else ():
+        for definition in islice(ranks[index].definitions.all(Def.WORLD), MAX_WORLDS) if index >= 0 else ():
             if definition.origin == "parent":
                 return int(definition.size)
     return None

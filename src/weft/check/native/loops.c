@@ -12,7 +12,6 @@ struct step weft_step = {.expected = NO_STEP};
 
 static struct construct outer;    /* the task region around this loop */
 static int nested;               /* parallel loops inside an iteration are plain code */
-static struct { int counts[WEFT_MAX_RANK]; int rank; } grid = {.rank = -1};
 
 /* Runs of iterations whose innermost index rises evenly: stamp -> index. */
 static struct run {
@@ -32,88 +31,6 @@ stamp_t tick(void)
     if (!here.started)
         now.base = now.cur + 1;
     return ++now.cur;
-}
-
-/* --- ownership --- */
-
-static void read_grid(void)
-{
-    const char *text = getenv("WEFT_CHECK_GRID");
-    grid.rank = 0;
-    while (text && *text && grid.rank < WEFT_MAX_RANK) {
-        char *end;
-        long n = strtol(text, &end, 10);
-        if (end == text || n < 1)
-            break;
-        grid.counts[grid.rank++] = (int)n;
-        text = *end == 'x' ? end + 1 : end;
-    }
-}
-
-bool gridded(void)
-{
-    if (grid.rank < 0)
-        read_grid();
-    return grid.rank > 0;
-}
-
-static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
-{
-    if (!gridded())
-        return 0;
-    int k = 0;
-    for (int d = 0; d < dimension; d++)
-        k += root->kinds[d] != WEFT_WHOLE;
-    return k < grid.rank ? grid.counts[k] : 1;
-}
-
-/* Which block a coordinate (from 0) of `extent` lies in, and where that block begins and ends. */
-static int64_t block(const struct object *root, int dimension, int64_t x, int64_t extent, int parts, int64_t *low,
-                     int64_t *high)
-{
-    const double *sizes = root->blocks[dimension];
-    if (sizes && root->kinds[dimension] == WEFT_GENBLOCK) {
-        int64_t begin = 0;
-        for (int64_t p = 0; p < root->block_count[dimension]; p++) {
-            int64_t end = begin + (int64_t)sizes[p];
-            if (x < end || p == root->block_count[dimension] - 1) {
-                *low = begin, *high = end - 1;
-                return p;
-            }
-            begin = end;
-        }
-    }
-    int64_t each = (extent + parts - 1) / parts;
-    if (each < 1)
-        each = 1;
-    int64_t p = x / each;
-    *low = p * each, *high = *low + each - 1;
-    return p;
-}
-
-int64_t block_low(const struct object *root, int d, int64_t t)
-{
-    int parts = blocks_of(root, d);
-    int64_t low, high;
-    if (!parts)
-        return t;
-    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
-    return low + root->lower[d];
-}
-
-int64_t block_high(const struct object *root, int d, int64_t t)
-{
-    int parts = blocks_of(root, d);
-    int64_t low, high;
-    if (!parts)
-        return t;
-    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
-    return high + root->lower[d];
-}
-
-bool same_owner(const struct object *root, int d, int64_t a, int64_t b)
-{
-    return a == b || (block_low(root, d, a) <= b && b <= block_high(root, d, a));
 }
 
 /* --- aspects --- */
@@ -337,16 +254,7 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
         findings_directive("on-deferred", here.id, data);
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
-        if (m.axis >= 0 && m.axis < rank) {
-            int k = m.axis;
-            if (axis[k] >= 0)
-                m = (struct term){axis[k], m.coefficient * coefficient[k], m.coefficient * offset[k] + m.offset};
-            else if (axis[k] == WEFT_CONSTANT)
-                m = (struct term){WEFT_CONSTANT, 0, m.coefficient * offset[k] + m.offset};
-            else
-                m = (struct term){WEFT_ALL, 0, 0};
-        }
-        here.at[d] = m;
+        here.at[d] = composed(m, rank, axis, coefficient, offset);
     }
 }
 
@@ -382,14 +290,6 @@ void weft_check_loop_consistent(int group, int data, const void *base, int rank,
     here.consistent[here.consistent_count++].group = group;
     if (here.what == LOOP)
         weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
-}
-
-bool is_consistent(const struct object *o)
-{
-    for (int i = 0; i < here.consistent_count; i++)
-        if (here.consistent[i].object == o)
-            return true;
-    return false;
 }
 
 void weft_check_loop_index(const void *base, size_t bytes)
@@ -671,7 +571,7 @@ int iteration_of(stamp_t s, int64_t index[])
 /* --- end --- */
 
 /* After the construct a private variable has no value, nor has what iterations wrote as if it were one. */
-static void undefine(uintptr_t low, uintptr_t high)
+void undefine(uintptr_t low, uintptr_t high)
 {
     for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
         struct cell *c = cell8(a);
@@ -689,62 +589,6 @@ void construct_undefine(void)
             copies_keep(here.written[i]);
             undefine(here.written[i]->low, here.written[i]->high);
         }
-}
-
-/* Copies that a group will make the same: until then what an iteration wrote is its processor's alone. */
-static struct held {
-    int group;
-    bool started;
-    uintptr_t low, high;
-} held[MAX_CLAUSES];
-static int held_count;
-
-static void hold_consistent(void)
-{
-    for (int i = 0; i < here.consistent_count && held_count < MAX_CLAUSES; i++) {
-        const struct object *o = here.consistent[i].object;
-        if (!here.consistent[i].group)
-            continue;
-        undefine(o->low, o->high);
-        held[held_count++] = (struct held){here.consistent[i].group, false, o->low, o->high};
-    }
-}
-
-void weft_check_consistent_start(int construct, int group)
-{
-    bool any = false;
-    if (now.off)
-        return;
-    ran(construct);
-    for (int i = 0; i < held_count; i++)
-        if (held[i].group == group)
-            any = held[i].started = true;
-    if (!any)
-        findings_directive("consistent-start", construct, group);
-}
-
-void weft_check_consistent_wait(int construct, int group)
-{
-    bool any = false;
-    if (now.off)
-        return;
-    ran(construct);
-    tick();
-    for (int i = 0; i < held_count;) {
-        if (held[i].group != group || !held[i].started) {
-            i++;
-            continue;
-        }
-        any = true;
-        for (uintptr_t a = held[i].low & ~(uintptr_t)3; a < held[i].high; a += 4) {
-            struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
-            if (c->written == UNDEFINED)
-                c->written = now.cur;
-        }
-        held[i] = held[--held_count];
-    }
-    if (!any)
-        findings_directive("consistent-wait", construct, group);
 }
 
 void weft_check_loop_end(int construct)
@@ -765,7 +609,7 @@ void weft_check_loop_end(int construct)
     for (int i = 0; i < here.private_count; i++)
         weft_check_clear((void *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
     construct_undefine();
-    hold_consistent();
+    consistent_hold();
     tick();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {

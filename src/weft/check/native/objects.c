@@ -439,6 +439,19 @@ void weft_check_blocks(int data, const void *base, int dimension, int64_t n, con
     o->block_count[dimension] = n;
 }
 
+/* A dimension that follows dimension k of an array, where that is itself placed at coefficient[k] * index[axis[k]] +
+ * offset[k]: the two as one. */
+struct term composed(struct term m, int rank, const int axis[], const int64_t coefficient[], const int64_t offset[])
+{
+    if (m.axis < 0 || m.axis >= rank)
+        return m;
+    int k = m.axis;
+    int64_t at = m.coefficient * offset[k] + m.offset;
+    if (axis[k] >= 0)
+        return (struct term){axis[k], m.coefficient * coefficient[k], at};
+    return axis[k] == WEFT_CONSTANT ? (struct term){WEFT_CONSTANT, 0, at} : (struct term){WEFT_ALL, 0, 0};
+}
+
 void weft_check_align(int construct, int data, const void *base, int target, const void *target_base, int rank,
                       const int axis[], const int64_t coefficient[], const int64_t offset[])
 {
@@ -456,16 +469,7 @@ void weft_check_align(int construct, int data, const void *base, int target, con
         struct term m = t->map[d];
         if (t == t->root)
             m = (struct term){d, 1, 0};
-        if (m.axis >= 0 && m.axis < rank) {
-            int k = m.axis;
-            if (axis[k] >= 0)
-                m = (struct term){axis[k], m.coefficient * coefficient[k], m.coefficient * offset[k] + m.offset};
-            else if (axis[k] == WEFT_CONSTANT)
-                m = (struct term){WEFT_CONSTANT, 0, m.coefficient * offset[k] + m.offset};
-            else
-                m = (struct term){WEFT_ALL, 0, 0};
-        }
-        map[d] = m;
+        map[d] = composed(m, rank, axis, coefficient, offset);
     }
     for (int k = 0; k < rank && k < t->rank; k++)
         if (axis[k] >= 0 && axis[k] < o->rank) {

@@ -497,55 +497,26 @@ void reductions_end(void)
 
 /* --- asynchronous reductions --- */
 
-static struct held {
-    int group, data;
-    uintptr_t low, high;
-    bool started;
-} held[MAX_CLAUSES];
-static int held_count;
+static struct groups groups;
 
 /* The loop has ended; its reductions are partial until their group has completed. */
 void reductions_hold(void)
 {
-    for (int i = 0; i < here.reduction_count && held_count < MAX_CLAUSES; i++) {
+    for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
-        held[held_count++] = (struct held){here.group, r->data, r->low, r->high, false};
+        groups_hold(&groups, here.group, r->low, r->high);
         mark(r->low, r->high, GUARDED);
     }
 }
 
 void weft_check_reduction_start(int construct, int group)
 {
-    bool any = false;
-    if (now.off)
-        return;
-    ran(construct);
-    for (int i = 0; i < held_count; i++)
-        if (held[i].group == group) {
-            if (held[i].started && !any)
-                findings_directive("reduction-twice", construct, group);
-            any = held[i].started = true;
-        }
-    if (!any)
-        findings_directive("reduction-start", construct, group);
+    groups_start(&groups, construct, group, "reduction-start", "reduction-twice");
 }
+
+static void complete(uintptr_t low, uintptr_t high) { mark(low, high, now.cur); }
 
 void weft_check_reduction_wait(int construct, int group)
 {
-    bool any = false;
-    if (now.off)
-        return;
-    ran(construct);
-    tick();
-    for (int i = 0; i < held_count;) {
-        if (held[i].group != group || !held[i].started) {
-            i++;
-            continue;
-        }
-        any = true;
-        mark(held[i].low, held[i].high, now.cur);
-        held[i] = held[--held_count];
-    }
-    if (!any)
-        findings_directive("reduction-wait", construct, group);
+    groups_wait(&groups, construct, group, "reduction-wait", complete);
 }

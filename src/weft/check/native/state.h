@@ -259,9 +259,11 @@ void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
 void objects_renumber(void);
 void object_drop(struct object *o);
 void forget_sites(void);
+void open_site(struct site *s);
 extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
 extern uint32_t weft_sites_forgotten; /* how often all were */
 struct site *sites_opened(void);
+struct term composed(struct term m, int rank, const int axis[], const int64_t coefficient[], const int64_t offset[]);
 void index_of(const struct object *o, uintptr_t a, int64_t index[]);
 
 /* --- cells.c --- */
@@ -270,13 +272,15 @@ void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stam
 void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise);
 bool wide(void); /* the processor has AVX2 */
 
-/* --- loops.c --- */
-struct aspect *aspect_of(struct object *o);
-void home_of(const struct aspect *s, const int64_t index[], int64_t own[]);
+/* --- ownership.c --- */
 bool gridded(void);
 bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
 int64_t block_low(const struct object *root, int dimension, int64_t t);
 int64_t block_high(const struct object *root, int dimension, int64_t t);
+
+/* --- loops.c --- */
+struct aspect *aspect_of(struct object *o);
+void home_of(const struct aspect *s, const int64_t index[], int64_t own[]);
 int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
 void loop_index(void); /* here.index is this iteration's */
@@ -284,11 +288,25 @@ void construct_on(int data, const void *base, int rank, const int axis[], const 
                   const int64_t offset[]);
 void construct_remotes(void);
 void construct_undefine(void);
-bool is_consistent(const struct object *o);
+void undefine(uintptr_t low, uintptr_t high);
 bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
 int64_t row_room(void);
 void row_advance(int64_t count);
+
+/* --- groups.c --- */
+struct groups {
+    struct held { int group; uintptr_t low, high; bool started; } held[MAX_CLAUSES];
+    int count;
+};
+void groups_hold(struct groups *g, int group, uintptr_t low, uintptr_t high);
+void groups_start(struct groups *g, int construct, int group, const char *none, const char *twice);
+void groups_wait(struct groups *g, int construct, int group, const char *none,
+                 void (*release)(uintptr_t low, uintptr_t high));
+
+/* --- consistent.c --- */
+bool is_consistent(const struct object *o);
+void consistent_hold(void);
 
 /* --- copies.c --- */
 void copies_keep(struct object *o);
@@ -325,7 +343,6 @@ void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 void judge_reductions(void);
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
 bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place);
-void open_site(struct site *s);
 
 /* --- reductions.c --- */
 void reductions_fork(void);
@@ -375,5 +392,10 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
 void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value);
 void usage_error(const char *why, int construct, int data);
 bool findings_open(void);
+
+/* --- sites.c --- */
+bool among(const struct private *list, int n, uintptr_t a, struct private **which);
+bool site_again(struct site *s, uintptr_t a, size_t size);
+void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place);
 
 #endif

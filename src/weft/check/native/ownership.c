@@ -1,0 +1,86 @@
+/* Which elements have one owner: all of a block of the grid that --grid asks for, else each is its own. */
+#include "state.h"
+
+#include <stdlib.h>
+
+static struct { int counts[WEFT_MAX_RANK]; int rank; } grid = {.rank = -1};
+
+static void read_grid(void)
+{
+    const char *text = getenv("WEFT_CHECK_GRID");
+    grid.rank = 0;
+    while (text && *text && grid.rank < WEFT_MAX_RANK) {
+        char *end;
+        long n = strtol(text, &end, 10);
+        if (end == text || n < 1)
+            break;
+        grid.counts[grid.rank++] = (int)n;
+        text = *end == 'x' ? end + 1 : end;
+    }
+}
+
+bool gridded(void)
+{
+    if (grid.rank < 0)
+        read_grid();
+    return grid.rank > 0;
+}
+
+static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
+{
+    if (!gridded())
+        return 0;
+    int k = 0;
+    for (int d = 0; d < dimension; d++)
+        k += root->kinds[d] != WEFT_WHOLE;
+    return k < grid.rank ? grid.counts[k] : 1;
+}
+
+/* Which block a coordinate (from 0) of `extent` lies in, and where that block begins and ends. */
+static int64_t block(const struct object *root, int dimension, int64_t x, int64_t extent, int parts, int64_t *low,
+                     int64_t *high)
+{
+    const double *sizes = root->blocks[dimension];
+    if (sizes && root->kinds[dimension] == WEFT_GENBLOCK) {
+        int64_t begin = 0;
+        for (int64_t p = 0; p < root->block_count[dimension]; p++) {
+            int64_t end = begin + (int64_t)sizes[p];
+            if (x < end || p == root->block_count[dimension] - 1) {
+                *low = begin, *high = end - 1;
+                return p;
+            }
+            begin = end;
+        }
+    }
+    int64_t each = (extent + parts - 1) / parts;
+    if (each < 1)
+        each = 1;
+    int64_t p = x / each;
+    *low = p * each, *high = *low + each - 1;
+    return p;
+}
+
+int64_t block_low(const struct object *root, int d, int64_t t)
+{
+    int parts = blocks_of(root, d);
+    int64_t low, high;
+    if (!parts)
+        return t;
+    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
+    return low + root->lower[d];
+}
+
+int64_t block_high(const struct object *root, int d, int64_t t)
+{
+    int parts = blocks_of(root, d);
+    int64_t low, high;
+    if (!parts)
+        return t;
+    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
+    return high + root->lower[d];
+}
+
+bool same_owner(const struct object *root, int d, int64_t a, int64_t b)
+{
+    return a == b || (block_low(root, d, a) <= b && b <= block_high(root, d, a));
+}

@@ -1,0 +1,29 @@
+"""Where each spawn of a run stands among the events of its rank, and the ranks that it brought."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft.trace.layout import Def, Flag
+from weft.trace.run import Trace
+
+NOT_RECORDED: Final = -1
+"""Stands for the event of a spawn in a record that has no events."""
+
+
+def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Each spawn of each rank: rank index, its event, and the rank indices of the new world where that is known.
+
+    Those of a rank are in order; one that failed made no world and is left out.
+    """
+    found = []
+    functions = trace.functions.mask(["MPI_Comm_spawn", "MPI_Comm_spawn_multiple"])
+    for rank in trace.ranks if len(trace.worlds) > 1 else ():
+        numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
+        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
+        events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
+        others = rank.other_worlds()
+        found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
+    return found

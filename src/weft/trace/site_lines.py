@@ -1,0 +1,94 @@
+"""The lines behind a run's native call sites, looked up once on the machine that ran the program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from weft.trace.definitions import ModuleDefinition, SiteDefinition
+from weft.trace.elf import build_id_of
+from weft.trace.json_file import write_whole
+from weft.trace.layout import Def
+from weft.trace.lines import lines_of
+from weft.trace.run import Trace
+from weft.trace.sites import SCHEMA, Placed, of_the_system
+
+
+def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
+    """Look up the lines of a run's native call sites and keep them in RUN/sites.json.
+
+    To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
+    recorded one. Returns sentences on what stays unresolved, and why.
+    """
+    trace = run if isinstance(run, Trace) else Trace.open(run)
+    problems: list[str] = []
+    modules: list[dict[str, Any]] = []
+    for (path, build_id), offsets in sorted(_wanted(trace).items()):
+        reason = mistrust(trace, path, build_id)
+        sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
+        if reason:
+            problems.append(f"calls in {path} stay without lines: {reason}")
+        if sites:
+            modules.append({"path": path, "build_id": build_id, "sites": sites})
+    if modules:
+        _write(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
+        trace.forget_sites()
+    return problems
+
+
+def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
+    """Offsets of native sites by module."""
+    wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
+    tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
+    placed: list[Placed] = [*trace.ranks, *tasks]
+    for rank in placed:
+        for definition in rank.definitions.all(Def.SITE):
+            for module, offset in () if definition.code else _shown(rank, definition):
+                wanted[module.path, module.build_id].add(offset)
+        for ending in rank.definitions.endings:
+            for number, offset in ending.native:
+                of = rank.definitions.module(number)
+                if of is not None and of.path.startswith("/"):
+                    wanted[of.path, of.build_id].add(offset)
+    return wanted
+
+
+def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
+    """The native places of a call and of its callers, up to those that `sites.py` leaves out."""
+    for number, offset in ((definition.module, definition.offset), *definition.callers):
+        module = rank.definitions.module(number) if number else None
+        if module is None:
+            continue
+        if number != definition.module and of_the_system(module.path):
+            return
+        if module.path.startswith("/"):
+            yield module, offset
+
+
+def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
+    """Why the file is not the module that ran; None where it is."""
+    try:
+        present = build_id_of(Path(path))
+        changed = Path(path).stat().st_mtime_ns
+    except OSError as error:
+        return f"the file is not here ({error.strerror})"
+    except ValueError as error:
+        return str(error)
+    if present != build_id:
+        return "the file was built anew since the run"
+    started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
+    if not build_id and started and changed > started:
+        return "the file changed since the run, and has no build id (link with -Wl,--build-id)"
+    return None
+
+
+def _write(path: Path, data: dict[str, Any], problems: list[str]) -> None:
+    """Whole or not at all."""
+    try:
+        write_whole(path, json.dumps(data).encode())
+    except OSError as error:
+        problems.append(f"{path} cannot be written: {error.strerror}")
