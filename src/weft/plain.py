@@ -22,7 +22,7 @@ def dataclass(*, frozen: bool = ..., slots: bool = ..., eq: bool = ...) -> Calla
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
-def dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True) -> Any:
+def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True) -> object:
     """As dataclasses.dataclass, whose other functions take these classes too."""
 
     def made(cls: Any) -> Any:
@@ -64,7 +64,7 @@ def _finished(cls: Any, frozen: bool, eq: bool) -> Any:
 def _initialised_when_used(cls: Any) -> None:
     """Give the class an `__init__` that compiles the right one when the first instance is made."""
 
-    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Any, /, *args: object, **kwargs: object) -> None:
         if cls.__init__ is __init__:
             cls.__init__ = _initialiser(cls)
         cls.__init__(self, *args, **kwargs)
@@ -72,7 +72,7 @@ def _initialised_when_used(cls: Any) -> None:
     cls.__init__ = __init__
 
 
-def _initialiser(cls: Any) -> Any:
+def _initialiser(cls: Any) -> object:
     """The `__init__` that the standard decorator would have compiled; names of classes stay as they are written."""
     known: dict[str, Any] = {"default": object()}
     given: list[str] = []
@@ -102,7 +102,7 @@ def _initialiser(cls: Any) -> Any:
     return known["__init__"]
 
 
-def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
     """What reads these attributes as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)

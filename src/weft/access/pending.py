@@ -8,7 +8,7 @@ from its start to the call that completed it. Both together are the proof.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -141,7 +141,7 @@ class _Pending:
         )
         return site_of(made, rank, site, kind)
 
-    def _proof(self, met: Met, start: Event, completed: Event | None) -> Mapping[str, Any]:
+    def _proof(self, met: Met, start: Event, completed: Event | None) -> Mapping[str, object]:
         touches = self.touches
         return {
             "access": "write" if touches.kind[met.touch] & TouchKind.WRITE else "read",

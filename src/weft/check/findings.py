@@ -26,7 +26,7 @@ class _File:
     modules: list[dict[str, Any]] = field(default_factory=list)
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
-    usage: dict[str, Any] | None = None
+    usage: dict[str, object] | None = None
 
 
 def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:

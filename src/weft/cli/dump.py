@@ -259,7 +259,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
 # Definitions
 
 
-def definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, Any]]]:
+def definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, object]]]:
     """All definitions as (heading, facts)."""
     for comm in trace.communicators:
         facts: dict[str, Any] = {"name": comm.name, "members": list(comm.members)}
@@ -312,7 +312,7 @@ def rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "environment", {"name": name, "value": value}
 
 
-def print_definitions(rows: Iterator[tuple[str, dict[str, Any]]], to: IO[Any]) -> None:
+def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]) -> None:
     """Print definitions, a line each."""
 
     def lines() -> Iterator[tuple[str, ...]]:
@@ -324,7 +324,7 @@ def print_definitions(rows: Iterator[tuple[str, dict[str, Any]]], to: IO[Any]) -
     print_table(("rank", "kind", "what"), lines(), to)
 
 
-def value_line(value: Any) -> str:
+def value_line(value: object) -> str:
     """A fact on one line."""
     from weft.trace.communicators import members_text
 
@@ -337,7 +337,7 @@ def value_line(value: Any) -> str:
 # Output
 
 
-def print_json(rows: Iterator[dict[str, Any]], to: IO[Any]) -> None:
+def print_json(rows: Iterator[dict[str, object]], to: IO[Any]) -> None:
     """Print objects as JSON lines."""
     for row in rows:
         print(json.dumps(row, default=str), file=to)

@@ -23,7 +23,7 @@ NOT_COMMANDS = {"main"}
 class Command(Protocol):
     """What the module of a command holds; its docstring is its help. TAKES_PROGRAM: what follows `--` comes as rest."""
 
-    def register(self, subparsers: Any) -> None:
+    def register(self, subparsers: object) -> None:
         """Declare the command and its options."""
 
     def run(self, args: argparse.Namespace) -> int:

@@ -318,7 +318,7 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
 class Untold:
     """What a report is of where there is nothing to analyse: the run, and why."""
 
-    run: Mapping[str, Any]
+    run: Mapping[str, object]
     problems: Sequence[str]
     ranks: Sequence[Any] = ()
 

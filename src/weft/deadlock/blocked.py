@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -350,7 +350,7 @@ class Standstill:
             "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
         )
 
-    def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, Any]) -> int:
+    def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]) -> int:
         """How often a leader called MPI_Intercomm_create for this other leader, with this communicator and tag."""
         of = self.trace.ranks[leader]
         count = 0

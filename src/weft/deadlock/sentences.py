@@ -96,7 +96,7 @@ class _Telling:
         first = [group.blocked.event for group in groups]
         return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
-    def _evidence(self, groups: list[Group]) -> Mapping[str, Any]:
+    def _evidence(self, groups: list[Group]) -> Mapping[str, object]:
         waits = [
             {
                 "ranks": list(g.ranks),

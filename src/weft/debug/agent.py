@@ -93,7 +93,7 @@ class Agent:
         self.stepping = ""
         self.returned = ""
         self.base: Any = None
-        self.stopped: Any = None
+        self.stopped: object = None
         self.go = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
         self.client: socket.socket | None = None
@@ -141,7 +141,7 @@ class Agent:
             frame = frame.f_back
         return found
 
-    def do_stack(self) -> dict[str, Any]:
+    def do_stack(self) -> dict[str, object]:
         """Where the rank is."""
         return {"frames": [spot(frame) for frame in self.frames()]}
 
@@ -197,7 +197,7 @@ class Agent:
             frame.f_globals[target] = value
         return {"value": short(value)}
 
-    def do_watch(self, text: str, level: int = 0) -> dict[str, Any]:
+    def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
         """Stop where the value of an expression changes, as seen from a frame."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
@@ -205,7 +205,7 @@ class Agent:
         self.ask_to_arm()
         return {"number": self.numbers}
 
-    def do_unwatch(self, number: int) -> dict[str, Any]:
+    def do_unwatch(self, number: int) -> dict[str, object]:
         """Compare it no more."""
         self.watched.pop(number, None)
         self.ask_to_arm()
@@ -221,7 +221,7 @@ class Agent:
             return {"value": ""}
         return {"value": "" if value is None else short(value)}
 
-    def do_break(self, places: list[dict[str, Any]]) -> dict[str, Any]:
+    def do_break(self, places: list[dict[str, Any]]) -> dict[str, object]:
         """Take these as the rank's breakpoints."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
@@ -229,7 +229,7 @@ class Agent:
             self.ask_to_arm()
         return {}
 
-    def do_step(self, how: str) -> dict[str, Any]:
+    def do_step(self, how: str) -> dict[str, object]:
         """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
@@ -238,19 +238,19 @@ class Agent:
         self.ask_to_arm()
         return {}
 
-    def do_unstep(self) -> dict[str, Any]:
+    def do_unstep(self) -> dict[str, object]:
         """Forget the step."""
         self.stepping, self.base = "", None
         return {}
 
-    def do_resume(self) -> dict[str, Any]:
+    def do_resume(self) -> dict[str, object]:
         """Let a rank that stands at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             self.go.release()
         return {}
 
-    def do_state(self) -> dict[str, Any]:
+    def do_state(self) -> dict[str, object]:
         """Whether the rank stands at a line, and at which."""
         return {"stopped": None if self.stopped is None else spot(self.stopped)}
 
@@ -261,7 +261,7 @@ class Agent:
 
     # The rank's own thread
 
-    def arm(self, _: Any = None) -> int:
+    def arm(self, _: object = None) -> int:
         """Trace what breakpoints and steps need, and nothing else."""
         mine = sys.gettrace() in (None, self.called)
         if not self.breakpoints and not self.stepping and not self.watched:
@@ -286,7 +286,7 @@ class Agent:
             return False
         return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
 
-    def called(self, frame: Any, event: str, _: Any) -> Any:
+    def called(self, frame: Any, event: str, _: object) -> Any:
         """The trace function of the thread: a new frame."""
         over = self.stepping in ("next", "finish") and not self.watched
         if not self.wants(frame) or (over and not any(p.within(frame.f_code) for p in self.breakpoints)):
@@ -295,7 +295,7 @@ class Agent:
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
         return self.happened
 
-    def meet(self, points: list[Breakpoint], frame: Any) -> bool:
+    def meet(self, points: list[Breakpoint], frame: object) -> bool:
         """Stop at these breakpoints, where one of them counts."""
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
@@ -303,7 +303,7 @@ class Agent:
             self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
         return bool(hit)
 
-    def compare(self, frame: Any, event: str) -> bool:
+    def compare(self, frame: object, event: str) -> bool:
         """Stop where what is watched has changed, or its frame returns."""
         for number, one in list(self.watched.items()):
             now = one.now()
@@ -317,7 +317,7 @@ class Agent:
                 return True
         return False
 
-    def happened(self, frame: Any, event: str, argument: Any) -> Any:
+    def happened(self, frame: Any, event: str, argument: Any) -> object:
         """The trace function of a frame: a line, or its return."""
         if event in ("line", "return") and self.watched and self.compare(frame, event):
             return self.happened
@@ -359,12 +359,12 @@ def visited(point: Breakpoint) -> bool:
     return point.left <= 0
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: object) -> bool:
     """Whether a module's name holds data: no module, function or class."""
     return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
 
 
-def bind(frame: Any, name: str, value: Any) -> None:
+def bind(frame: Any, name: str, value: object) -> None:
     """Give a local name of a frame another value. LookupError where the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
@@ -453,7 +453,7 @@ def same_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def spot(frame: Any) -> dict[str, Any]:
+def spot(frame: Any) -> dict[str, object]:
     """A frame's place."""
     code = frame.f_code
     file = code.co_filename

@@ -28,7 +28,7 @@ class Mi:
 
     def __init__(self) -> None:
         self.running = False
-        self.stops: list[dict[str, Any]] = []
+        self.stops: list[dict[str, object]] = []
         self.points: dict[str, Point] = {}
         self._token = 0
         self._console: list[str] = []
@@ -77,7 +77,7 @@ class Mi:
         self.ask(command)
         return "".join(self._console)
 
-    def await_stop(self, seconds: float = PATIENCE) -> dict[str, Any]:
+    def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The next stop. HandError where none comes."""
         until = time.monotonic() + seconds
         while not self.stops and time.monotonic() < until:

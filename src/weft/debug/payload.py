@@ -169,7 +169,7 @@ def _elements_in(datatype: Datatype) -> int:
     return sum(n for _, n in datatype.signature() or (("", 1),))
 
 
-def _value(memory: Memory, format_: str, at: int) -> Any:
+def _value(memory: Memory, format_: str, at: int) -> object:
     found = struct.unpack("@" + format_, memory.read(at, struct.calcsize("@" + format_)))
     if format_ in ("ff", "dd"):
         return str(complex(*found))
@@ -179,11 +179,11 @@ def _value(memory: Memory, format_: str, at: int) -> Any:
 class _Plain(pickle.Unpickler):
     """Builds what consists of Python's own containers and values; runs no code of the program."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
-def unpickled(raw: bytes) -> dict[str, Any] | None:
+def unpickled(raw: bytes) -> dict[str, object] | None:
     """An object that mpi4py's lowercase methods sent; None where the bytes are no pickle."""
     if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
         return None

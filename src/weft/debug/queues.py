@@ -50,7 +50,7 @@ class Queues:
             "all_sent": len(sent), "all_posted": len(waiting),
         }  # fmt: skip
 
-    def _sorted(self, posts: Posts, rank: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _sorted(self, posts: Posts, rank: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """By channel: rank, the other side, communicator and tag, then in order; the first ones."""
         order = np.lexsort((posts.event[rows], posts.tag[rows], posts.comm[rows], posts.peer[rows], rank[rows]))
         return rows[order][:MOST]
@@ -101,7 +101,7 @@ class Queues:
         }  # fmt: skip
 
 
-def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray[Any]) -> NDArray[np.bool_]:
+def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Whether each event of a rank lies within how far the rank has come."""
     first = np.concatenate([[0], np.cumsum([len(one) for one in reach])]).astype(np.int64)
     flat = np.concatenate([np.zeros(0, np.bool_), *reach])

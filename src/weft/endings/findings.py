@@ -145,7 +145,7 @@ def _last_events(group: list[End]) -> list[Event]:
     return [end.rank.event(len(end.rank) - 1) for end in group[:64] if len(end.rank)]
 
 
-def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, Any]:
+def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, object]:
     ending = end.ending
     told: dict[str, Any] = {"how": end.how.value}
     if ending is not None:

@@ -74,7 +74,7 @@ def to_json(trace: Trace) -> list[dict[str, Any]]:
     return [_json(said, group) for said, group in _groups(trace, ends(trace))]
 
 
-def _json(said: str, group: list[End]) -> dict[str, Any]:
+def _json(said: str, group: list[End]) -> dict[str, object]:
     first = group[0]
     told: dict[str, Any] = {
         "ranks": [end.rank.index for end in group], "how": first.how.value, "message": printable(said),

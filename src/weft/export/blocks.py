@@ -31,7 +31,7 @@ def coded(values: NDArray[Any]) -> tuple[list[int], Ints]:
     return ids.tolist(), numbered(ids, values).astype(np.int64)
 
 
-def per_function(functions: FunctionTable, value: Callable[[Function], Any], dtype: Any) -> NDArray[Any]:
+def per_function(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
     """A look-up table over function ids; 0 for unknown ones."""
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:

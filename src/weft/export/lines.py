@@ -163,7 +163,7 @@ class Writer:
         self._ranks[rank.index] = of_rank
         self._kept[rank.index] = of_rank, tails
 
-    def _given(self, columns: dict[str, NDArray[Any]]) -> RowsInput:
+    def _given(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
         programs, table = self._programs, self._table
         given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
         given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}

@@ -95,7 +95,7 @@ def soft(which: int) -> int | None:
     return None if value == resource.RLIM_INFINITY else value
 
 
-def batch(environment: Mapping[str, str]) -> dict[str, Any] | None:
+def batch(environment: Mapping[str, str]) -> dict[str, object] | None:
     """The job of a batch system that this runs in: its number, and the end of its time (seconds since 1970)."""
     for system, number, end in (
         ("slurm", "SLURM_JOB_ID", "SLURM_JOB_END_TIME"), ("pbs", "PBS_JOBID", None), ("lsf", "LSB_JOBID", None),

@@ -177,7 +177,7 @@ def newest(base: Path = BASE) -> Path:
     return max(told, key=lambda path: started(path, told[path]))
 
 
-def facts_of(path: Path) -> dict[str, Any]:
+def facts_of(path: Path) -> dict[str, object]:
     """What run.json says, {} where it cannot be read."""
     try:
         facts = json.loads((path / RUN_JSON).read_text())

@@ -121,7 +121,7 @@ def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, An
     """Keep facts under a key. `more`: files that they depend on besides, named by the facts alone."""
     note, others = _note(kind, key), list(more)
     with suppress(OSError):
-        content: dict[str, Any] = {"key": key, "more": [str(path) for path in others], "facts": facts}
+        content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}
         content["stamps"] = stamps([*depends, *others])
         note.parent.mkdir(parents=True, exist_ok=True)
         work = note.with_suffix(f".{os.getpid()}")
@@ -133,7 +133,7 @@ def _note(kind: str, key: list[str]) -> Path:
     return cache_folder() / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
 
 
-def stamps(paths: Iterable[Path]) -> list[list[Any]]:
+def stamps(paths: Iterable[Path]) -> list[list[object]]:
     """What changes when a file does: path, time, size and inode; of a file that is not there the path alone."""
     found: list[list[Any]] = []
     for path in paths:

@@ -22,8 +22,8 @@ I8, I16, I32, I64 = (np.dtype(f"<i{n}") for n in (1, 2, 4, 8))
 U8, U16, U32, U64 = (np.dtype(f"<u{n}") for n in (1, 2, 4, 8))
 F32, F64 = np.dtype("<f4"), np.dtype("<f8")
 
-Target = Any  # a dtype, a class of Struct, or ANY
-Signature = tuple[Any, tuple[Any, ...]]
+Target = object  # a dtype, a class of Struct, or ANY
+Signature = tuple[object, tuple[object, ...]]
 
 
 def address(array: NDArray[Any], target: Target, what: str) -> int:
@@ -50,7 +50,7 @@ class Pointer:
     def __init__(self, what: str, target: Target) -> None:
         self._what, self._target = what, target
 
-    def from_param(self, value: Any) -> Any:
+    def from_param(self, value: object) -> object:
         """What ctypes passes on."""
         if isinstance(value, np.ndarray):
             return ctypes.c_void_p(address(value, self._target, self._what))
@@ -73,7 +73,7 @@ class Struct(ctypes.Structure):
         for name, value in given.items():
             setattr(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not hasattr(type(self), name):
             raise AttributeError(f"{type(self).__name__} has no member {name}")
         if not isinstance(value, int | float | None):
@@ -105,12 +105,12 @@ def several(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]
     return array
 
 
-def addresses(arrays: Sequence[NDArray[Any] | None], target: Target, what: str) -> NDArray[np.uint64]:
+def addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
     """Where several arrays lie, as C reads a pointer to pointers; 0 for None. The caller keeps them alive."""
     return np.array([0 if a is None else address(a, target, what) for a in arrays], np.uint64)
 
 
-def bind(functions: Mapping[str, Signature]) -> Any:
+def bind(functions: Mapping[str, Signature]) -> object:
     """The kernels, with what these functions take and give."""
     lib = library()
     for name, (returns, parameters) in functions.items():

@@ -11,7 +11,7 @@ import ctypes
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from weft.match import NONE, Match, Post
 from weft.native import bridge
 from weft.native.headers import decided
 from weft.native.headers.order import OrderInput, kernel
-from weft.order.edges import U32, Processes, collective_edges, generic_edges, processes
+from weft.order.edges import U32, Part, Processes, collective_edges, generic_edges, processes
 from weft.plain import dataclass
 from weft.trace import Trace
 
@@ -196,7 +196,7 @@ def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
     return known, (earlier, later)
 
 
-def _synchronous_chains(match: Match, order: Order) -> list[tuple[Any, Any, Any, Any]]:
+def _synchronous_chains(match: Match, order: Order) -> list[Part]:
     """Synchronous sends whose receive had to wait for an earlier, pending one: that one's message came first."""
     earlier, later = order.pairs
     sends, recvs = match.sends, match.recvs
@@ -210,7 +210,7 @@ def _synchronous_chains(match: Match, order: Order) -> list[tuple[Any, Any, Any,
         before.setdefault(b, []).append(a)
     process = order.processes.of_rows(sends.first, sends.event)
     completion = order.processes.of_rows(sends.first, sends.completion)
-    found: list[tuple[Any, Any, Any, Any]] = []
+    found: list[Part] = []
     for send in np.flatnonzero(sync & (sends.partner != NONE) & (sends.completion != NONE)).tolist():
         seen, stack = set(), list(before.get(int(sends.partner[send]), ()))
         while stack:

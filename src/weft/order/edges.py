@@ -6,10 +6,10 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from weft.match import NONE, Match, Post
 from weft.mpi import meaning
@@ -20,6 +20,8 @@ from weft.trace.births import NOT_RECORDED, births
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 
 U32 = NDArray[np.uint32]
+Part = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
+"""Edges as columns: process, event, target process, target; a number stands for one edge."""
 
 SOURCE: Final = 1
 TARGET: Final = 2
@@ -104,12 +106,12 @@ class Edges:
     of_process: NDArray[np.uint64]
 
 
-def _columns(parts: list[tuple[Any, Any, Any, Any]]) -> list[U32]:
+def _columns(parts: list[Part]) -> list[U32]:
     empty = np.empty(0, np.uint32)
     return [np.concatenate([empty, *(np.atleast_1d(p[i]).astype(np.uint32) for p in parts)]) for i in range(4)]
 
 
-def _probe_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
+def _probe_edges(match: Match, at: Processes) -> Part:
     """A probe returns only when the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
     if not len(probes):
@@ -121,7 +123,7 @@ def _probe_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
     )  # fmt: skip
 
 
-def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]:
+def _synchronous_edges(match: Match, at: Processes) -> Part:
     """A synchronous send completes only when its receive was posted, and has begun (MPI-4.1, 3.4).
 
     A matched probe is not a receive: that is the call that takes the message it found (MPICH answers the sender there).
@@ -140,9 +142,9 @@ def _synchronous_edges(match: Match, at: Processes) -> tuple[Any, Any, Any, Any]
     )  # fmt: skip
 
 
-def _spawn_edges(trace: Trace, at: Processes) -> list[tuple[Any, Any, Any, Any]]:
+def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
     """Nothing of a child is before its spawn, which returns when the child initialises MPI (MPI-4.1, 11.8.2)."""
-    found: list[tuple[Any, Any, Any, Any]] = []
+    found: list[Part] = []
     initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
     for rank, event, children in births(trace):
         for child in children:
@@ -155,10 +157,10 @@ def _spawn_edges(trace: Trace, at: Processes) -> list[tuple[Any, Any, Any, Any]]
     return found
 
 
-def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[tuple[Any, Any, Any, Any]]:
+def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
     """Between threads only what must be so: MPI is initialised before other threads call it, a request is made
     before it completes."""
-    found: list[tuple[Any, Any, Any, Any]] = []
+    found: list[Part] = []
     initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
     for rank, threads in enumerate(at.threads):
         if threads is None:
@@ -181,7 +183,7 @@ def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[tuple[Any, 
     return found
 
 
-def generic_edges(trace: Trace, match: Match, at: Processes, more: list[tuple[Any, Any, Any, Any]]) -> Edges:
+def generic_edges(trace: Trace, match: Match, at: Processes, more: list[Part]) -> Edges:
     """All edges that are neither a message's nor a collective's."""
     across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at)]
     parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]

@@ -187,7 +187,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     )
 
 
-def _receive(match: Match, races: Races, k: int) -> dict[str, Any]:
+def _receive(match: Match, races: Races, k: int) -> dict[str, object]:
     """Which receive of its rank it is, counted in the order in which they were posted."""
     posts, row = _posts(match, races, k), int(races.row[k])
     rank = posts.rank_of(row)

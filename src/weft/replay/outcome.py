@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,7 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
     return found
 
 
-def _taken(match: Match, rank: int) -> NDArray[Any]:
+def _taken(match: Match, rank: int) -> NDArray[np.generic]:
     """Who sent the message of each receive of a rank, and with which tag, in posting order; -1: it took none."""
     if rank >= len(match.trace.ranks):
         return np.zeros(0, np.int64)
@@ -115,7 +114,7 @@ def _with_message(match: Match, event: EventId) -> str:
     return f"{call}, which takes the message of rank {int(match.recvs.peer[rows[0]])}"
 
 
-def _key(finding: Finding) -> tuple[Any, ...]:
+def _key(finding: Finding) -> tuple[object, ...]:
     """What makes two findings of two runs the same: kind, ranks and places, whichever came first."""
     return finding.kind, frozenset(finding.ranks), frozenset((s.call, s.file, s.line) for s in finding.sites)
 

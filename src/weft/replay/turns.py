@@ -91,7 +91,7 @@ def _edges(rows: Channel) -> Iterator[tuple[int, int]]:
             since.append(row)
 
 
-def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[Any]:
+def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
     """Some rows of a thread as its plan has them."""
     rows.sort(key=lambda r: (int(accesses["ordinal"][r[0]]), r[1]))
     mine = accesses[[row for row, *_ in rows]]
@@ -115,7 +115,7 @@ def _one_clock(ranks: Sequence[Rank]) -> bool:
     return len({(r.header.host, r.header.clock) for r in ranks if r.header}) == 1
 
 
-def _channels(accesses: NDArray[Any], owners: Sequence[Thread], world: Mapping[int, int]) -> Iterator[Channel]:
+def _channels(accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]) -> Iterator[Channel]:
     """What several threads of one world took turns at. `world`: of each rank."""
     of = np.array([world[rank] for rank, _ in owners])
     for one in np.unique(of).tolist():

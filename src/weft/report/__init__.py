@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weft.report.analysis import Failure, Report, analyse, examine
@@ -15,7 +15,7 @@ __all__ = ["Failure", "Ground", "Report", "analyse", "examine", "summary", "to_j
 _PLACES = {"to_json": "document", "summary": "text", "Ground": "ground"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what is asked for: a run that ends without a word needs none of the views."""
     from importlib import import_module
 

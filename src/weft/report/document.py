@@ -37,7 +37,7 @@ class Subject(Protocol):
 _RANKS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _TEXT: Final = {"type": "string"}
 
-JSON_SCHEMA: Final[dict[str, Any]] = {
+JSON_SCHEMA: Final[dict[str, object]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": SCHEMA,
     "type": "object",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from weft.findings import Finding
 from weft.report.analysis import Report
@@ -41,7 +41,7 @@ def _with_outcome(finding: Finding) -> Iterable[str]:
     return finding.evidence if finding.kind == "message-race" else ("outcome",)
 
 
-def _proof(ground: Ground, finding: Finding) -> dict[str, Any]:
+def _proof(ground: Ground, finding: Finding) -> dict[str, object]:
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
@@ -50,7 +50,7 @@ def _proof(ground: Ground, finding: Finding) -> dict[str, Any]:
     return {"times": times, "because": reasons}
 
 
-def _time(ground: Ground, rank: int, index: int) -> dict[str, Any]:
+def _time(ground: Ground, rank: int, index: int) -> dict[str, object]:
     """The vector time of an event: of each rank the calls that had begun, and ended, before it began."""
     past = ground.order.past((rank, index), end=False)
     return {"rank": rank, "event": index, "begun": past.started.tolist(), "ended": past.ended.tolist()}

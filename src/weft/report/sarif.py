@@ -21,7 +21,7 @@ _TOLD: Final = ("communicator", "tag", "receive", "remedy", "proof")
 """Of the evidence of a race, what a reader of SARIF is told too."""
 
 
-def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, object]:
     """One SARIF run with a rule a kind and a result a finding."""
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
@@ -52,7 +52,7 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(slug: str) -> dict[str, Any]:
+def _rule(slug: str) -> dict[str, object]:
     kind = KINDS[slug]
     return {
         "id": slug,
@@ -71,7 +71,7 @@ def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> di
     places = [place for site in finding.sites if (place := _location(site, root, quotes, ranked)) is not None]
     if places and (column := finding.evidence.get("column")):
         places[0]["physicalLocation"].get("region", {})["startColumn"] = column
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
         "level": finding.severity,
@@ -91,7 +91,7 @@ def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> di
     return result
 
 
-def _stack(site: Site, root: str) -> dict[str, Any]:
+def _stack(site: Site, root: str) -> dict[str, object]:
     frames = [(site.file, site.line, site.function), *site.callers]
     return {
         "message": {"text": f"rank {site.rank}: {site.call}"},
@@ -126,7 +126,7 @@ def _quote(physical: dict[str, Any], site: Site, quotes: Quotes) -> None:
 
 
 def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": _artifact(file, root)}
+    physical: dict[str, object] = {"artifactLocation": _artifact(file, root)}
     if line > 0:
         physical["region"] = {"startLine": line}
     place: dict[str, Any] = {"physicalLocation": physical}

@@ -79,7 +79,7 @@ class Module:
         except (ELFError, KeyError, AssertionError) as error:
             self._file.close()
             raise ValueError(f"{path} cannot be read as a program: {error}") from error
-        self._units: dict[int, Any] = {}
+        self._units: dict[int, object] = {}
         self._shapes: dict[int, Shape] = {}
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Module:
         for block in blocks:
             yield from self._declared(block, place)
 
-    def _inside(self, function: Any, place: int) -> list[Variable]:
+    def _inside(self, function: object, place: int) -> list[Variable]:
         found = (self._variable(die, place) for die in self._declared(function, place))
         return [variable for variable in found if variable is not None]
 

@@ -144,7 +144,7 @@ class Sources:
         at = excerpt.first - found[0]
         return [colour.cut(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
-    def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, Any] | None:
+    def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
         """An excerpt as plain values for a page; None where the lines are not known.
 
         {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept",

@@ -107,7 +107,7 @@ class Variables:
         return self._pointed.get((place, offset), {}).get(argument)
 
 
-def _type(text: Any, size: Any, element: Any, parts: Any) -> Type:
+def _type(text: object, size: Any, element: Any, parts: Any) -> Type:
     return Type(str(text), int(size), int(element), tuple(Part(int(a), str(s), int(w), str(n)) for a, s, w, n in parts))
 
 
@@ -246,7 +246,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
                 names[number] = name
 
 
-def _of_module(path: Path, wanted: _Wanted) -> dict[str, Any] | None:
+def _of_module(path: Path, wanted: _Wanted) -> dict[str, object] | None:
     try:
         from weft.sources.dwarf import Module
 
@@ -281,17 +281,17 @@ class _Answers:
         types = [[s.text, s.size, s.element, [list(leaf) for leaf in s.leaves]] for s in self.types]
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
-    def _rows(self, variables: Any) -> list[list[Any]]:
+    def _rows(self, variables: Any) -> list[list[object]]:
         return [
             [v.name, v.at, v.shape.size, v.line, self._number(v.shape)]
             for v in variables
             if not v.static and v.shape.size
         ]
 
-    def _number(self, shape: Any) -> int:
+    def _number(self, shape: object) -> int:
         return self.types.setdefault(shape, len(self.types))
 
-    def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[Any]]:
+    def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
         """What holds each address: the object of the symbol table, with the type that the caller's file gives it."""
         symbols = self.module.symbols() if wanted else []
         starts = [s.at for s in symbols]

@@ -149,7 +149,7 @@ class Gdb(Mi):
         self.stops.clear()
         self.ask(command)
 
-    def halt(self) -> dict[str, Any]:
+    def halt(self) -> dict[str, object]:
         """Stop the program where it is."""
         self.ask("-exec-interrupt")
         return self.wait(10) or {}

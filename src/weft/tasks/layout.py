@@ -29,7 +29,7 @@ RECORD = np.dtype([
 SIZE = TASK.itemsize
 
 
-def _offset(of: np.dtype[Any], name: str) -> int:
+def _offset(of: np.dtype[np.generic], name: str) -> int:
     fields = of.fields
     assert fields is not None
     return int(fields[name][1])

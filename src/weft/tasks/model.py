@@ -91,7 +91,7 @@ class Task(NamedTuple):
         return as_dicts([self])[0]
 
 
-def as_dicts(rows: Iterable[Task]) -> list[dict[str, Any]]:
+def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
     """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 

@@ -46,7 +46,7 @@ class NativeBackend:
         self._join = 0
         self._depth = 0
         self._skipping = False  # over the compiler's own lines, after which a line may be told again
-        self._from: tuple[Any, Any] = (0, "")
+        self._from: tuple[Any, object] = (0, "")
 
     @classmethod
     def over(cls, gdb: Gdb, pid: int) -> NativeBackend:
@@ -225,7 +225,7 @@ class NativeBackend:
         self._gdb.run(command)
         return self._happened(self._await(), how, address)
 
-    def _await(self) -> dict[str, Any]:
+    def _await(self) -> dict[str, object]:
         """The next stop. A program that does not stop is looked at now and then: it may be in a deadlock."""
         stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
         if stop is None:

@@ -275,7 +275,7 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
     return list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
 
 
-def scattered(told: dict[str, Any], otherwise: Any, count: int) -> list[Any]:
+def scattered(told: dict[str, object], otherwise: object, count: int) -> list[object]:
     """A column of which only some rows were told."""
     column = [otherwise] * count
     for i, value in told.items():

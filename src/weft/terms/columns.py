@@ -71,7 +71,7 @@ class RaggedStatuses:
 Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
-def distinct(values: NDArray[Any]) -> NDArray[Any]:
+def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
     """The different values of a column of ids, sorted; small ones are counted, for sorting costs ten times that."""
     values = values.ravel()
     if not len(values):
@@ -80,11 +80,11 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return np.flatnonzero(np.bincount(values)).astype(values.dtype)
     # numpy.unique would import numpy.ma to see that these are no masked arrays: 15 ms of every `weft run`.
     ordered = np.sort(values)
-    different: NDArray[Any] = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    different: NDArray[np.generic] = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
     return different
 
 
-def numbered(ids: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint32]:
+def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
     """For each value its place among the sorted `ids`, of which it is one."""
     if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
         table = np.zeros(int(ids[-1]) + 1, np.uint32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def _peers(event: Event, row: Meaning) -> int:
     return 0 if comm is None or row.neighbours else len(comm.peers(event.rank.index))
 
 
-def _of_vector(args: Mapping[str, Any], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
+def _of_vector(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
     displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
     extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
     many = args[counts]

@@ -55,7 +55,7 @@ def task_text(task: LogicalTask | None) -> str:
     return f"{task.id} {task.name or kind}".strip()
 
 
-def value_text(event: Event, name: str, value: Any) -> str:
+def value_text(event: Event, name: str, value: object) -> str:
     """One argument for people."""
     parameter = event.function.by_name[name.removesuffix(":out")]
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def is_wild(parameter: Parameter) -> bool:
     return parameter.kind in ("RANK", "RANK_NNI", "TAG")
 
 
-def event_json(event: Event) -> dict[str, Any]:
+def event_json(event: Event) -> dict[str, object]:
     """One line of the JSON."""
     row: dict[str, Any] = {
         "rank": event.rank.index,
@@ -114,7 +114,7 @@ def event_json(event: Event) -> dict[str, Any]:
     return row
 
 
-def site_json(site: CallSite) -> dict[str, Any]:
+def site_json(site: CallSite) -> dict[str, object]:
     """A call site."""
     row: dict[str, Any] = {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
                            "offset": site.offset}  # fmt: skip
@@ -123,7 +123,7 @@ def site_json(site: CallSite) -> dict[str, Any]:
     return row
 
 
-def task_json(task: LogicalTask | None) -> dict[str, Any] | None:
+def task_json(task: LogicalTask | None) -> dict[str, object] | None:
     """The task that made a call."""
     if task is None:
         return None
@@ -132,7 +132,7 @@ def task_json(task: LogicalTask | None) -> dict[str, Any] | None:
     return {"id": task.id, "name": task.name or None, "kind": kind, "parent": task.parent, "made": made}
 
 
-def value_json(event: Event, name: str, value: Any) -> Any:
+def value_json(event: Event, name: str, value: Any) -> object:
     """One argument for programs: handles by name, a status as an object."""
     handle = event.function.by_name[name.removesuffix(":out")].handle
     if isinstance(value, list):

@@ -88,7 +88,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _in_ranges(column: NDArray[Any], spans: list[tuple[int, int]]) -> Mask:
+def _in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mask:
     mask = np.zeros(len(column), np.bool_)
     wide = column.astype(np.int64)
     for first, last in spans:

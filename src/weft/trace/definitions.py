@@ -279,7 +279,7 @@ def _ending(c: Cursor) -> EndingDefinition | None:
     )
 
 
-_DECODERS: Final[dict[int, Callable[[Cursor, int], Any]]] = {
+_DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
     Def.COMM: _comm,
     Def.GROUP: lambda c, i: _members(c),
     Def.DATATYPE: _datatype,

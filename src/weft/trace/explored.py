@@ -23,7 +23,7 @@ def kept(run: Path) -> dict[str, Any]:
     return data
 
 
-def _sound(one: Any) -> bool:
+def _sound(one: object) -> bool:
     """Whether an outcome says what is needed to find it again: the name of a folder beside the run, and its parent."""
     return (
         isinstance(one, dict)

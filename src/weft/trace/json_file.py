@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from weft.trace.errors import RunError
 from weft.trace.rankfile import open_inside
@@ -13,7 +13,7 @@ from weft.trace.rankfile import open_inside
 MAX_JSON: Final = 64 << 20
 
 
-def read_json(root: Path, name: str, schema: str, problems: list[str], limit: int = MAX_JSON) -> dict[str, Any]:
+def read_json(root: Path, name: str, schema: str, problems: list[str], limit: int = MAX_JSON) -> dict[str, object]:
     """The object in RUN/name; {} and a problem where it cannot be read or says another schema."""
     try:
         fd = open_inside(root / name, root)

@@ -109,7 +109,7 @@ class RankFile:
         if len(self.problems) < 20:
             self.problems.append(f"{self.path.name}: {text}")
 
-    def _read_header(self, fd: int) -> tuple[Header, Any]:
+    def _read_header(self, fd: int) -> tuple[Header, object]:
         page = os.pread(fd, PAGE, 0)
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):

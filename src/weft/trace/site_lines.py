@@ -7,7 +7,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from weft.trace.definitions import ModuleDefinition, SiteDefinition
 from weft.trace.elf import build_id_of
@@ -26,7 +25,7 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
     """
     trace = run if isinstance(run, Trace) else Trace.open(run)
     problems: list[str] = []
-    modules: list[dict[str, Any]] = []
+    modules: list[dict[str, object]] = []
     for (path, build_id), offsets in sorted(_wanted(trace).items()):
         reason = mistrust(trace, path, build_id)
         sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
@@ -86,7 +85,7 @@ def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     return None
 
 
-def _write(path: Path, data: dict[str, Any], problems: list[str]) -> None:
+def _write(path: Path, data: dict[str, object], problems: list[str]) -> None:
     """Whole or not at all."""
     try:
         write_whole(path, json.dumps(data).encode())

@@ -45,7 +45,7 @@ class Tail:
     end: int = 0
 
 
-def _scalar(cursor: Cursor, type: str, buffer: int) -> Any:
+def _scalar(cursor: Cursor, type: str, buffer: int) -> object:
     if type == "int":
         return cursor.z()
     if type == "address":
@@ -78,7 +78,7 @@ def _array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
     return [_scalar(cursor, type, buffer) for _ in range(n)]
 
 
-def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> Any:
+def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> object:
     return (_array if parameter.array else _scalar)(cursor, parameter.type, buffer)
 
 
@@ -154,14 +154,14 @@ def _encode(value: Any, parameter: Parameter, buffer: int) -> bytes:
     return b"".join(parts)
 
 
-def _default(type: str) -> Any:
+def _default(type: str) -> object:
     return {"string": "", "status": None, "double": 0.0}.get(type, 0)
 
 
 def encode_tail(
-    function: Function, flags: int, values: Mapping[str, Any], *, buffer: int = 0, count: int | None = None,
+    function: Function, flags: int, values: Mapping[str, object], *, buffer: int = 0, count: int | None = None,
     slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None,
-    outs: Mapping[str, Any] | None = None,
+    outs: Mapping[str, object] | None = None,
 ) -> bytes:  # fmt: skip
     """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
     parts = []

@@ -145,7 +145,7 @@ class Tasks:
         self._rank.trace._say(*(f"{self._file.path.name}: {text}" for text in texts))
 
     @property
-    def _definitions(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def _definitions(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
         return self._joined[1:]
 
     @cached_property
@@ -178,7 +178,7 @@ class Tasks:
         ids, first = np.unique(every["task"].astype(np.int64), return_index=True)
         return [numbers[thread.slot] for thread in threads], ids, every[first]
 
-    def _switches(self, slot: int) -> NDArray[Any]:
+    def _switches(self, slot: int) -> NDArray[np.generic]:
         data = self._file.stream(StreamKind.EVENTS, slot)
         return data[: len(data) // SWITCH.itemsize * SWITCH.itemsize].view(SWITCH)
 

@@ -119,7 +119,7 @@ class _Table:
         inter = np.array([c.inter for c in trace.communicators], np.bool_)
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
-    def _canonical(self, ids: NDArray[Any]) -> tuple[list[str], Ints]:
+    def _canonical(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
         """Function names without the large-count ending, and for each part the index of its own."""
         unique, inverse = np.unique(ids, return_inverse=True)
         bases = [masks(self.trace.functions).name(int(i)) for i in unique]
@@ -177,7 +177,7 @@ class _Table:
                 seen.add(key)
                 yield instance
 
-    def groups(self, places: Sequence[int], values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
+    def groups(self, places: Sequence[int], values: Sequence[Any]) -> list[tuple[object, list[int]]]:
         """The places by value, the rarest value first."""
         found: dict[Any, list[int]] = {}
         for place, value in zip(places, values, strict=True):
@@ -259,7 +259,7 @@ def _op_name(event: Event, value: Any) -> str:
     return str(event.rank.object_name("OP", int(value))).removeprefix("MPI_")
 
 
-def _type_name(event: Event, value: Any) -> str:
+def _type_name(event: Event, value: object) -> str:
     datatype = event.datatype
     return datatype.name if datatype else "an unknown type"
 

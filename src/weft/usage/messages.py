@@ -135,7 +135,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> 
         )
 
 
-def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Event, int]]:
+def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
     """The events of the rows, of each call site of a rank at most some."""
     seen: dict[tuple[int, int], int] = {}
     ranks = posts.ranks()[rows]

@@ -34,7 +34,7 @@ def message(links: Links, side: str, row: int) -> dict[str, Any]:
     sent = row if side == "send" else None if other == NONE else other
     had = row if side == "receive" else None if other == NONE else other
     comm = int(posts.comm[row])
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "side": side, "row": row, "tag": int(posts.tag[row]), "bytes": _bytes(match, sent, had), "latency_ns": None,
         "comm": match.trace.communicators[comm].name if comm >= 0 else "unknown",
         "send": None if sent is None else _end(_event(match.sends, sent, match)),
@@ -46,7 +46,7 @@ def message(links: Links, side: str, row: int) -> dict[str, Any]:
     return {**facts, **_delivery(links, sent, had)}
 
 
-def _delivery(links: Links, sent: int, had: int) -> dict[str, Any]:
+def _delivery(links: Links, sent: int, had: int) -> dict[str, object]:
     """What is known of a message that came."""
     match = links.match
     send, post = _event(match.sends, sent, match), _event(match.recvs, had, match)

@@ -24,7 +24,7 @@ MAX_VALUES: Final = 256
 MAX_CALLERS: Final = 20
 
 
-def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, Any]:
+def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, object]:
     """The facts of a call: what it was given and gave back, whom it dealt with, where it stands, what is wrong."""
     comm, status = event.comm, event.status
     exit_ns = event.exit_ns
@@ -59,7 +59,7 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
     return facts
 
 
-def tip(event: Event) -> dict[str, Any]:
+def tip(event: Event) -> dict[str, object]:
     """What a call's box says of itself: whom it dealt with, how many bytes, and where it stands."""
     return {"text": call_text(event), "bytes": size(event), "site": event.site.text, "tag": _tag(event),
             "peer": _peer(event)}  # fmt: skip
@@ -115,7 +115,7 @@ def source(event: Event) -> dict[str, Any] | None:
     return panel and {**panel, "note": of.note([site.file])}
 
 
-def partners(event: Event, match: Match) -> list[dict[str, Any]]:
+def partners(event: Event, match: Match) -> list[dict[str, object]]:
     """The other sides of the messages of a call: of those that it posts, and of those that it waits for."""
     found: list[dict[str, Any]] = []
     found += [_side(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)]
@@ -125,7 +125,7 @@ def partners(event: Event, match: Match) -> list[dict[str, Any]]:
     return found[:64]
 
 
-def _side(match: Match, what: str, row: int, *, sends: bool) -> dict[str, Any]:
+def _side(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
     if row == NONE:
         return {"what": what, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))

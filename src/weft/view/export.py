@@ -144,7 +144,7 @@ class _Data:
                 if steps:
                     logical.append(steps.timeline.boxes(row, a, b))
         box, slot = np.concatenate(boxes), np.concatenate(slots)
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[np.generic]] = {
             "start": box["start"].astype(np.float64), "end": box["end"].astype(np.float64),
             "event": np.concatenate(events).astype(np.uint32), "function": box["function"], "class": box["class"],
             "flags": box["flags"], "peer": slot["peer"], "tag": slot["tag"],
@@ -169,7 +169,7 @@ class _Data:
 
     # Links and details
 
-    def _links(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
         """Messages and collectives as events: their places follow from these."""
         scale = self.picture.scale("time")
         spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
@@ -202,7 +202,7 @@ class _Data:
             found[f"{rank}:{event}"] = facts
         return found
 
-    def _shared(self, source: dict[str, Any] | None) -> str | None:
+    def _shared(self, source: dict[str, object] | None) -> str | None:
         """Keeps what is shown of the source once, and returns its name."""
         if source is None:
             return None
@@ -210,7 +210,7 @@ class _Data:
         self.sources.setdefault(name, {key: source[key] for key in source if key != "lines"})
         return name
 
-    def _messages_told(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _messages_told(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
         """The facts of messages by side and row, those that made somebody wait or were lost first."""
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
@@ -229,7 +229,7 @@ class _Data:
             for a, b in reversed(found):
                 yield from ((row.rank.index, row.event_of(k)) for k in range(b - 1, a - 1, -1))
 
-    def _shades(self) -> dict[str, Any]:
+    def _shades(self) -> dict[str, object]:
         """Past and future of the findings' calls: by row [event, is its end] or None."""
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]

@@ -134,7 +134,7 @@ class Timeline:
         kernel().weft_view_times(self.c_rows, of, which, len(which), starts, ends)
         return starts, ends
 
-    def times_of(self, ranks: NDArray[Any], events: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+    def times_of(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
         """Rows, starts and ends of some events of some ranks."""
         rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
         return rows, *self.times(rows, positions)
@@ -171,7 +171,7 @@ def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline
     return timeline
 
 
-def remembered(trace: Trace, last: int, name: str, make: Callable[[], Any]) -> Any:
+def remembered(trace: Trace, last: int, name: str, make: Callable[[], object]) -> object:
     """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
     file = _cache_folder(trace, last) / f"{name}.json"
     try:

@@ -37,7 +37,7 @@ class Places:
         places: U64 = self.first[row + threads] + positions.astype(np.uint64)
         return places
 
-    def of_rows(self, posts: Any, column: NDArray[Any]) -> U64:
+    def of_rows(self, posts: Any, column: NDArray[np.generic]) -> U64:
         """The places of a column of events of the rows of a match; of NONE it is meaningless."""
         out = np.zeros(len(column), np.uint64)
         for rank in self.rows.trace.ranks:
@@ -69,7 +69,7 @@ def steps(rows: Rows, match: Match) -> list[U32]:
     return [ends[int(a) : int(b)] for a, b in zip(places.first[:-1], places.first[1:], strict=True)]
 
 
-def _sorted(keys: U64, values: NDArray[Any]) -> tuple[U64, NDArray[Any]]:
+def _sorted(keys: U64, values: NDArray[np.generic]) -> tuple[U64, NDArray[np.generic]]:
     by = np.argsort(keys, kind="stable")
     return np.ascontiguousarray(keys[by]), np.ascontiguousarray(values[by])
 

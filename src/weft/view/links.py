@@ -251,7 +251,7 @@ class Links:
         lost = rows[sends.partner[rows] == NONE]
         return self._arrows(scale, given, had, facts) + self._stubs(scale, sends, lost, "unmatched-send")
 
-    def lonely(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
+    def lonely(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
         """The receives of some rows of match.recvs, which took no message."""
         return self._stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
@@ -259,14 +259,14 @@ class Links:
         return self.trace.communicators[index].name if index >= 0 else "unknown"
 
     def _arrows(
-        self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
+        self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, object]]
+    ) -> list[dict[str, object]]:
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
             for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
         ]
 
-    def _stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, Any]]:
+    def _stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
         """Messages that end in the air, on the way to the row of their peer."""
         events = _ids(posts, rows, posts.event)
         found = []
@@ -284,7 +284,7 @@ class Links:
 
     def _bands(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
         colls, of = self.match.collectives, self.match.instances
-        parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
+        parts: list[NDArray[np.generic]] = [np.zeros(0, np.int64)]
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
             part = colls.of_rank(rank)
             low, high = np.searchsorted(colls.event[part], [a, b])
@@ -297,7 +297,7 @@ class Links:
             return {"bands": [], "bands_hidden": True}
         return {"bands": [self.band(scale, int(i)) for i in instances], "bands_hidden": False}
 
-    def band(self, scale: Scale, instance: int) -> dict[str, Any]:
+    def band(self, scale: Scale, instance: int) -> dict[str, object]:
         """One collective: its parts in order of row, each with start, end, and the events that begin and end it."""
         colls, of = self.match.collectives, self.match.instances
         places = of.parts(instance).astype(np.int64)
@@ -333,13 +333,13 @@ def _ends(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
             yield one[name][0], one[name][1]
 
 
-def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[Any]) -> list[Id]:
+def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
     """(rank, event) of some rows of a match, by one of its columns of events."""
     ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
     return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
 
 
-def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, Any]]:
+def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, object]]:
     """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
     if finding.kind in ("deadlock", "potential-deadlock"):
         return list(_waits(finding))

@@ -221,7 +221,7 @@ class Picture:
             raise UsageError(f"rank {rank} has no event {index}")
         return self.trace.event(rank, index)
 
-    def _links_of(self, scale: Scale, event: tuple[int, int]) -> dict[str, Any]:
+    def _links_of(self, scale: Scale, event: tuple[int, int]) -> dict[str, object]:
         links = self._links
         if links is None:
             return {}

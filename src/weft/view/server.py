@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
         """Where the page is, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         """A browser that closes a connection is no error of ours."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     """Headers and body go out as two writes: the second would wait for the other side's late acknowledgement."""
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing: the terminal is the user's."""
 
     def do_GET(self) -> None:
@@ -207,7 +207,7 @@ def _span(given: Given) -> tuple[float, float]:
     return start, end
 
 
-ANSWERS: Final[Mapping[str, Callable[[Picture, Given], Any]]] = {
+ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
     "run": lambda p, g: p.facts(),
     "axis": lambda p, g: p.axis(g["axis"]),
     "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),

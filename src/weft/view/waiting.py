@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 def culprits(
     trace: Trace, match: Match, within: Callable[[Ints, Ints], Ints] | None = None
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, object]]:  # fmt: skip
     """By rank that was late and cause of waiting: what it cost the others, the dearest first, and the worst wait.
 
     Each wait of the ledger (weft.waits) is in one row, so the rows add up to what all ranks waited for somebody late.

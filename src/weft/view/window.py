@@ -100,7 +100,7 @@ def _boxes(
     }  # fmt: skip
 
 
-def _joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def _joined(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
@@ -127,7 +127,7 @@ def _hits(
 _TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": "u8"}
 
 
-def pack(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def pack(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     """Head and arrays as bytes."""
     listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
     text = json.dumps({**head, "arrays": listed}).encode()

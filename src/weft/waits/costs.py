@@ -102,7 +102,7 @@ class _Telling:
         )  # fmt: skip
 
 
-def _pairs(columns: list[NDArray[Any]]) -> tuple[Ints, Ints]:
+def _pairs(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
     """The different rows of the columns, sorted: the first row of each, and for each row which it is."""
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
 
 POISON: Final = 0xA7
 """What the runtime fills uninitialised memory with (state.h)."""
@@ -31,10 +32,10 @@ class Copies:
     """Copies of arguments that share memory where the arguments do."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = {}
+        self._blocks: dict[int, tuple[int, NDArray[Any]]] = {}
         self._keep: list[Any] = []  # blocks are known by their owner's id
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: object) -> Any:
         """The copy of one argument. Raises NotCopyableError."""
         if isinstance(value, np.ndarray) and type(value) in (np.ndarray, np.memmap):
             return self._array(value)
@@ -47,7 +48,7 @@ class Copies:
             return [self.copy(one) for one in value]
         raise NotCopyableError(type(value).__name__)
 
-    def _array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _array(self, array: NDArray[Any]) -> NDArray[Any]:
         if array.dtype.hasobject:
             raise NotCopyableError("object array")
         root = array
@@ -63,7 +64,7 @@ class Copies:
         made.flags.writeable = array.flags.writeable
         return made
 
-    def _block(self, root: np.ndarray[Any, Any]) -> tuple[int, np.ndarray[Any, Any]]:
+    def _block(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
         if id(root) not in self._blocks:
             low, high = np.lib.array_utils.byte_bounds(root)
             raw = np.empty(high - low + 64, np.uint8)
@@ -85,7 +86,7 @@ class Difference:
     expected: Any
 
 
-def difference(where: str, got: Any, expected: Any, parts: float) -> Difference | None:
+def difference(where: str, got: Any, expected: object, parts: float) -> Difference | None:
     """The first element in which a result is not what it should be; None of equal ones.
 
     `parts` is the sum of the magnitudes of a reduction's partial results: what rounding is measured by.
@@ -111,9 +112,7 @@ def difference(where: str, got: Any, expected: Any, parts: float) -> Difference 
     return None  # nothing that can be compared
 
 
-def _of_arrays(
-    where: str, got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: float
-) -> Difference | None:
+def _of_arrays(where: str, got: NDArray[Any], expected: NDArray[Any], parts: float) -> Difference | None:
     if got.shape != expected.shape:
         return Difference(f"the shape of {where}", (), got.shape, expected.shape)
     if got.dtype.names is not None:
@@ -131,7 +130,7 @@ def _of_arrays(
     return Difference(where, index, got[index], expected[index])
 
 
-def _equal(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: float) -> np.ndarray[Any, Any]:
+def _equal(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[Any]:
     same: np.ndarray[Any, Any] = got == expected
     if got.dtype.kind not in "fc" or same.all():
         return same
@@ -145,10 +144,10 @@ def _equal(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], parts: flo
     return equal
 
 
-def _unwritten(got: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _unwritten(got: NDArray[Any]) -> NDArray[Any]:
     """Which elements still hold what uninitialised memory is filled with."""
     raw = np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, got.dtype.itemsize)
-    unwritten: np.ndarray[Any, Any] = (raw == POISON).all(axis=-1)
+    unwritten: NDArray[Any] = (raw == POISON).all(axis=-1)
     return unwritten
 
 

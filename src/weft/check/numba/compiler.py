@@ -47,7 +47,7 @@ class Compiler:
     def __init__(self, texts: Texts, runtime: Runtime) -> None:
         self.texts = texts
         self.runtime = runtime
-        self.kernels: dict[Any, list[loops.Kernel]] = {}
+        self.kernels: dict[object, list[loops.Kernel]] = {}
         """Parallel loops by the code object of the function that they stand in."""
         self.ranks: dict[int, int] = {}
         """Dimensions of each array of a loop, by its number."""
@@ -59,7 +59,7 @@ class Compiler:
         self._loop: list[Any] = []
         self._instrumented: set[int] = set()
         self._made: dict[int, tuple[Module, Any]] = {}
-        self._keep: list[Any] = []
+        self._keep: list[object] = []
         self._base: Any = None
 
     # --- lines ------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Compiler:
 
     # --- loops ------------------------------------------------------------------------------------------------------
 
-    def lower_loop(self, lower: Callable[[Any, Any], Any], lowerer: Any, parfor: Any) -> Any:
+    def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
         """Numba turns a parallel loop into a kernel and its call."""
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
@@ -125,7 +125,7 @@ class Compiler:
         finally:
             self._loop.pop()
 
-    def call_kernel(self, call: Callable[..., Any], *given: Any) -> Any:
+    def call_kernel(self, call: Callable[..., object], *given: Any) -> object:
         """Numba writes the call of a kernel: say before and after it which loop it is."""
         lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
         listed = [loops.named(name, lowerer.func_ir) for name in names[1:]]
@@ -164,8 +164,14 @@ class Compiler:
     # --- bounds -----------------------------------------------------------------------------------------------------
 
     def item_pointer(
-        self, original: Callable[..., Any], context: Any, builder: Any, data: Any, *rest: Any, **named: Any
-    ) -> Any:
+        self,
+        original: Callable[..., object],
+        context: object,
+        builder: object,
+        data: object,
+        *rest: object,
+        **named: object,
+    ) -> object:
         """Numba computes an element's address: its array is at `data`."""
         self._base, was = data, self._base
         try:
@@ -174,8 +180,15 @@ class Compiler:
             self._base = was
 
     def indexing(
-        self, original: Callable[..., Any], context: Any, builder: Any, kind: Any, array: Any, *rest: Any, **named: Any
-    ) -> Any:
+        self,
+        original: Callable[..., Any],
+        context: object,
+        builder: object,
+        kind: object,
+        array: Any,
+        *rest: object,
+        **named: Any,
+    ) -> object:
         """Numba computes an element's address or a slice's."""
         self._base, was = array.data, self._base
         try:
@@ -183,7 +196,7 @@ class Compiler:
         finally:
             self._base = was
 
-    def bounds_check(self, context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+    def bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
         """Numba checks an index: tell the runtime of one outside, then raise IndexError as Numba does."""
         i32, i64, pointer = cgutils.int32_t, cgutils.intp_t, cgutils.voidptr_t
         kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [pointer, i32, i64, i64, i32])
@@ -196,7 +209,7 @@ class Compiler:
             context.call_conv.return_user_exc(builder, IndexError, ("index is out of bounds",))
 
 
-def _parsed(text: str, name: str) -> Any:
+def _parsed(text: str, name: str) -> object:
     module = llvm.parse_assembly(text)
     module.name = name
     module.verify()
@@ -225,7 +238,7 @@ def install(texts: Texts, runtime: Runtime) -> Compiler:
 def _patch_lines(compiler: Compiler) -> None:
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
-    def with_lines(self: Any, flags: Any, options: Any) -> None:
+    def with_lines(self: object, flags: Any, options: object) -> None:
         finalize(self, flags, options)
         flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
 
@@ -240,7 +253,7 @@ def _patch_lines(compiler: Compiler) -> None:
     class Lines(cpu.CPUContext.DIBuilder):  # type: ignore[misc]
         """Numbers in place of lines: a module of Numba's has one file only."""
 
-        def _di_location(self, line: int) -> Any:
+        def _di_location(self, line: int) -> object:
             return super()._di_location(compiler.number(line))
 
     cpu.CPUTargetOptions.finalize = with_lines
@@ -253,7 +266,7 @@ def _patch_lines(compiler: Compiler) -> None:
 def _patch_modules(compiler: Compiler) -> None:
     optimize = codegen.CPUCodeLibrary._optimize_final_module
 
-    def optimized(self: Any) -> None:
+    def optimized(self: object) -> None:
         optimize(self)
         compiler.finish(self)
 

@@ -28,7 +28,7 @@ class Left:
 
     functions: list[Any] = field(default_factory=list)
     """Parallel functions that hold a prange, called or not."""
-    ufuncs: list[Any] = field(default_factory=list)
+    ufuncs: list[object] = field(default_factory=list)
     in_loops: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     """By what it is: the loops that use it."""
 
@@ -36,7 +36,7 @@ class Left:
         """Note what Numba is asked to make from here on."""
         begin = Dispatcher.__init__
 
-        def made(dispatcher: Any, *given: Any, **named: Any) -> None:
+        def made(dispatcher: Any, *given: Any, **named: object) -> None:
             begin(dispatcher, *given, **named)
             if dispatcher.targetoptions.get("parallel"):
                 self.functions.append(dispatcher)
@@ -46,7 +46,7 @@ class Left:
             builder.__init__ = self._noting(builder.__init__)
 
     def _noting(self, begin: Callable[..., None]) -> Callable[..., None]:
-        def made(builder: Any, function: Any, *given: Any, **named: Any) -> None:
+        def made(builder: Any, function: Any, *given: object, **named: object) -> None:
             begin(builder, function, *given, **named)
             self.ufuncs.append(function)
 

@@ -42,12 +42,12 @@ def plain(name: str) -> str:
     return re.sub(r"(?:\.\d+)+$", "", name)
 
 
-def of_user(parfor: Any) -> bool:
+def of_user(parfor: object) -> bool:
     """Whether a parallel loop holds one that the user wrote, and not only array expressions."""
     return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
 
 
-def _patterns(parfor: Any) -> Iterable[tuple[Any, Any]]:
+def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
     for pattern in parfor.patterns:
         head = pattern[0] if isinstance(pattern[0], tuple) else pattern
         yield head[0], head[1] if len(head) > 1 else None
@@ -75,7 +75,7 @@ def named(name: str, function: Any) -> str:
 
 
 def describe(  # noqa: PLR0917 - in the order that Numba has them
-    lowerer: Any, parfor: Any, signature: tuple[Sequence[Any], Sequence[Any]], names: Sequence[str],
+    lowerer: Any, parfor: Any, signature: tuple[Sequence[object], Sequence[Any]], names: Sequence[str],
     kinds: Sequence[Any], reductions: Sequence[str], races: Iterable[str], texts: Texts,
 ) -> Kernel:  # fmt: skip
     """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
@@ -124,11 +124,11 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     )
 
 
-def _has_memory(kind: Any) -> bool:
+def _has_memory(kind: object) -> bool:
     return isinstance(kind, types.ArrayCompatible)
 
 
-def _bytes(lowerer: Any, kind: Any) -> int:
+def _bytes(lowerer: Any, kind: object) -> int:
     """Bytes of an element of an array, or of a scalar."""
     element = kind.dtype if isinstance(kind, types.ArrayCompatible) else kind
     return int(lowerer.context.get_abi_sizeof(lowerer.context.get_data_type(element)))

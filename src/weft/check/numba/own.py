@@ -47,7 +47,7 @@ class Uses:
     """It is passed on, or a part of it is made that other statements use."""
 
 
-def own(parfor: Any, kinds: Mapping[str, Any]) -> dict[str, Own]:
+def own(parfor: Any, kinds: Mapping[str, object]) -> dict[str, Own]:
     """By name: the arrays of which each iteration has its own elements. `kinds`: the types of variables."""
     body = Body(parfor)
     found = {}
@@ -95,7 +95,7 @@ class Body:
         elif not isinstance(one, ir.Del):
             self._other(one.list_vars())
 
-    def _indexed(self, array: Any, index: Any, *, read: bool) -> None:
+    def _indexed(self, array: Any, index: object, *, read: bool) -> None:
         uses = self.uses.setdefault(array.name, Uses())
         uses.indices.append(index)
         uses.read |= read
@@ -131,7 +131,7 @@ class Body:
         held = {place.nest for place in merged}
         return tuple(merged) if merged and held >= set(self.nests.values()) else ()
 
-    def _items(self, index: Any) -> list[Any]:
+    def _items(self, index: object) -> list[object]:
         if isinstance(index, tuple | list):
             return list(index)
         if isinstance(index, ir.Var):
@@ -140,7 +140,7 @@ class Body:
                 return list(held.items)
         return [index]
 
-    def _place(self, item: Any, steps: int = 0) -> Place | None:
+    def _place(self, item: object, steps: int = 0) -> Place | None:
         if isinstance(item, ir.Var):
             name = self._name(item)
             if name in self.nests:
@@ -148,7 +148,7 @@ class Body:
             return self._sum(self.made.get(name), steps + 1) if steps < MAX_STEPS else None
         return Place(-1, item, item) if type(item) is int and 0 <= item <= MOST else None
 
-    def _sum(self, made: Any, steps: int) -> Place | None:
+    def _sum(self, made: object, steps: int) -> Place | None:
         """A number, or an index of the loop and a number."""
         if isinstance(made, ir.Const):
             return self._place(made.value) if type(made.value) is int else None
@@ -161,7 +161,7 @@ class Body:
         return Place(left.nest, left.low + added, left.low + added)
 
 
-def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
+def _statements(blocks: Iterable[Any]) -> Iterator[object]:
     for block in blocks:
         for one in block.body:
             yield one

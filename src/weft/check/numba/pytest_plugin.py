@@ -86,7 +86,7 @@ class Checks:
         return not known
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """A test fails with what its call found, unless it fails by itself."""
         try:
             result = yield
@@ -121,7 +121,7 @@ def _told(findings: Sequence[Finding]) -> list[str]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_exception_interact(call: pytest.CallInfo[Any], report: Any) -> None:
+def pytest_exception_interact(call: pytest.CallInfo[object], report: Any) -> None:
     """A finding is shown as its text alone, not as a traceback through Weft."""
     if call.excinfo is not None and isinstance(call.excinfo.value, FoundError):
         report.longrepr = str(call.excinfo.value)

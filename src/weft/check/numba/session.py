@@ -46,7 +46,7 @@ class Mismatch:
     loop: int
     name: str
     message: str
-    evidence: dict[str, Any]
+    evidence: dict[str, object]
     count: int = 1
 
 
@@ -65,9 +65,9 @@ class LoopChecks:
     mismatches: dict[tuple[str, str, int, str], Mismatch] = field(default_factory=dict)
     checked: dict[tuple[str, str], int] = field(default_factory=dict)
     """Calls by (file, function)."""
-    _parallel: dict[int, tuple[Any, bool]] = field(default_factory=dict)
-    _calls: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    _uncopied: set[tuple[Any, ...]] = field(default_factory=set)
+    _parallel: dict[int, tuple[object, bool]] = field(default_factory=dict)
+    _calls: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _uncopied: set[tuple[object, ...]] = field(default_factory=set)
     _busy: bool = False
     _sequential: Variants = field(
         default_factory=lambda: Variants(parallel=False, boundscheck=True, error_model="numpy")
@@ -86,7 +86,9 @@ class LoopChecks:
         Dispatcher.__call__ = lambda function, *args, **kwargs: self.call(call, function, args, kwargs)
         self.runtime.watch(True)
 
-    def call(self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def call(
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         """One call from Python."""
         if self._busy or not self.is_parallel(function):
             return plain(function, *args, **kwargs)
@@ -96,7 +98,7 @@ class LoopChecks:
         finally:
             self._busy = False
 
-    def compiled(self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...]) -> Any:
+    def compiled(self, plain: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
         """Numba compiles a function, and others for it: at the end of the outermost one its loops are known."""
         self._compiling += 1
         try:
@@ -106,7 +108,7 @@ class LoopChecks:
             if self._compiling == 0 and self.compiler.kernels:
                 self.tell()
 
-    def is_parallel(self, function: Any) -> bool:
+    def is_parallel(self, function: object) -> bool:
         """Whether a call comes to a parallel loop of the user's."""
         if id(function) not in self._parallel:
             found = any(
@@ -116,8 +118,8 @@ class LoopChecks:
         return self._parallel[id(function)][1]
 
     def _checked(
-        self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> object:
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
         due = self._due(function, args, kwargs)
@@ -138,7 +140,7 @@ class LoopChecks:
             self._compare(function, args, kwargs, result, expected)
         return result
 
-    def _due(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    def _due(self, function: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
         """Whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
 
         Where arguments cannot be copied this is never known, and every index of every call is checked instead.
@@ -148,7 +150,7 @@ class LoopChecks:
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
 
     def _expected(
-        self, plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> Expected | None:
         """What a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it so."""
         copies = Copies()
@@ -169,7 +171,7 @@ class LoopChecks:
         return Expected(value, given, named)
 
     def _compare(
-        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, expected: Expected
+        self, function: Any, args: tuple[object, ...], kwargs: Mapping[str, object], result: object, expected: Expected
     ) -> None:
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
@@ -187,7 +189,7 @@ class LoopChecks:
                 self._tell(function, found)
                 return
 
-    def _kernels(self, function: Any) -> list[Any]:
+    def _kernels(self, function: object) -> list[Any]:
         found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in callees(function)]
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
@@ -218,7 +220,7 @@ class LoopChecks:
             text = f"the reduction of {name} in the prange loop of {kernel.function} gives a wrong result: {apart}"
         self._add(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
 
-    def _add(self, function: Any, suspect: Suspect, text: str, evidence: Mapping[str, Any], certainty: str) -> None:
+    def _add(self, function: Any, suspect: Suspect, text: str, evidence: Mapping[str, object], certainty: str) -> None:
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:
@@ -242,11 +244,11 @@ class Expected:
     """What a sequential run left: its result (or what it raised), and its arguments."""
 
     value: Any
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
 
 
-def _outline(value: Any) -> Any:
+def _outline(value: object) -> object:
     """What two calls have in common that need not both be compared: types and shapes."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)

@@ -47,7 +47,7 @@ def calls_prange(function: Any) -> bool:
     return _names_prange(function.__code__, function.__globals__)
 
 
-def _names_prange(code: CodeType, known: Mapping[str, Any]) -> bool:
+def _names_prange(code: CodeType, known: Mapping[str, object]) -> bool:
     names = (*code.co_names, *code.co_freevars)
     found = (getattr(known.get(name), "__name__", name) for name in names)
     inner = (one for one in code.co_consts if isinstance(one, CodeType))

@@ -54,7 +54,7 @@ class _Errors:
         self._register.argtypes, self._register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
         self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
 
-    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: Any) -> int:
+    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
         self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
         return code
 
@@ -69,7 +69,7 @@ class Archive:
     def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
         self._length_ns, self._start_ns = length_ns, start_ns
         self._errors = _Errors()
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[int, object] = {}
         self._archive = _otf2.Archive_Open(
             str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
         )
@@ -121,7 +121,7 @@ class Archive:
             raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: {why}")
         return written
 
-    def _writer(self, location: int) -> Any:
+    def _writer(self, location: int) -> object:
         if location not in self._writers:
             self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
         return self._writers[location]

@@ -91,7 +91,7 @@ class Definitions:
 
     def write(self, writer: Any) -> None:
         """Write all with a GlobalDefWriter. What a definition names stands before it."""
-        later: list[tuple[Any, tuple[Any, ...]]] = []
+        later: list[tuple[Any, tuple[object, ...]]] = []
         for name, arguments in self._all():
             later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
         for text, number in self._strings.items():
@@ -113,7 +113,7 @@ class Definitions:
             name = f"{self.trace.communicators[comm].name}.window#{ordinal}"
             yield "RmaWin", (number, text(name), comm, _otf2.RMA_WIN_FLAG_CREATE_DESTROY_EVENTS)
 
-    def _machines(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _machines(self) -> Iterator[tuple[str, tuple[object, ...]]]:
         """Hosts, ranks on them, and their threads."""
         text, node, group, place = self.string, NOTHING, NOTHING, len(self.trace.ranks)
         yield "SystemTreeNode", (0, text("machine"), text("machine"), node)
@@ -137,7 +137,7 @@ class Definitions:
     def _location(self, location: int, name: str, group: int) -> tuple[Any, ...]:
         return location, self.string(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
 
-    def _regions_written(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _regions_written(self) -> Iterator[tuple[str, tuple[object, ...]]]:
         for function, number in self._regions.items():
             name = self.trace.functions[function].name
             role = getattr(_otf2, f"REGION_ROLE_{_role(name)}")
@@ -145,7 +145,7 @@ class Definitions:
             named = (self.string(name), self.string(name), self.string(""))
             yield "Region", (number, *named, role, _otf2.PARADIGM_MPI, _otf2.REGION_FLAG_NONE, *where)
 
-    def _communicators(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _communicators(self) -> Iterator[tuple[str, tuple[object, ...]]]:
         everybody = [self._first[rank.index] for rank in self.trace.ranks]
         lost = len(everybody)
         if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
@@ -164,7 +164,7 @@ class Definitions:
                 comm.index, self.string(comm.name), groups[everyone(comm)], parent, _otf2.COMM_FLAG_NONE
             )  # fmt: skip
 
-    def _group(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[Any, ...]:
+    def _group(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[object, ...]:
         return number, self.string(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
 
 

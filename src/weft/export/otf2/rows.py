@@ -26,7 +26,7 @@ _PHASES: Final = 8
 class Rows:
     """Records of one sort: in which calls of a block (`place`), and at which point of the call (`phase`)."""
 
-    def __init__(self, place: Ints, phase: int, kind: Any, **columns: Any) -> None:
+    def __init__(self, place: Ints, phase: int, kind: Any, **columns: object) -> None:
         self.place, self.phase = place, phase
         self.rows = np.zeros(len(place), ROW)
         self.rows["kind"] = kind

@@ -70,7 +70,7 @@ def communicators(trace: Trace) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def datatypes(trace: Trace) -> Iterator[dict[str, Any]]:
+def datatypes(trace: Trace) -> Iterator[dict[str, object]]:
     """The datatypes that the ranks made."""
     for rank in trace.ranks:
         made = [rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE)]

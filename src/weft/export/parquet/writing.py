@@ -42,7 +42,7 @@ def write(trace: Trace, folder: Path) -> list[Told]:
     return told
 
 
-def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) -> int:
+def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
     """Write one table in groups of rows; the number of its rows."""
     rows = held = 0
     group: list[pa.RecordBatch] = []

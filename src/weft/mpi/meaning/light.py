@@ -15,7 +15,7 @@ class Words(type):
 
     _members: dict[str, Any]
 
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, object]) -> Any:
         stated = {k: v for k, v in body.items() if k[0] != "_" and isinstance(v, (str, int))}
         made: Any = super().__new__(cls, name, bases, {k: v for k, v in body.items() if k not in stated})
         made._members, made._known = {}, {}
@@ -43,7 +43,7 @@ class Enum(metaclass=Words):
     value: Any
 
     @classmethod
-    def _member(cls, value: str) -> Any:
+    def _member(cls, value: str) -> object:
         return object.__new__(cls)
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class IntEnum(int, metaclass=Words):
     value: int
 
     @classmethod
-    def _member(cls, value: int) -> Any:
+    def _member(cls, value: int) -> object:
         return int.__new__(cls, value)
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Flag(int, metaclass=Words):
 
     @classmethod
     def _member(cls, value: int) -> Any:
-        known: dict[int, Any] = cls.__dict__["_known"]
+        known: dict[int, object] = cls.__dict__["_known"]
         if value not in known:
             known[value] = int.__new__(cls, value)
         return known[value]

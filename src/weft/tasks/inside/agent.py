@@ -182,7 +182,7 @@ class Agent:
     def _find(self, number: int | None) -> Task | None:
         return next((task for task in self.tasks() if birth(task).id == number), None) if number is not None else None
 
-    def do_tasks(self, _: Request) -> Any:
+    def do_tasks(self, _: Request) -> object:
         """The table, a list a column."""
         running = {id(task): thread for thread, task in self._running()}
         loops = list(self.loops)

@@ -40,7 +40,7 @@ class Birth(NamedTuple):
 class Births:
     """The births of all tasks, taken down in Python. `walk`: C that looks at all tasks (table.py: Walk)."""
 
-    walk: Any = None
+    walk: object = None
 
     def __init__(self, on_create: OnCreate) -> None:
         self._on_create = on_create
@@ -124,7 +124,7 @@ class Sample:
         """As asyncio asks its loops."""
         return False
 
-    def call_soon(self, callback: Callable[[], object], *_: Any, **__: Any) -> None:
+    def call_soon(self, callback: Callable[[], object], *_: object, **__: object) -> None:
         """Keep what would run the task's step."""
         self.step = callback
 
@@ -132,7 +132,7 @@ class Sample:
 class FastBirths(Births):
     """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
 
-    def __init__(self, on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
+    def __init__(self, on_create: OnCreate, library: str, *asked: Callable[[object], object]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
@@ -231,6 +231,6 @@ class _Locked:
     It has no `__get__`, so that Python reads the lock's own dictionary, at its own speed.
     """
 
-    def __set__(self, lock: Any, value: bool) -> None:
+    def __set__(self, lock: object, value: bool) -> None:
         lock.__dict__["_locked"] = value
         lock.__dict__["_weft_owner"] = current() if value else None

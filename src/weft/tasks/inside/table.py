@@ -19,7 +19,7 @@ READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
 """What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
 STATES = ("new", "top", "middle", "heap")
 Spot = tuple[CodeType, int]
-Place = list[Any]
+Place = list[object]
 
 
 class Walk(NamedTuple):
@@ -76,15 +76,15 @@ def how_of(task: Task, lives: bool) -> int:
 class _Shapes:
     """What follows from a line of calls alone, for each: where its task stands, and how it waits."""
 
-    def __init__(self, spots: list[tuple[Spot, ...]], sites: dict[tuple[Any, ...], int]) -> None:
+    def __init__(self, spots: list[tuple[Spot, ...]], sites: dict[tuple[object, ...], int]) -> None:
         self._spots, self._sites = spots, sites
-        self.waits: dict[tuple[Any, ...], int] = {}
+        self.waits: dict[tuple[object, ...], int] = {}
         self._at: dict[int, int | None] = {}
         self._plain: dict[int, int] = {}
         self._awaits: dict[tuple[int, bool], int] = {}
         self._asks: dict[int, tuple[str, int] | None] = {}
         self._locks: dict[int, Any] = {}
-        self._alike: dict[tuple[int, bool, int], dict[str, Any] | None] = {}
+        self._alike: dict[tuple[int, bool, int], dict[str, object] | None] = {}
 
     def site_number(self, told: Place | None) -> int | None:
         """The number of a place."""
@@ -108,7 +108,7 @@ class _Shapes:
             self._asks[shape] = variables_of([code for code, _ in self._spots[shape]])
         return self._asks[shape]
 
-    def wait_of(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, Any] | None:
+    def wait_of(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
         """As waits.wait_of: those who stand alike and wait for one lock, or for a time, do so alike."""
         name, depth = self.asks(shape) or ("", 0)
         if name == "Lock.acquire":
@@ -122,7 +122,7 @@ class _Shapes:
             self._alike[key] = wait_of(task, chain(task), timers)
         return self._alike[key]
 
-    def _lock(self, task: Task, depth: int) -> Any:
+    def _lock(self, task: Task, depth: int) -> object:
         """The lock that a task waits for: one look at a frame's variables finds it for all that wait for it."""
         waiter = id(getattr(task, "_fut_waiter", None))
         if waiter not in self._locks:
@@ -154,10 +154,15 @@ def columns(
 ) -> dict[str, Any]:
     """The table. `running`: the thread of each task that runs, by the task's id(); `here`: the line that it runs."""
     with unswept():
-        rows, sites = walk(tasks), dict[tuple[Any, ...], int]()
+        rows, sites = walk(tasks), dict[tuple[object, ...], int]()
         shapes = _Shapes(rows.spots, sites)
         made = [shapes.site_number(site_of(*spots[0])) if spots else None for spots in rows.spots]
-        states, places, waits, targets = [3] * len(rows.ids), list[int | None](), list[int | None](), dict[int, Any]()
+        states, places, waits, targets = (
+            [3] * len(rows.ids),
+            list[int | None](),
+            list[int | None](),
+            dict[int, object](),
+        )
         freed = _freed(rows, timers)
         at = [shapes.at(shape) for shape in range(len(rows.spots))]
         asks = [shapes.asks(shape) is not None for shape in range(len(rows.spots))]
@@ -190,7 +195,7 @@ def columns(
     }  # fmt: skip
 
 
-def _asked(wait: dict[str, Any], i: int, shapes: _Shapes, targets: dict[int, Any]) -> int:
+def _asked(wait: dict[str, Any], i: int, shapes: _Shapes, targets: dict[int, object]) -> int:
     """A wait that is in the variables of the task's frames."""
     if wait["tasks"]:
         targets[i] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]

@@ -119,7 +119,7 @@ class Tracer:
 
     # Trace functions
 
-    def dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def dispatch(self, frame: FrameType, event: str, arg: object) -> Any:
         """A frame begins or goes on."""
         watched = self.points.traces and self.points.within(frame.f_code)
         task = current()
@@ -148,7 +148,7 @@ class Tracer:
             at = at.f_back
         return at is not None
 
-    def local(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def local(self, frame: FrameType, event: str, arg: object) -> Any:
         """A line begins, or a frame is left."""
         if event == "line":
             self._line(frame)
@@ -224,7 +224,7 @@ class Tracer:
 
 def outermost(task: Task | None) -> FrameType | None:
     """The frame of a task's own coroutine."""
-    coro: Any = task.get_coro() if task is not None else None
+    coro: object = task.get_coro() if task is not None else None
     return getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
 
 

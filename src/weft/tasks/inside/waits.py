@@ -77,7 +77,7 @@ class Timers:
         return id(getattr(task, "_fut_waiter", None)) in self.futures or id(task) in self.tasks
 
 
-def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -> dict[str, Any] | None:
+def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -> dict[str, object] | None:
     """The wait of a suspended task; None for one that is about to run."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or waiter.done():
@@ -110,7 +110,7 @@ def site_of(code: CodeType | None, lasti: int) -> list[Any] | None:
 Found = tuple[str, list[Task], bool, str]
 
 
-def _found(waiter: Any, frames: list[FrameType]) -> Found:
+def _found(waiter: object, frames: list[FrameType]) -> Found:
     """Kind, tasks, whether one of them is enough, and what it is called."""
     if (of_frame := _of_frames(frames)) is not None:
         return of_frame
@@ -182,7 +182,7 @@ def _of_frames(frames: list[FrameType]) -> Found | None:
     return None
 
 
-def _name_of(thing: Any, frames: list[FrameType]) -> str:
+def _name_of(thing: object, frames: list[FrameType]) -> str:
     """What the program calls an object: a variable of its innermost frame, or of the module."""
     frame = innermost(frames)
     if frame is None:
@@ -204,7 +204,7 @@ def _tasks_behind(future: Any, depth: int) -> list[Task]:
     return [task for child in children if not child.done() for task in _tasks_behind(child, depth + 1)]
 
 
-def _shielded(outer: Any) -> Iterator[Any]:
+def _shielded(outer: object) -> Iterator[object]:
     """asyncio.shield(): the outer future's callback knows the inner one."""
     for callback, _ in getattr(outer, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_outer_done_callback":
@@ -231,7 +231,7 @@ def joiner(task: Task, others: list[Task]) -> Task | None:
     return None
 
 
-def _found_with(other: Task, waiter: Any, ended: Task) -> Found:
+def _found_with(other: Task, waiter: object, ended: Task) -> Found:
     """As `_found`, where the task that has just ended still counts."""
     frames = chain(other)
     children = list(getattr(waiter, "_children", ())) or list(_shielded(waiter))

@@ -171,6 +171,6 @@ class NeverReturned:
     def __init__(self, rank: RankCalls) -> None:
         self._rank = rank
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         method = getattr(self._rank, name)
         return lambda *args, **kw: method(*args, open=True, **kw)

@@ -20,7 +20,7 @@ class Collective(RankCalls):
         """MPI_Barrier."""
         return self.call("MPI_Barrier", comm=comm, **kw)
 
-    def ibarrier(self, comm: Handle = WORLD, **kw: Any) -> Request:
+    def ibarrier(self, comm: Handle = WORLD, **kw: object) -> Request:
         """MPI_Ibarrier."""
         return self._nonblocking("MPI_Ibarrier", comm=comm, **kw)
 
@@ -55,12 +55,12 @@ class Collective(RankCalls):
         """MPI_Exscan."""
         return self.allreduce(function="MPI_Exscan", **kw)
 
-    def iallreduce(self, **kw: Any) -> Request:
+    def iallreduce(self, **kw: object) -> Request:
         """MPI_Iallreduce."""
         arguments = {"count": 1, "datatype": "MPI_INT", "op": "MPI_SUM", "comm": WORLD, "sendbuf": 0x1000, **kw}
         return self._nonblocking("MPI_Iallreduce", **arguments)
 
-    def ibcast(self, root: int = 0, **kw: Any) -> Request:
+    def ibcast(self, root: int = 0, **kw: object) -> Request:
         """MPI_Ibcast."""
         arguments = {"count": 1, "datatype": "MPI_INT", "comm": WORLD, "buffer": 0x1000, **kw}
         return self._nonblocking("MPI_Ibcast", root=root, **arguments)
@@ -71,7 +71,7 @@ class Collective(RankCalls):
         return request
 
     def _exchange(
-        self, name: str, root: int | None, kw: dict[str, Any], *, count: int, datatype: Handle, comm: Handle
+        self, name: str, root: int | None, kw: dict[str, object], *, count: int, datatype: Handle, comm: Handle
     ) -> int:
         arguments: dict[str, Any] = {
             "sendbuf": 0x1000, "sendcount": count, "sendtype": datatype, "recvbuf": 0x2000, "recvcount": count,
@@ -93,11 +93,11 @@ class Collective(RankCalls):
         """MPI_Scatter."""
         return self._exchange("MPI_Scatter", root, kw, count=count, datatype=datatype, comm=comm)
 
-    def allgather(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any) -> int:
+    def allgather(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: object) -> int:
         """MPI_Allgather."""
         return self._exchange("MPI_Allgather", None, kw, count=count, datatype=datatype, comm=comm)
 
-    def alltoall(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any) -> int:
+    def alltoall(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: object) -> int:
         """MPI_Alltoall."""
         return self._exchange("MPI_Alltoall", None, kw, count=count, datatype=datatype, comm=comm)
 

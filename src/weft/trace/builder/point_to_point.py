@@ -24,7 +24,7 @@ class PointToPoint(RankCalls):
     """A rank's messages."""
 
     def _message(
-        self, kw: dict[str, Any], comm: Handle, datatype: Handle, count: int, buffer: int | None
+        self, kw: dict[str, object], comm: Handle, datatype: Handle, count: int, buffer: int | None
     ) -> dict[str, Any]:
         address = 0x10000 + 0x1000 * self.index if buffer is None else buffer
         return {"buf": address, "count": count, "datatype": datatype, "comm": comm, **kw}

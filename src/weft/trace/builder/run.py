@@ -158,7 +158,7 @@ class Builder(RunInMaking):
 _tables: dict[int, FunctionTable] = {}
 
 
-def _table(data: dict[str, Any]) -> FunctionTable:
+def _table(data: dict[str, object]) -> FunctionTable:
     key = id(data["functions"])
     if key not in _tables:
         _tables[key] = FunctionTable(data)
