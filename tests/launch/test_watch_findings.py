@@ -15,7 +15,8 @@ from weft.cli.main import main
 from weft.match import NONE, match
 from weft.order import order
 from weft.races import find
-from weft.trace.growing import cut, snapshot
+from weft.trace.cut import cut
+from weft.trace.growing import snapshot
 from weft.trace.layout import EVENT, Flag
 
 PROGRAMS = Path(__file__).parent / "programs"

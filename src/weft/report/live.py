@@ -20,7 +20,7 @@ from weft.findings import Finding
 from weft.report.analysis import examine
 from weft.report.registry import ANALYSES
 from weft.report.text import line, style
-from weft.trace import Trace, sites
+from weft.trace import Trace, site_lines
 from weft.trace.errors import RunError
 from weft.trace.growing import of_one_clock, snapshot
 from weft.trace.layout import Def
@@ -68,7 +68,7 @@ class Teller:
         if known == self._sites:
             return False
         self._sites = known
-        sites.resolve(trace)
+        site_lines.resolve(trace)
         return True
 
 

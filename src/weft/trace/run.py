@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.levels import level_named
-from weft.trace import clock, growing, layout
+from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators, members_text
+from weft.trace.cut import cut
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.errors import RunError
@@ -81,7 +82,7 @@ class Thread:
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)
         if self.rank.trace.until is not None:
-            events = growing.cut(events, self.rank.trace.until)
+            events = cut(events, self.rank.trace.until)
         if file is None or not file.problems:
             return events
         tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
