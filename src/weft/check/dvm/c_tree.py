@@ -108,6 +108,10 @@ class Tree:
     cplusplus: bool = False
     used: list[tuple[int, Node, Variable]] = field(default_factory=list)
     """Every identifier that means a variable, by its first byte, in the order of the text."""
+    stores: list[tuple[int, int, Variable]] | None = None
+    """What `c_uses.stores` found, once it was asked."""
+    addressed: dict[tuple[int, int], frozenset[Variable]] = field(default_factory=dict)
+    """What `c_uses.addressed` found of the bytes that it was asked about."""
 
     def begin(self, node: Node) -> int:
         """Offset of a node's first character."""

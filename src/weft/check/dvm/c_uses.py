@@ -50,8 +50,16 @@ def target(node: Node | None) -> Node | None:
 
 def written(tree: Tree, node: Node) -> set[Variable]:
     """The variables that are assigned below a node, or whose address is taken."""
-    found: set[Variable] = set()
-    for one in walk(node):
+    if tree.stores is None:  # a large source asks thousands of times
+        tree.stores = list(stores(tree))
+    low = bisect_left(tree.stores, node.start_byte, key=itemgetter(0))
+    high = bisect_left(tree.stores, node.end_byte, key=itemgetter(0))
+    return {variable for _, end, variable in tree.stores[low:high] if end <= node.end_byte}
+
+
+def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
+    """Every assignment to a variable and every `&` of one: its first byte, the one behind it, in the order of the text."""
+    for one in walk(tree.root):
         place: Node | None = None
         if one.type == "assignment_expression":
             place = target(one.child_by_field_name("left"))
@@ -60,12 +68,19 @@ def written(tree: Tree, node: Node) -> set[Variable]:
         if place is not None:
             variable = tree.resolve(tree.source(place), tree.begin(place))
             if variable is not None:
-                found.add(variable)
-    return found
+                yield one.start_byte, one.end_byte, variable
 
 
-def addressed(tree: Tree, node: Node) -> set[Variable]:
+def addressed(tree: Tree, node: Node) -> frozenset[Variable]:
     """The variables whose address is taken below a node: by `&`, or an array by its name alone."""
+    key = (node.start_byte, node.end_byte)
+    if key not in tree.addressed:
+        tree.addressed[key] = pointed_to(tree, node)
+    return tree.addressed[key]
+
+
+def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
+    """The same, by a walk."""
     found: set[Variable] = set()
     for one, variable in uses(tree, node):
         above = one.parent
@@ -84,7 +99,7 @@ def addressed(tree: Tree, node: Node) -> set[Variable]:
             # A row of an array is an address; a number out of it is not, but who can tell without types.
             if top is not one and outer is not None and outer.type in ("argument_list", "pointer_expression"):
                 found.add(variable)
-    return found
+    return frozenset(found)
 
 
 def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
