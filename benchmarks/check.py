@@ -3,8 +3,10 @@
     python benchmarks/check.py [--repeat 5] [--size 2000] [--steps 20] [--no-instructions]
 
 Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the checked program (without its compilation).
-The children that verify reductions run beside the program: their time is in `CPU`. A stencil of Numba's on one thread:
-processor time of its sweeps, which tell it themselves.
+The children that verify reductions run beside the program: their time is in `CPU`. `-p 2x2`: its instructions beside
+those without a grid. `memory`: the most that each held. `compiled`: seconds of processor time to mark and compile the
+source, the first time and again from the cache. A stencil and a multiplication of Numba's on one thread: processor time
+of their calls, which they tell themselves.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Measured:
 
     wall: float
     cpu: float
+    memory: int
+    """The most that was held, in KiB."""
 
 
 def run(command: list[str], environment: dict[str, str]) -> Measured:
@@ -45,7 +49,7 @@ def run(command: list[str], environment: dict[str, str]) -> Measured:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, command
-    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
 def instructions(command: list[str], environment: dict[str, str]) -> int:
@@ -53,6 +57,22 @@ def instructions(command: list[str], environment: dict[str, str]) -> int:
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
     done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=True)
     return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])  # the children ended before
+
+
+def compiled(source: Path, cache: Path) -> list[float]:
+    """Processor seconds of marking and compiling a program: with no object kept, and with those that this left."""
+    words = [str(Path(sys.executable).parent / "weft"), "check", "--timeout", "0.01", str(source)]
+    spent = []
+    for kept in (False, False, True):  # the first time the runtime is compiled, too
+        for one in () if kept else (cache / "check" / "objects").glob("*"):
+            one.unlink()
+        before = os.times()
+        subprocess.run(
+            words, env=os.environ | {"WEFT_CACHE": str(cache)}, capture_output=True, timeout=300, check=False
+        )
+        after = os.times()
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return spent[1:]
 
 
 def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> tuple[list[str], list[str]]:
@@ -84,15 +104,18 @@ def main() -> int:
     parser.add_argument("--no-instructions", action="store_true")
     args = parser.parse_args()
     print(f"Jacobi {args.size}², {args.steps} steps; medians of {args.repeat} in turn; seconds")
-    print(f"{'':14}{'plain':>8}{'checked':>9}{'times':>7}{'CPU':>8}   instructions of {SMALL[0]}²: times")
+    print(f"{'':46}{'':8}{f'instructions, {SMALL[0]}²':>23}{'compiled, CPU':>17}")
+    print(f"{'':14}{'plain':>8}{'checked':>9}{'times':>7}{'CPU':>8}{'memory':>8}"
+          f"{'times':>14}{'-p 2x2':>9}{'first':>11}{'again':>6}")  # fmt: skip
     for name, compiler in (("jacobi.cdv", "gcc"), ("jacobi.fdv", "gfortran")):
         if not shutil.which(compiler):
             print(f"{name}: no {compiler}")
             continue
         with tempfile.TemporaryDirectory() as held:
             row(name, compiler, args, Path(held))
-    with tempfile.TemporaryDirectory() as held:
-        numba_row(args, Path(held))
+    for kernel in ("stencil.py", "product.py"):
+        with tempfile.TemporaryDirectory() as held:
+            numba_row(kernel, args, Path(held))
     return 0
 
 
@@ -102,21 +125,21 @@ def told(command: list[str]) -> str:
     return subprocess.run(command, env=one, capture_output=True, text=True, check=True, timeout=900).stdout
 
 
-def numba_row(args: argparse.Namespace, folder: Path) -> None:
-    """The line of Numba's stencil: its instructions, too, are those of the sweeps alone."""
-    program = str(PROGRAMS / "stencil.py")
+def numba_row(kernel: str, args: argparse.Namespace, folder: Path) -> None:
+    """The line of a program of Numba's: its instructions, too, are those of its calls alone."""
+    program = str(PROGRAMS / kernel)
     weft = str(Path(sys.executable).parent / "weft")
     plain, checked = [sys.executable, program], [weft, "check", program]
     case = [str(args.size), str(5 * args.steps)]  # as long as Jacobi
     runs = [[float(told([*command, *case]).split()[0]) for command in (plain, checked)] for _ in range(args.repeat)]
     bare, full = (statistics.median(column) for column in zip(*runs, strict=True))
     times = statistics.median(two / one for one, two in runs)
-    text = f"{'stencil.py':14}{bare:8.2f}{full:9.2f}{times:7.1f}{full:8.2f}"
+    text = f"{kernel:14}{bare:8.2f}{full:9.2f}{times:7.1f}{full:8.2f}"
     if not args.no_instructions and shutil.which("valgrind") and Path("/usr/include/valgrind").exists():
         library = str(folder / "counted.so")
         subprocess.run(["gcc", "-O1", "-shared", "-fPIC", PROGRAMS / "counted.c", "-o", library], check=True)
         few, more = (counted([*command, *map(str, SMALL), library], folder) for command in (plain, checked))
-        text += f"{more / few:13.1f}"
+        text += f"{more / few:22.1f}"
     print(text, flush=True)
 
 
@@ -141,10 +164,16 @@ def row(name: str, compiler: str, args: argparse.Namespace, folder: Path) -> Non
     full = statistics.median(two.wall for _, two in runs)
     text = f"{name:14}{bare:8.2f}{full:9.2f}{full / bare:7.1f}"
     text += f"{statistics.median(two.cpu for _, two in runs):8.2f}"
+    text += f"{max(two.memory for _, two in runs) / max(one.memory for one, _ in runs):8.1f}"
     if not args.no_instructions and shutil.which("valgrind"):
         few, more = prepared(name, compiler, *SMALL, folder)
-        text += f"{instructions(more, environment) / instructions(few, {}):13.1f}"
-    print(text, flush=True)
+        count = instructions(more, environment)
+        grid = instructions(more, environment | {"WEFT_CHECK_GRID": "2x2"})
+        text += f"{count / instructions(few, {}):14.1f}{grid / count:9.2f}"
+    else:
+        text += f"{'':23}"
+    first, again = compiled(folder / name, folder / "cache")
+    print(f"{text}{first:11.2f}{again:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

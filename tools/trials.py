@@ -118,7 +118,9 @@ def trial(program: Path, settings: Sequence[str], grid: str, seconds: float) -> 
             return Trial(str(program), "none", f"the plain program takes more than {seconds:g} s")
         report = folder / "report.txt"
         words = [sys.executable, "-m", "weft", "check", "-o", str(report), "--timeout", str(20 * seconds)]
-        words += [f"-I{folder}", *(["-p", grid] if grid else []), *map(str, names)]
+        if names[0].suffix != ".py":
+            words += [f"-I{folder}", *(["-p", grid] if grid else [])]
+        words += map(str, names)
         got, _ = output(words, folder, 30 * seconds)
         if not report.exists():
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=30 * seconds, check=False)

@@ -72,3 +72,65 @@ def test_an_array_that_is_put_out_is_read(
     lines = text.replace("LAST", last).split("\n")
     kept = ["" if without and without in one.lower() else one for one in lines]
     assert told("\n".join(kept), suffix, tmp_path) == [(kind, line) for kind in kinds]
+
+
+ITEMS = """\
+program p
+  implicit none
+  real(8) :: v(8), w(4), m(3, 3), full(6)
+  integer :: i, j
+  character(80) :: line
+!DVM$ DISTRIBUTE V(BLOCK)
+!DVM$ PARALLEL (I) ON V(I)
+  do i = 1, 8
+    v(i) = i
+  end do
+  full = 1
+  m(1, :) = 2
+GIVEN
+  write(*, *) full(2:6:2), m(1, :), v(1:3)
+  if (full(2) > 0) print *, (full(i), v(i), i = 2, 5, 3), (m(1, j), j = 1, 3)
+  if (i /= 8) stop 3
+  write(*, *) (w(i), i = 1, 2)
+  write(line, '(3F8.3)') m(2:3, 3)
+  print *, full(1)
+end program
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [
+    ("", [("uninitialised-read", 17), ("uninitialised-read", 18)]), ("  m = 2; w = 1", []),
+])  # fmt: skip
+def test_parts_of_arrays_and_loops_in_an_output_list_are_read(
+    given: str, found: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """The loop that asks for them leaves its index as the statement does: the program would stop otherwise."""
+    assert told(ITEMS.replace("GIVEN", given), ".f90", tmp_path) == found
+
+
+CHOICE = """\
+#include <math.h>
+#include <stdio.h>
+#pragma dvm array distribute[block]
+double a[8];
+int main(void)
+{
+    double t;
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < 8; i++)
+        a[i] = i;
+#CHOICE WHICH
+    t = 1;
+#endif
+    printf("%g\\n", sin(t));
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("choice", ["if", "ifdef"])
+@pytest.mark.parametrize(("which", "found"), [("WHICH", [("uninitialised-read", 14)]), ("__STDC__", [])])
+def test_an_assignment_that_the_preprocessor_leaves_out_gives_no_value(
+    choice: str, which: str, found: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    assert told(CHOICE.replace("CHOICE", choice).replace("WHICH", which), ".c", tmp_path) == found

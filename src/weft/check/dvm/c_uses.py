@@ -22,6 +22,10 @@ ALWAYS: Final = {
     "conditional_expression": ("condition",),
     "binary_expression": ("left",),
     "labeled_statement": (),
+    "preproc_ifdef": (),
+    "preproc_if": (),
+    "preproc_elif": (),
+    "preproc_else": (),
 }
 """The parts of a statement that run whenever it does; a kind that is not here runs all of its parts."""
 
@@ -58,7 +62,7 @@ def written(tree: Tree, node: Node) -> set[Variable]:
 
 
 def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Every assignment to a variable and every `&` of one: its first byte, the one behind it, in the order of the text."""
+    """Each assignment to a variable and `&` of one: its first byte, the one behind it; in the order of the text."""
     for one in walk(tree.root):
         place: Node | None = None
         if one.type == "assignment_expression":

@@ -31,6 +31,9 @@ from weft.check.dvm.syntax import DirectiveError, Position
 from weft.check.texts import Texts
 from weft.terms.words import plural
 
+IMPLIED: Final = re.compile(r"\((.+),([a-z]\w*=[^=]+)\)")
+"""An item of an output list that is a loop: what it repeats, and its index with the bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -580,26 +583,37 @@ class UnitMarks:
         if statement.label or re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
             return
         for part in printed(action):
-            found = re.fullmatch(r"([a-z]\w*)(\([^()]*\))?", part)
-            known = self.program.owner(self.unit, found[1]) if found else None
-            if found is None or known is None:
-                continue
-            symbol = known[1]
-            if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
-                continue
-            if (found[2] and not symbol.array) or ":" in part:
-                continue
-            if not symbol.array and found[1] not in self.named and symbol not in self.loose:
-                continue
-            number = self.texts.add_place(
-                statement.place.file, statement.place.line, statement.place.column, self.unit.name
-            )
-            call = f"call weft_check_printed({number}, {part})"
-            calls = [call]
-            if self.distributed(found[1]):  # the system brings its elements from everywhere
-                calls = ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
+            repeated = IMPLIED.fullmatch(part)
+            items = split_top(repeated[1]) if repeated else [part]
+            calls = [call for item in items for call in self.put_out(statement, item)]
+            if repeated and calls:  # the statement itself leaves its index as this loop does
+                calls = [f"do {repeated[2]}", *calls, "end do"]
+            if condition and calls:
+                calls = (
+                    [f"if {condition} {calls[0]}"] if len(calls) == 1 else [f"if {condition} then", *calls, "end if"]
+                )
             for one in calls:
-                self.before(statement.first, statement.place, f"if {condition} {one}" if condition else one)
+                self.before(statement.first, statement.place, one)
+
+    def put_out(self, statement: Statement, part: str) -> list[str]:
+        """The calls that ask for one item of an output list; none where it is more than a variable or a part of one."""
+        found = re.fullmatch(r"([a-z]\w*)(\([^()]*\))?", part)
+        known = self.program.owner(self.unit, found[1]) if found else None
+        if found is None or known is None:
+            return []
+        symbol = known[1]
+        if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
+            return []
+        if found[2] and not symbol.array:
+            return []
+        if not symbol.array and found[1] not in self.named and symbol not in self.loose:
+            return []
+        place = statement.place
+        number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)
+        call = f"call weft_check_printed({number}, {part})"
+        if self.distributed(found[1]):  # the system brings its elements from everywhere
+            return ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
+        return [call]
 
     @cached_property
     def named(self) -> frozenset[str]:

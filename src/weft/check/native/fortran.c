@@ -157,14 +157,23 @@ void weft_fortran_scalar(int data, CFI_cdesc_t *variable)
     weft_check_clear(base_of(variable), bytes_of(variable));
 }
 
+/* The elements of a part of an array that differ in its first `rank` dimensions. */
+static void part_read(const CFI_cdesc_t *part, int rank, const char *from, int site)
+{
+    if (rank == 0) {
+        weft_check_read(from, part->elem_len, site);
+        return;
+    }
+    const CFI_dim_t *d = &part->dim[rank - 1];
+    for (CFI_index_t i = 0; i < d->extent; i++)
+        part_read(part, rank - 1, from + i * d->sm, site);
+}
+
 /* A variable that the library prints: its accesses have no hooks. */
 void weft_fortran_printed(int site, CFI_cdesc_t *variable)
 {
-    size_t bytes = bytes_of(variable), each = variable->elem_len;
-    if (!base_of(variable) || !contiguous(variable) || !each || variable->type == CFI_type_char)
-        return;
-    for (size_t at = 0; at + each <= bytes; at += each)
-        weft_check_read((const char *)variable->base_addr + at, each, site);
+    if (base_of(variable) && variable->elem_len && variable->type != CFI_type_char)
+        part_read(variable, variable->rank, variable->base_addr, site);
 }
 
 void weft_fortran_template(int data, int rank, const int64_t *low, const int64_t *high)
