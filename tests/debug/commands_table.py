@@ -164,6 +164,21 @@ ROWS = [
     Row("a line without code is refused, the nearest told", ("break {file}:2",), r"no code in (that )?line"),
     Row("values of all ranks side by side", (*AT, "print n"), r"rank 0  4\n  rank 1  5\n"),
     Row("to a call of the record (`until`)", ("until MPI_Allreduce",), r"before event \d+: allreduce"),
+    Row(
+        "a line back (`reverse-next`)",
+        ("break {file}:{here} if k == 2", "continue", "delete", "reverse-next", "reverse-next", "print k"),
+        r"reverse-next\n(.|\n)*rank 0 +at {file}:{here} in (.|\n)*ranks? [0 and]*1?  1\n",
+    ),
+    Row(
+        "back to the last change (`watch`, `reverse-continue`)",
+        (*AT, "delete", "watch total @0", "continue", "continue", "reverse-continue"),
+        r"reverse-continue\n(.|\n)*total: 0 -> 1\b",
+    ),
+    Row(
+        "back to the last visit (`break`, `reverse-continue`)",
+        (*AT, "continue", "continue", "reverse-continue", "print k @0"),
+        r"rank 0  2\n",
+    ),
     Row("back (`prev event`)", ("until MPI_Allreduce", "prev event"), r"prev event\n(.|\n)*before event \d+: barrier"),
 ]
 
@@ -208,9 +223,13 @@ class Bench:
 
     def weft(self, row: Row, language: str) -> tuple[bool, str]:
         """Whether Weft does it in this language, and what was said."""
-        words = [word for command in row.weft for word in ("-c", self.filled(command, language))]
-        said = self._run([str(self.bin / "weft"), "debug", str(self.folder / f"run-{language}"), *words], "")
+        said = self.script(row.weft, language)
         return re.search(self.filled(row.shows, language), said) is not None, said
+
+    def script(self, commands: Sequence[str], language: str) -> str:
+        """What a script of commands prints."""
+        words = [word for command in commands for word in ("-c", self.filled(command, language))]
+        return self._run([str(self.bin / "weft"), "debug", str(self.folder / f"run-{language}"), *words], "")
 
     def gdb(self, row: Row) -> tuple[bool, str]:
         """Whether plain gdb does it, on C."""

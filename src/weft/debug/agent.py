@@ -93,7 +93,12 @@ class Agent:
         self.stepping = ""
         self.returned = ""
         self.base: Any = None
-        self.stopped: object = None
+        self.stopped: Any = None
+        self.event = ""
+        self.news: dict[str, Any] = {}
+        self.count: Any = None
+        self.counted: Any = None
+        self.folder = folder
         self.go = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
         self.client: socket.socket | None = None
@@ -141,7 +146,7 @@ class Agent:
             frame = frame.f_back
         return found
 
-    def do_stack(self) -> dict[str, object]:
+    def do_stack(self) -> dict[str, Any]:
         """Where the rank is."""
         return {"frames": [spot(frame) for frame in self.frames()]}
 
@@ -197,7 +202,7 @@ class Agent:
             frame.f_globals[target] = value
         return {"value": short(value)}
 
-    def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
+    def do_watch(self, text: str, level: int = 0) -> dict[str, Any]:
         """Stop where the value of an expression changes, as seen from a frame."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
@@ -205,11 +210,45 @@ class Agent:
         self.ask_to_arm()
         return {"number": self.numbers}
 
-    def do_unwatch(self, number: int) -> dict[str, object]:
+    def do_unwatch(self, number: int) -> dict[str, Any]:
         """Compare it no more."""
         self.watched.pop(number, None)
         self.ask_to_arm()
         return {}
+
+    def do_place(self, level: int = 0, text: str = "") -> dict[str, Any]:
+        """Where the rank stands, or one of its frames, in words that hold in every replay.
+
+        Depth 0: the names of an expression are all the module's.
+        """
+        frame, depth = self.frame(level), 0
+        outer = frame
+        while outer is not None:
+            outer, depth = outer.f_back, depth + 1
+        event = self.event if self.stopped is not None else ""
+        code = frame.f_code
+        if text and not any(name in code.co_varnames + code.co_cellvars + code.co_freevars
+                            for name in compile(text, "<watch>", "eval").co_names):  # fmt: skip
+            depth = 0
+        return {"place": {"event": event, "line": frame.f_lineno, "path": code.co_filename, "depth": depth,
+                          "function": code.co_name}}  # fmt: skip
+
+    def do_count(self, marks: dict[str, Any], stop_at: int, visit_at: int) -> dict[str, Any]:
+        """Count ticks from here on (count_python.py), instead of stopping at breakpoints."""
+        names: dict[str, Any] = {"__name__": "weft_count"}
+        path = self.folder + "/count_python.py"
+        with open(path) as file:  # noqa: PTH123
+            exec(compile(file.read(), OWN, "exec"), names)
+        names |= {"hidden": hidden, "short": short, "Breakpoint": Breakpoint}
+        self.breakpoints, self.watched, self.stepping = [], {}, ""
+        self.count = self.counted = names["Count"](self, marks, stop_at, visit_at)
+        self.ask_to_arm()
+        return {"own": self.count.own()}
+
+    def do_counted(self, last: int = 1) -> dict[str, Any]:
+        """How many ticks there were, how often the place was visited, and the lines of the last ticks."""
+        count = self.counted
+        return {"ticks": count.ticks, "visits": count.visits, "lines": count.log[-last:]}
 
     def do_execute(self, text: str, level: int = 0) -> dict[str, Any]:
         """A line of the console that a person opened on this rank: it may change the program's objects."""
@@ -221,7 +260,7 @@ class Agent:
             return {"value": ""}
         return {"value": "" if value is None else short(value)}
 
-    def do_break(self, places: list[dict[str, Any]]) -> dict[str, object]:
+    def do_break(self, places: list[dict[str, Any]]) -> dict[str, Any]:
         """Take these as the rank's breakpoints."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
@@ -229,7 +268,7 @@ class Agent:
             self.ask_to_arm()
         return {}
 
-    def do_step(self, how: str) -> dict[str, object]:
+    def do_step(self, how: str) -> dict[str, Any]:
         """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
@@ -238,19 +277,19 @@ class Agent:
         self.ask_to_arm()
         return {}
 
-    def do_unstep(self) -> dict[str, object]:
+    def do_unstep(self) -> dict[str, Any]:
         """Forget the step."""
         self.stepping, self.base = "", None
         return {}
 
-    def do_resume(self) -> dict[str, object]:
+    def do_resume(self) -> dict[str, Any]:
         """Let a rank that stands at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             self.go.release()
         return {}
 
-    def do_state(self) -> dict[str, object]:
+    def do_state(self) -> dict[str, Any]:
         """Whether the rank stands at a line, and at which."""
         return {"stopped": None if self.stopped is None else spot(self.stopped)}
 
@@ -261,8 +300,10 @@ class Agent:
 
     # The rank's own thread
 
-    def arm(self, _: object = None) -> int:
+    def arm(self, _: Any = None) -> int:
         """Trace what breakpoints and steps need, and nothing else."""
+        if self.count is not None:
+            return int(self.count.arm())
         mine = sys.gettrace() in (None, self.called)
         if not self.breakpoints and not self.stepping and not self.watched:
             if mine:
@@ -286,8 +327,11 @@ class Agent:
             return False
         return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
 
-    def called(self, frame: Any, event: str, _: object) -> Any:
+    def called(self, frame: Any, event: str, _: Any) -> Any:
         """The trace function of the thread: a new frame."""
+        if self.count is not None:
+            return self.count.traced(frame, event, _)
+        self.event = event
         over = self.stepping in ("next", "finish") and not self.watched
         if not self.wants(frame) or (over and not any(p.within(frame.f_code) for p in self.breakpoints)):
             return None
@@ -295,7 +339,7 @@ class Agent:
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
         return self.happened
 
-    def meet(self, points: list[Breakpoint], frame: object) -> bool:
+    def meet(self, points: list[Breakpoint], frame: Any) -> bool:
         """Stop at these breakpoints, where one of them counts."""
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
@@ -303,7 +347,7 @@ class Agent:
             self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
         return bool(hit)
 
-    def compare(self, frame: object, event: str) -> bool:
+    def compare(self, frame: Any, event: str) -> bool:
         """Stop where what is watched has changed, or its frame returns."""
         for number, one in list(self.watched.items()):
             now = one.now()
@@ -317,8 +361,11 @@ class Agent:
                 return True
         return False
 
-    def happened(self, frame: Any, event: str, argument: Any) -> object:
+    def happened(self, frame: Any, event: str, argument: Any) -> Any:
         """The trace function of a frame: a line, or its return."""
+        if self.count is not None:
+            return self.count.traced(frame, event, argument)
+        self.event = event
         if event in ("line", "return") and self.watched and self.compare(frame, event):
             return self.happened
         if event == "line":
@@ -341,7 +388,7 @@ class Agent:
         """Stand here until the debugger says otherwise; messages for others go on."""
         self.stepping, self.base = "", None
         self.go.acquire()
-        self.stopped = frame
+        self.stopped, self.news = frame, news or {}
         self.send({"stopped": why, "at": spot(frame), "news": news or {}})
         while not self.go.acquire(timeout=0.002):
             self.drive()
@@ -359,12 +406,12 @@ def visited(point: Breakpoint) -> bool:
     return point.left <= 0
 
 
-def is_data(value: object) -> bool:
+def is_data(value: Any) -> bool:
     """Whether a module's name holds data: no module, function or class."""
     return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
 
 
-def bind(frame: Any, name: str, value: object) -> None:
+def bind(frame: Any, name: str, value: Any) -> None:
     """Give a local name of a frame another value. LookupError where the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
@@ -453,7 +500,7 @@ def same_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def spot(frame: Any) -> dict[str, object]:
+def spot(frame: Any) -> dict[str, Any]:
     """A frame's place."""
     code = frame.f_code
     file = code.co_filename

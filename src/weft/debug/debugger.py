@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft.debug.back import level_of, reverse_line, reverse_run, watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.frames import Frames, split_format
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
+from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand, Watched
 from weft.debug.queues import Queues
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
@@ -64,6 +65,8 @@ class Debugger:
         self.frames = Frames(self.hand)
         self.watches: dict[int, tuple[int, int, str]] = {}
         """By number: rank, the hand's number, the expression; of this replay only."""
+        self.watched: dict[int, tuple[int, Watched]] = {}
+        """The same with the frame that each is of, so that it can be watched in another replay."""
         self.focus = 0
         self.pulse: Callable[[], None] = lambda: None
         """Called all the while that ranks run; where it raises KeyboardInterrupt, they stop at their next calls."""
@@ -94,6 +97,7 @@ class Debugger:
             hand.close()
         self.hands.clear()
         self.watches.clear()
+        self.watched.clear()
         self.frames.moved()
         self.replica.end()
 
@@ -130,7 +134,7 @@ class Debugger:
     def _lines(self) -> set[int]:
         return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
 
-    def _run(self, goals: Goals, polls: Goals | None = None) -> None:
+    def run(self, goals: Goals, polls: Goals | None = None) -> None:
         """Let the ranks go on: those that stand at lines too."""
         self.frames.moved()
         self.replica.set_goals(goals, polls)
@@ -373,9 +377,12 @@ class Debugger:
             raise UsageError("give an expression: watch total, watch grid[3] @1")
         made = []
         for rank in ranks:
-            number = self.hand(rank).watch(expression, self.frames.level.get(rank, 0))
+            level = self.frames.level.get(rank, 0)
+            number = self.hand(rank).watch(expression, level)
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
+            with suppress(HandError):  # a gdb without Python: it is watched in this replay only
+                self.watched[made[-1]] = rank, watched(self, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
@@ -384,6 +391,7 @@ class Debugger:
         watched = [number for number in self.watches if everything or str(number) in words]
         for number in watched:
             rank, known, _ = self.watches.pop(number)
+            self.watched.pop(number, None)
             if rank in self.hands and self.runs(rank):
                 self.hands[rank].unwatch(known)
         rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
@@ -430,7 +438,7 @@ class Debugger:
         first = goals()
         for rank in resting:
             self.hands[rank].stopped = self._frame(rank)
-        self._run(first, polls)
+        self.run(first, polls)
         self.settle(goals)
         self.look_at(self._stopped_at(candidates))
         hit = self._hit(candidates)
@@ -527,7 +535,7 @@ class Debugger:
         goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open).goals, self.record.start)
         thread, position, _ = self.record.position(event.id)
         goals[thread] = max(goals[thread], position + 1)
-        self._run({t: max(goal, self._goal(t)) for t, goal in goals.items()})
+        self.run({t: max(goal, self._goal(t)) for t, goal in goals.items()})
 
     def prev_event(self, count: int, rank: int) -> Answer:
         """A new replay that stops before the call that the rank made last (or earlier ones), and what came of it."""
@@ -540,29 +548,56 @@ class Debugger:
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
         self.look_at([rank])
-        return self._back_to(event.id)
+        return self.back_to(event.id, {thread: self.replica.at(*thread) for thread in self.record.threads})
 
-    def _back_to(self, event: EventId) -> Answer:
-        """A new replay that stops before a call that has been made, and what came of it."""
-        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
+    def back_to(self, event: EventId, now: Goals) -> Answer:
+        """A new replay that stops before a call that has been made, no rank further than `now`, and what came of it."""
         cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
         return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
 
     def go_back(self) -> Answer:
-        """To the last call behind us that a breakpoint names, by the time of the record; by a new replay."""
-        behind = []
+        """To the last stop behind us: a call that a breakpoint names, by the time of the record, or on the rank in
+        focus a visit of a breakpoint in the source or the change of a watched value.
+        """
+        call = max(((self.breakpoints.begun(event), event) for event in self._behind()), default=(0, None))[1]
+        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
+        kept, rank = dict(self.watched), self.focus
+        in_source = reverse_run(self, rank, call)
+        if not in_source and call is not None:
+            self.look_at([call[0]])
+            self.back_to(call, now)
+        self._watch_again(kept)
+        if not in_source and call is None:
+            raise UsageError(f"no breakpoint and no change of what is watched lies behind on rank {rank}, and no call "
+                             "that a breakpoint names: `restart`, `until WHERE` go back too")  # fmt: skip
+        return self.stopped()
+
+    def _behind(self) -> Iterable[EventId]:
+        """The calls that breakpoints name and that have been made."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self.record.position(event)
                 if position < self.replica.at(*thread):
-                    behind.append((self.breakpoints.begun(event), event))
-        if not behind:
-            in_source = any(b.point is not None for b in self.breakpoints.all) or self.watches
-            hint = "; breakpoints in the source and watches are not searched backwards" if in_source else ""
-            raise UsageError(f"no call that a breakpoint names lies behind{hint}: `restart`, `until WHERE` go back too")
-        event = max(behind)[1]
-        self.look_at([event[0]])
-        return self._back_to(event)
+                    yield event
+
+    def line_back(self, how: str, rank: int) -> Answer:
+        """To the line before on a rank, over functions (`next`) or into them (`step`)."""
+        kept = dict(self.watched)
+        try:
+            reverse_line(self, how, rank)
+        finally:
+            self._watch_again(kept)
+        self.look_at([rank])
+        return self.stopped()
+
+    def _watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
+        """Watch in this replay what was watched in another; what has no frame here is looked for only going back."""
+        for number, (rank, one) in kept.items():
+            with suppress(HandError):
+                level = level_of(self, rank, one)
+                if number not in self.watches and level is not None:
+                    self.watches[number] = rank, self.hand(rank).watch(one.text, level), one.text
+                self.watched[number] = rank, one
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""

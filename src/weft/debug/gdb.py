@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from weft.debug.hands import Frame, HandError, Part, Point
+from weft.debug.hands import Frame, HandError, Marks, Part, Place, Point, Tally
 from weft.debug.mi import Mi, quoted
 
 _NOT_THE_PROGRAM = re.compile(
@@ -26,6 +26,7 @@ _NOT_THE_PROGRAM = re.compile(
 )
 
 
+COUNT = Path(__file__).parent / "count_gdb.py"
 _SHOW = "show language"
 _OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
 """Its frames lie between those of the program: of a region and of what it was begun from."""
@@ -48,6 +49,9 @@ class NativeHand:
         self.news: dict[str, Any] = {}
         self._step = ""
         self._watched: dict[int, str] = {}
+        self._marks: set[int] = set()
+        """gdb's numbers of what is counted with."""
+        self._counts = False
         self._line = 0
         self._returning = self._has_parts = False
         self.thread = MAIN
@@ -221,6 +225,55 @@ class NativeHand:
             with self.halted():
                 self.gdb.arm(points)
 
+    def _python(self, call: str) -> Any:
+        """What a function of count_gdb.py prints. HandError where it raises, or this gdb has no Python."""
+        if not self._counts:
+            try:
+                self.gdb.ask(f"-interpreter-exec console {quoted(f'source {COUNT}')}")
+            except HandError as error:
+                raise HandError(f"going back to a line needs a gdb that was built with Python: {error}") from error
+            self._counts = True
+        with suppress(HandError):
+            self.gdb.ask(f"-thread-select {self.thread}")
+        said = self.gdb.said(f"-interpreter-exec console {quoted(f'python {call}')}")
+        return json.loads(said.strip().splitlines()[-1])
+
+    def place(self, level: int = 0, text: str = "") -> Place:
+        """Where the rank stands, or one of its frames, and the lines of its function and of the caller's."""
+        with self.halted():
+            chosen = self._level(level)
+            found: Place = self._python(f"place({chosen})")
+            if text and self._python(f"frameless({text!r}, {chosen})"):
+                found["depth"] = 0
+        for one in (found, *found["lines"]):
+            one["module"] = self._maps.module(one["address"])
+            one["address"] -= self._maps.base(one["module"])
+        if self.stopped is None:
+            found["address"] = 0  # inside of MPI: no place of the program's is visited again
+        return found
+
+    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+        """Count ticks from here on, and stop at one of them, or at a visit of the place."""
+        told = json.loads(json.dumps(marks.as_dict()))
+        for one in (told["place"], *told["place"].get("lines", ())):
+            one["address"] += self._maps.base(one["module"]) if one.get("address") else 0
+        with self.halted():
+            self.gdb.arm([])
+            for number in list(self._watched):
+                self.unwatch(number)
+            text, news = json.dumps(told).encode().hex(), str(self.news.get("expression", ""))
+            found = self._python(f"count(bytes.fromhex('{text}').decode(), {stop_at}, {visit_at}, {news!r})")
+            self._marks = set(found["numbers"])
+        return int(found["own"])
+
+    def counted(self, last: int = 1) -> Tally:
+        """What was counted, and the marks taken away."""
+        with self.halted():
+            found = self._python(f"counted({last})")
+            self._python("away()")
+            self._marks = set()
+        return Tally(found["ticks"], found["visits"], tuple((line, depth) for line, depth in found["lines"]))
+
     def step(self, how: str) -> None:
         """Stop at the next line. A rank that is inside MPI first returns to the line that called it."""
         with self.halted():
@@ -229,7 +282,7 @@ class NativeHand:
                 raise HandError("the rank is in no frame of the program")
             if not frames[0].line:
                 raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
-            self._step, self._line = how, frames[0].line
+            self._step, self._line, self.news = how, frames[0].line, {}
             if how == "finish":
                 self.gdb.stops = []
                 self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level}")
@@ -280,7 +333,9 @@ class NativeHand:
             self._arrive()
         elif stop.get("signal-name") == "SIGINT":
             self._run()  # Ctrl-C at the prompt reached gdb too
-        elif reason == "breakpoint-hit" and not self.meant(stop):
+        elif self._marks and reason == "watchpoint-scope":
+            self._run()  # the frame has returned: what is counted with waits for another one
+        elif reason == "breakpoint-hit" and int(stop.get("bkptno") or 0) not in self._marks and not self.meant(stop):
             self._run()
         elif reason in _AT_A_LINE:
             self.thread = int(stop.get("thread-id", MAIN) or MAIN)
@@ -290,7 +345,7 @@ class NativeHand:
         elif not reason.startswith("exited"):
             self._run()
 
-    def _news_of(self, stop: dict[str, Any]) -> dict[str, object]:
+    def _news_of(self, stop: dict[str, Any]) -> dict[str, Any]:
         """What is to be told of a stop."""
         if point := self.gdb.points.get(str(stop.get("bkptno"))):
             return {"point": point.id}
@@ -298,7 +353,8 @@ class NativeHand:
             ended = self._watched.pop(int(stop["wpnum"]), "")
             return {"expression": ended, "old": "", "new": ""}
         if wpt := next((v for k, v in stop.items() if k.endswith("wpt")), None):
-            values = stop.get("value") or {}
+            values = _one(stop.get("value") or {})
+            wpt = _one(wpt)
             return {
                 "expression": str(wpt.get("exp", "")),
                 "old": str(values.get("old", "")),
@@ -306,7 +362,7 @@ class NativeHand:
             }
         return {}
 
-    def meant(self, stop: dict[str, object]) -> bool:
+    def meant(self, stop: dict[str, Any]) -> bool:
         """Whether a breakpoint is one that a person set, for what came there."""
         return str(stop.get("bkptno")) in self.gdb.points
 
@@ -372,6 +428,11 @@ class _Maps:
     def base(self, module: str) -> int:
         """Where the module begins."""
         return self._bases.get(module, 0)
+
+
+def _one(told: Any) -> dict[str, Any]:
+    """A value of MI; gdb says some twice, where the Python inside it looks at a watchpoint."""
+    return dict(told[-1] if isinstance(told, list) else told)
 
 
 def source_line(file: str, line: int) -> str:

@@ -83,6 +83,64 @@ class Part:
     indexed: bool = False
 
 
+Place = dict[str, Any]
+"""Where a rank stands, in its hand's own words: the same in every replay (no addresses)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A watched expression and the frame that it is of: its depth, counted from the outermost, and its function.
+
+    `depth` 0: it names no variable of a frame; `path`: the file of a Python frame.
+    """
+
+    text: str
+    depth: int
+    function: str
+    path: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For what counts inside the rank."""
+        return {"text": self.text, "depth": self.depth, "function": self.function, "path": self.path}
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What counts as a tick: visits of points, changes of values, or (`lines`) lines of the frame of a place.
+
+    `lines`: `next` for lines of that frame and of its caller, `step` for those of any frame. Visits of `place` itself
+    are counted beside the ticks.
+    """
+
+    place: Place
+    points: tuple[Point, ...] = ()
+    watches: tuple[Watched, ...] = ()
+    lines: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For what counts inside the rank."""
+        return {
+            "place": self.place, "points": [point.as_dict() for point in self.points],
+            "watches": [one.as_dict() for one in self.watches], "lines": self.lines,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Ticks so far, visits of the place, and line and depth of each of the last ticks, the last one last."""
+
+    ticks: int
+    visits: int
+    lines: tuple[tuple[int, int], ...]
+
+    def begin_of_line(self, tick: int) -> int:
+        """The first tick of the run of equal lines that a tick is in."""
+        first = self.ticks - len(self.lines) + 1
+        while tick > first and self.lines[tick - first] == self.lines[tick - first - 1]:
+            tick -= 1
+        return tick
+
+
 class Hand(Protocol):
     """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
 
@@ -151,6 +209,21 @@ class Hand(Protocol):
 
     def drive(self) -> None:
         """Let MPI go on for others while the rank stands at a line."""
+        ...
+
+    def place(self, level: int = 0, text: str = "") -> Place:
+        """Where the rank stands, or one of its frames; with depth 0 where an expression is of no frame."""
+        ...
+
+    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+        """Count ticks from here on, and stop at one of them, or at a visit of the place; those of this place itself.
+
+        Breakpoints, watches and steps are forgotten.
+        """
+        ...
+
+    def counted(self, last: int = 1) -> Tally:
+        """What was counted, with the lines of the last ticks."""
         ...
 
     def close(self) -> None:
@@ -281,6 +354,19 @@ class PythonHand:
 
     def drive(self) -> None:
         """The agent drives MPI by itself."""
+
+    def place(self, level: int = 0, text: str = "") -> Place:
+        """Where the rank stands, or one of its frames; with depth 0 where an expression is of no frame."""
+        return dict(self._ask("place", level=level, text=text)["place"])
+
+    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+        """Count ticks from here on, and stop at one of them, or at a visit of the place."""
+        return int(self._ask("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
+
+    def counted(self, last: int = 1) -> Tally:
+        """What was counted."""
+        found = self._ask("counted", last=last)
+        return Tally(found["ticks"], found["visits"], tuple((line, depth) for line, depth in found["lines"]))
 
     def close(self) -> None:
         """Leave the rank."""

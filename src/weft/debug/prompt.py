@@ -95,10 +95,14 @@ COMMANDS: dict[str, Command] = {
     ),
     "reverse-continue": Command(
         "reverse-continue",
-        "back to the last call that a breakpoint names, by a new replay",
+        "back to the last stop at a breakpoint or change of what is watched, by new replays",
         ("rc",),
         "reverse-continue",
     ),
+    "reverse-next": Command(
+        "reverse-next [@RANK]", "back to the line before, over functions", ("rn",), "reverse-next @1"
+    ),
+    "reverse-step": Command("reverse-step [@RANK]", "back to the line before, into functions", ("rs",), "reverse-step"),
     "messages": Command(
         "messages [@RANKS]",
         "what was sent and not yet received, and which receives wait, by channel",
@@ -292,6 +296,11 @@ class Prompt(Console):
             if text:
                 raise UsageError(f"`{name}` goes by one line: {COMMANDS[name].usage}")
             return d.step(name, d.ranks_of(ranks))
+        if name in ("reverse-next", "reverse-step"):
+            text, ranks = split_ranks(rest)
+            if text or len(d.ranks_of(ranks)) != 1:
+                raise UsageError(f"`{name}` goes back by one line on one rank: {COMMANDS[name].usage}")
+            return d.line_back(name.removeprefix("reverse-"), d.ranks_of(ranks)[0])
         if name in _OF_FRAMES:
             return self._of_frames(name, rest)
         if name == "print":

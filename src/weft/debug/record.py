@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,11 @@ class Record:
         pair = before.function.base, one.function.base
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
 
+    def leaves(self, rank: int, position: int) -> bool:
+        """Whether an entry is the rank's MPI_Finalize."""
+        one = self.entry(rank, position)
+        return one is not None and one.function.base == "MPI_Finalize"
+
     def closing(self, rank: int, position: int) -> bool:
         """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone."""
         one = self.entry(rank, position)
@@ -150,7 +156,7 @@ class Record:
         return event if args == NONE else (event[0], args)
 
 
-def call_facts(event: Event) -> dict[str, object]:
+def call_facts(event: Event) -> dict[str, Any]:
     """A call for people and machines."""
     site = event.site
     return {

@@ -28,7 +28,7 @@ SETTLE = 0.3
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""
 TICK = 0.01
-AGENT = Path(__file__).parent / "agent.py"
+AGENT = [Path(__file__).parent / name for name in ("agent.py", "count_python.py")]
 
 
 class Replica:
@@ -42,7 +42,8 @@ class Replica:
         self.folder = folder
         self.goals: Goals = dict(goals)
         folder.mkdir(mode=0o700)
-        shutil.copy(AGENT, folder / "agent.py")
+        for file in AGENT:
+            shutil.copy(file, folder / file.name)
         prepare(folder)
         (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
         self._output = folder / "output.txt"

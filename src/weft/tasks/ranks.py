@@ -396,7 +396,7 @@ class TaskPrompt(Prompt):
             return self._break(found[1], found[2], bool(found[3]), ranks)
         if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
             return self._of_task(name, text, "")
-        if name in ("rank", "restart", "until", "prev event", "reverse-continue"):
+        if name in ("rank", "restart", "until", "prev event", "reverse-continue", "reverse-next", "reverse-step"):
             self.on = None
         for hand in self.debugger.hands.values():
             if (commands := getattr(hand, "commands", None)) is not None:

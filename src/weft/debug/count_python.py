@@ -1,0 +1,152 @@
+"""Ticks in a Python rank: executed there by agent.py, never imported by Weft. Standard library and 3.11 only.
+
+A tick is a visit of a breakpoint, a change of a watched value, or a line, counted from where the rank stood when
+counting began. The same call of MPI before it and the same marks give the same number in every replay.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+hidden: Any = None
+short: Any = None
+Breakpoint: Any = None
+"""agent.py's, which puts them here."""
+LOG = 100_000
+
+
+def depth_of(frame: Any) -> int:
+    """Frames from the outermost to this one."""
+    depth = 0
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+class Watched:
+    """An expression of the frame at some depth, whichever call of the function that is."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.text: str = told["text"]
+        self.depth: int = told["depth"]
+        self.function: str = told["function"]
+        self.path: str = told["path"]
+        self.frame: Any = None
+        self.value = ""
+
+    def look(self, frame: Any, depth: int) -> tuple[str, str] | None:
+        """The old and the new value where it has changed since the last look."""
+        frame = self.of(frame, depth)
+        if frame is None:
+            self.frame = None
+            return None
+        try:
+            now = short(eval(self.text, {**frame.f_globals, **frame.f_locals}))
+        except Exception:
+            now = ""
+        old, known, self.value = self.value, self.frame is frame or (not self.depth and self.frame is not None), now
+        self.frame = frame
+        return (old, now) if known and now != old else None
+
+    def of(self, frame: Any, depth: int) -> Any:
+        """The frame that is meant, None where it is not there."""
+        if not self.depth:  # a name of the module: any of its frames will do
+            while frame is not None and frame.f_code.co_filename != self.path:
+                frame = frame.f_back
+            return frame
+        while frame is not None and depth > self.depth:
+            frame, depth = frame.f_back, depth - 1
+        return frame if depth == self.depth and frame.f_code.co_name == self.function else None
+
+
+class Count:
+    """Counts ticks, and stops the rank at one of them (`stop_at`) or at a visit of a place (`visit_at`)."""
+
+    def __init__(self, agent: Any, marks: dict[str, Any], stop_at: int, visit_at: int) -> None:
+        self.agent = agent
+        self.points = [Breakpoint({**point, "count": 1}) for point in marks["points"]]
+        self.watches = [Watched(told) for told in marks["watches"]]
+        self.lines: str = marks["lines"]
+        self.place: dict[str, Any] = marks["place"]
+        self.stop_at, self.visit_at = stop_at, visit_at
+        self.ticks = self.visits = 0
+        self.log: list[tuple[int, int]] = []
+
+    def own(self) -> int:
+        """Ticks of the place where the rank stands itself, which are not counted from there on."""
+        frame = self.agent.stopped
+        if frame is None:
+            return 0
+        event = self.agent.event
+        seen = bool(self.hits(frame, event) or self.line_counts(event, depth_of(frame)))
+        texts = [one.text for one in self.watches]
+        return seen + (self.agent.news.get("expression") in texts)
+
+    def arm(self) -> int:
+        """Trace every line of the thread from here on. Called in the rank's thread."""
+        frame: Any = sys._getframe(2)
+        depth = depth_of(frame)
+        for one in self.watches:
+            one.look(frame, depth)
+        while frame is not None:
+            if not hidden(frame.f_code.co_filename):
+                frame.f_trace = self.traced
+            frame = frame.f_back
+        sys.settrace(self.traced)
+        return 0
+
+    def traced(self, frame: Any, event: str, argument: Any) -> Any:
+        """The trace function of the thread and of its frames."""
+        if self.agent.count is not self:
+            return self.agent.happened(frame, event, argument)
+        if hidden(frame.f_code.co_filename):
+            return None
+        if event in ("call", "line", "return"):
+            self.met(frame, event)
+        return self.traced
+
+    def met(self, frame: Any, event: str) -> None:
+        """One event of the interpreter: first what has changed before it, then whether it is a visit itself."""
+        depth = depth_of(frame)
+        for one in self.watches:
+            changed = one.look(frame, depth)
+            if changed is not None and event != "call":
+                self.tick(frame, event, depth, {"expression": one.text, "old": changed[0], "new": changed[1]})
+        hit = self.hits(frame, event)
+        if hit or self.line_counts(event, depth):
+            self.tick(frame, event, depth, {"point": hit[0].id} if hit else {})
+        where = (event, frame.f_lineno, frame.f_code.co_filename, depth)
+        if self.place and where == tuple(self.place[name] for name in ("event", "line", "path", "depth")):
+            self.visits += 1
+            if self.visits == self.visit_at:
+                self.stand(frame, event, {})
+
+    def hits(self, frame: Any, event: str) -> list[Any]:
+        """The points that hold at an event."""
+        return [
+            point for point in self.points
+            if (event == "call" if point.function else event == "line" and point.line == frame.f_lineno)
+            and point.within(frame.f_code) and point.holds(frame, {})
+        ]  # fmt: skip
+
+    def line_counts(self, event: str, depth: int) -> bool:
+        """Whether an event is a line that counts."""
+        return event == "line" and (self.lines == "step" or (self.lines == "next" and depth <= self.place["depth"]))
+
+    def tick(self, frame: Any, event: str, depth: int, news: dict[str, Any]) -> None:
+        """Count, and stop where that was asked for."""
+        self.ticks += 1
+        self.log.append((frame.f_lineno, depth))
+        if len(self.log) > 2 * LOG:
+            del self.log[:LOG]
+        if self.ticks == self.stop_at and self.agent.count is self:
+            self.stand(frame, event, news)
+
+    def stand(self, frame: Any, event: str, news: dict[str, Any]) -> None:
+        """Stop the rank here; from here on the agent traces as ever."""
+        agent = self.agent
+        agent.count = None
+        sys.settrace(agent.called)
+        agent.event = event
+        agent.stop(frame, "step", news)

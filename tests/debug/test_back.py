@@ -1,0 +1,63 @@
+"""Back in the source: the last line, visit of a breakpoint and change of a value before where a rank stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from debug.commands_table import LANGUAGES, Bench, line
+from tests_support import Installed
+
+pytestmark = pytest.mark.usefixtures("gdb")
+
+
+@pytest.fixture(scope="module")
+def session(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """What a script prints on squares.*, recorded on two ranks; `{here}` is the line of the loop's body."""
+    bench = Bench(Path(mpich.mpicc).parents[1], tmp_path_factory.mktemp("back"))
+
+    def run(language: str, *commands: str) -> str:
+        if language not in bench.commands and not bench.build(language):
+            pytest.skip(f"there is no compiler for {language} here")
+        return bench.script(commands, language)
+
+    return run
+
+
+def changes(said: str, command: str) -> list[str]:
+    """The changes of `total` that a command told, in order."""
+    parts = said.split("(weft) ")
+    told = (re.search(r"rank 0 .*; total: (\S+ -> \S+)", part) for part in parts if part.startswith(command + "\n"))
+    return [found[1] for found in told if found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["C", "Fortran", "Python"])
+def test_changes_come_backwards_in_the_order_in_which_they_came(language: str, session: Callable[..., str]) -> None:
+    said = session(language, "break 0:{file}:{here} if k == 2", "continue", "watch total @0", *["continue"] * 2,
+                   "reverse-continue", "reverse-continue", "continue")  # fmt: skip
+    assert changes(said, "continue")[:2] == ["1 -> 5", "5 -> 14"], said
+    assert changes(said, "reverse-continue")[0] == "1 -> 5", said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["C", "Python"])
+def test_lines_come_backwards_over_functions_and_into_them(language: str, session: Callable[..., str]) -> None:
+    here = line(LANGUAGES[language])
+    said = session(language, "break 0:{file}:{here} if k == 2", "continue", "delete", "reverse-next", "reverse-step",
+                   "print k @0", "reverse-next")  # fmt: skip
+    places = [int(found) for found in re.findall(r"rank 0 +at squares\.\w+:(\d+)", said)]
+    assert places[:2] == [here, here - 1], said
+    assert places[2] < here - 2, said  # the last line of square()
+    assert places[3] in (here, places[2] - 1), said  # its line before, or the one that calls it
+    assert "  rank 0  1\n" in said
+
+
+def test_where_nothing_lies_behind_the_rank_stays_where_it_stood(session: Callable[..., str]) -> None:
+    said = session("Python", "break 0:{file}:{here}", "continue", "reverse-continue", "print k @0", "reverse-step @0-1")
+    assert "no breakpoint and no change of what is watched lies behind on rank 0" in said
+    assert "  rank 0  1\n" in said
+    assert "goes back by one line on one rank" in said
