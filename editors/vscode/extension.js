@@ -27,11 +27,17 @@ function weft(folder) {
   return set || (own && fs.existsSync(own) ? own : "weft");
 }
 
+/** The variables for a command: what lies beside it (python, mpiexec of its virtual environment) is found first. */
+function surroundings(command) {
+  const own = path.isAbsolute(command) ? path.dirname(command) + path.delimiter : "";
+  return { ...process.env, PATH: own + (process.env.PATH ?? "") };
+}
+
 /** The findings of a run, as `weft report --format json` tells them. Status 1 only says that there are some. */
 function report(folder, run) {
   return new Promise((resolve, reject) => {
     const words = ["report", ...(run ? [run] : []), "--format", "json"];
-    execFile(weft(folder), words, { cwd: folder, maxBuffer: 1 << 28 }, (error, out, err) => {
+    execFile(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)), maxBuffer: 1 << 28 }, (error, out, err) => {
       try {
         resolve(JSON.parse(out).findings);
       } catch {
@@ -113,7 +119,7 @@ function view(session) {
   const folder = folderOf(session);
   const run = session?.configuration?.run;
   const words = ["view", ...(run ? [run] : []), "--no-browser", "--port", "0"];
-  const server = spawn(weft(folder), words, { cwd: folder });
+  const server = spawn(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)) });
   let said = "";
   let panel;
   const listen = async (data) => {
@@ -165,7 +171,8 @@ function activate(context) {
     vscode.debug.registerDebugAdapterDescriptorFactory("weft", {
       createDebugAdapterDescriptor(session) {
         const folder = folderOf(session);
-        return new vscode.DebugAdapterExecutable(weft(folder), ["dap"], { cwd: folder });
+        const command = weft(folder);
+        return new vscode.DebugAdapterExecutable(command, ["dap"], { cwd: folder, env: surroundings(command) });
       },
     }),
     vscode.debug.registerDebugConfigurationProvider("weft", {
@@ -177,6 +184,9 @@ function activate(context) {
     vscode.debug.registerDebugAdapterTrackerFactory("weft", {
       createDebugAdapterTracker(session) {
         return {
+          onError(error) {
+            vscode.window.showErrorMessage(`weft dap: ${error.message}. The setting weft.command names the command.`);
+          },
           onDidSendMessage(message) {
             // The run is there from here on, also where the session has recorded it.
             if (message.type !== "event" || message.event !== "initialized") return;
