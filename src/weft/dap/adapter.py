@@ -30,6 +30,8 @@ AT_ONCE = ("threads", "pause", "loadedSources")
 """Requests that are answered while ranks run."""
 INTERRUPT = ("setBreakpoints", "setFunctionBreakpoints", "setDataBreakpoints")
 """Requests for which ranks that run to a breakpoint are stopped, and then go on."""
+TOLD = ("launch", "attach", "restart", "setVariable", "setExpression")
+"""Requests whose failure the editor is to show; what it asks for by itself may come after ranks have run."""
 END = ("disconnect", "terminate")
 
 
@@ -118,7 +120,7 @@ class Adapter:
             self.wire.send("response", success=True, **about, body={"result": "", "variablesReference": 0})
             self._end()
         except (WeftError, OSError) as error:
-            problem = {"id": 1, "format": str(error).replace("{", "(").replace("}", ")"), "showUser": True}
+            problem = {"id": 1, "format": str(error).replace("{", "(").replace("}", ")"), "showUser": name in TOLD}
             self.wire.send("response", success=False, message=str(error), **about, body={"error": problem})
         except (KeyError, TypeError, ValueError) as error:  # what an editor sends is not ours to trust
             text = f"{name}: an argument is missing or of a wrong kind ({type(error).__name__}: {error})"
