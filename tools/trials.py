@@ -116,6 +116,8 @@ def trial(program: Path, settings: Sequence[str], grid: str, seconds: float) -> 
         expected, status = output(line, folder, seconds)
         if status is None:
             return Trial(str(program), "none", f"the plain program takes more than {seconds:g} s")
+        if status and names[0].suffix == ".py":
+            return Trial(str(program), "none", f"the plain program fails: its status is {status}")
         report = folder / "report.txt"
         words = [sys.executable, "-m", "weft", "check", "-o", str(report), "--timeout", str(20 * seconds)]
         if names[0].suffix != ".py":
