@@ -105,13 +105,13 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        execute([BIN / "mpicc", "-g", "-O1", "-o", folder / "orders", HERE / "programs" / "orders.c"], folder)
+        execute([BIN / "mpicc", "-g", "-O1", "-o", folder / "program", HERE / "programs" / "orders.c"], folder)
         lines = [
             "| program | outcomes | runs | the deadlock is outcome | s | plain enumeration |",
             "|---|---|---|---|---|---|",
         ]
         for name in args.only.split(","):
-            lines.append("| " + " | ".join(row(name, folder / "orders", folder, args.budget)) + " |")
+            lines.append("| " + " | ".join(row(name, folder / "program", folder, args.budget)) + " |")
             print(lines[-1], flush=True)
     print("\n".join(lines))
     if args.write:
