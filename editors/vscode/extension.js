@@ -2,8 +2,9 @@
 // shows the run's picture in a panel. Everything comes from the command `weft`; nothing is computed here.
 "use strict";
 
-const { execFile, spawn } = require("node:child_process");
+const { execFile } = require("node:child_process");
 const fs = require("node:fs");
+const os = require("node:os");
 const path = require("node:path");
 const vscode = require("vscode");
 
@@ -114,38 +115,23 @@ async function goTo(row) {
   if (site) await vscode.window.showTextDocument(fileOf(site, folderOf()), { selection: line(site) });
 }
 
-/** The picture of a run in a panel beside the source: `weft view` serves it, and ends with the panel. */
+/** The picture of a run in a panel beside the source: the one file that `weft view --export` writes. */
 function view(session) {
   const folder = folderOf(session);
   const run = session?.configuration?.run;
-  const words = ["view", ...(run ? [run] : []), "--no-browser", "--port", "0"];
-  const server = spawn(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)) });
-  let said = "";
-  let panel;
-  const listen = async (data) => {
-    said += data;
-    const address = said.match(/http:\/\/[^\s]+/);
-    if (!address || panel) return;
-    panel = vscode.window.createWebviewPanel("weft.view", "Weft", vscode.ViewColumn.Beside, { enableScripts: true, retainContextWhenHidden: true });
-    panel.onDidDispose(() => server.kill());
-    const seen = await vscode.env.asExternalUri(vscode.Uri.parse(address[0]));
-    panel.webview.html = page(seen.toString(true));
-  };
-  server.stdout.on("data", listen);
-  server.stderr.on("data", listen);
-  server.on("error", (error) => vscode.window.showErrorMessage(`weft: ${error.message}; set weft.command`));
-  server.on("exit", (code) => {
-    if (!panel && code) vscode.window.showErrorMessage(said.trim() || `weft view ended with ${code}`);
+  const home = fs.mkdtempSync(path.join(os.tmpdir(), "weft-"));
+  const file = path.join(home, "run.html");
+  const words = ["view", ...(run ? [run] : []), "--export", file];
+  execFile(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)) }, (error, _, said) => {
+    if (error) {
+      vscode.window.showErrorMessage(`weft view: ${said.trim() || error.message}`);
+    } else {
+      const shape = { enableScripts: true, retainContextWhenHidden: true };
+      const panel = vscode.window.createWebviewPanel("weft.view", "Weft", vscode.ViewColumn.Beside, shape);
+      panel.webview.html = fs.readFileSync(file, "utf8");
+    }
+    fs.rmSync(home, { recursive: true, force: true });
   });
-}
-
-function page(address) {
-  const shown = address.replaceAll("&", "&amp;").replaceAll('"', "&quot;");
-  const origin = new URL(address).origin;
-  return `<!doctype html><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; frame-src ${origin}; style-src 'unsafe-inline'">
-<style>html,body,iframe{margin:0;padding:0;border:0;width:100%;height:100%;overflow:hidden}</style>
-<iframe src="${shown}" title="the run"></iframe>`;
 }
 
 function activate(context) {
