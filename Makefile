@@ -72,6 +72,8 @@ JOBS ?= 2
 
 test: debian recorders
 	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
+	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
+	else echo "without node the page's own modules are not tested (make test-page)"; fi
 
 # What is published, in dist/: docs/releasing.md.
 dist: wheel
