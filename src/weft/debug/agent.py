@@ -146,7 +146,7 @@ class Agent:
             frame = frame.f_back
         return found
 
-    def do_stack(self) -> dict[str, Any]:
+    def do_stack(self) -> dict[str, object]:
         """Where the rank is."""
         return {"frames": [spot(frame) for frame in self.frames()]}
 
@@ -202,7 +202,7 @@ class Agent:
             frame.f_globals[target] = value
         return {"value": short(value)}
 
-    def do_watch(self, text: str, level: int = 0) -> dict[str, Any]:
+    def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
         """Stop where the value of an expression changes, as seen from a frame."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
@@ -210,7 +210,7 @@ class Agent:
         self.ask_to_arm()
         return {"number": self.numbers}
 
-    def do_unwatch(self, number: int) -> dict[str, Any]:
+    def do_unwatch(self, number: int) -> dict[str, object]:
         """Compare it no more."""
         self.watched.pop(number, None)
         self.ask_to_arm()
@@ -260,7 +260,7 @@ class Agent:
             return {"value": ""}
         return {"value": "" if value is None else short(value)}
 
-    def do_break(self, places: list[dict[str, Any]]) -> dict[str, Any]:
+    def do_break(self, places: list[dict[str, Any]]) -> dict[str, object]:
         """Take these as the rank's breakpoints."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
@@ -268,7 +268,7 @@ class Agent:
             self.ask_to_arm()
         return {}
 
-    def do_step(self, how: str) -> dict[str, Any]:
+    def do_step(self, how: str) -> dict[str, object]:
         """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
@@ -277,19 +277,19 @@ class Agent:
         self.ask_to_arm()
         return {}
 
-    def do_unstep(self) -> dict[str, Any]:
+    def do_unstep(self) -> dict[str, object]:
         """Forget the step."""
         self.stepping, self.base = "", None
         return {}
 
-    def do_resume(self) -> dict[str, Any]:
+    def do_resume(self) -> dict[str, object]:
         """Let a rank that stands at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             self.go.release()
         return {}
 
-    def do_state(self) -> dict[str, Any]:
+    def do_state(self) -> dict[str, object]:
         """Whether the rank stands at a line, and at which."""
         return {"stopped": None if self.stopped is None else spot(self.stopped)}
 
@@ -300,7 +300,7 @@ class Agent:
 
     # The rank's own thread
 
-    def arm(self, _: Any = None) -> int:
+    def arm(self, _: object = None) -> int:
         """Trace what breakpoints and steps need, and nothing else."""
         if self.count is not None:
             return int(self.count.arm())
@@ -327,7 +327,7 @@ class Agent:
             return False
         return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
 
-    def called(self, frame: Any, event: str, _: Any) -> Any:
+    def called(self, frame: Any, event: str, _: object) -> Any:
         """The trace function of the thread: a new frame."""
         if self.count is not None:
             return self.count.traced(frame, event, _)
@@ -339,7 +339,7 @@ class Agent:
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
         return self.happened
 
-    def meet(self, points: list[Breakpoint], frame: Any) -> bool:
+    def meet(self, points: list[Breakpoint], frame: object) -> bool:
         """Stop at these breakpoints, where one of them counts."""
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
@@ -347,7 +347,7 @@ class Agent:
             self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
         return bool(hit)
 
-    def compare(self, frame: Any, event: str) -> bool:
+    def compare(self, frame: object, event: str) -> bool:
         """Stop where what is watched has changed, or its frame returns."""
         for number, one in list(self.watched.items()):
             now = one.now()
@@ -361,7 +361,7 @@ class Agent:
                 return True
         return False
 
-    def happened(self, frame: Any, event: str, argument: Any) -> Any:
+    def happened(self, frame: Any, event: str, argument: Any) -> object:
         """The trace function of a frame: a line, or its return."""
         if self.count is not None:
             return self.count.traced(frame, event, argument)
@@ -406,12 +406,12 @@ def visited(point: Breakpoint) -> bool:
     return point.left <= 0
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: object) -> bool:
     """Whether a module's name holds data: no module, function or class."""
     return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
 
 
-def bind(frame: Any, name: str, value: Any) -> None:
+def bind(frame: Any, name: str, value: object) -> None:
     """Give a local name of a frame another value. LookupError where the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
@@ -500,7 +500,7 @@ def same_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def spot(frame: Any) -> dict[str, Any]:
+def spot(frame: Any) -> dict[str, object]:
     """A frame's place."""
     code = frame.f_code
     file = code.co_filename

@@ -345,7 +345,7 @@ class NativeHand:
         elif not reason.startswith("exited"):
             self._run()
 
-    def _news_of(self, stop: dict[str, Any]) -> dict[str, Any]:
+    def _news_of(self, stop: dict[str, Any]) -> dict[str, object]:
         """What is to be told of a stop."""
         if point := self.gdb.points.get(str(stop.get("bkptno"))):
             return {"point": point.id}
@@ -362,7 +362,7 @@ class NativeHand:
             }
         return {}
 
-    def meant(self, stop: dict[str, Any]) -> bool:
+    def meant(self, stop: dict[str, object]) -> bool:
         """Whether a breakpoint is one that a person set, for what came there."""
         return str(stop.get("bkptno")) in self.gdb.points
 

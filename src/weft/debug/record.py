@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -156,7 +155,7 @@ class Record:
         return event if args == NONE else (event[0], args)
 
 
-def call_facts(event: Event) -> dict[str, Any]:
+def call_facts(event: Event) -> dict[str, object]:
     """A call for people and machines."""
     site = event.site
     return {
