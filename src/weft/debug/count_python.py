@@ -7,6 +7,7 @@ counting began. The same call of MPI before it and the same marks give the same 
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 hidden: Any = None
@@ -16,7 +17,7 @@ Breakpoint: Any = None
 LOG = 100_000
 
 
-def depth_of(frame: Any) -> int:
+def depth_of(frame: FrameType | None) -> int:
     """Frames from the outermost to this one."""
     depth = 0
     while frame is not None:
@@ -32,12 +33,12 @@ class Watched:
         self.depth: int = told["depth"]
         self.function: str = told["function"]
         self.path: str = told["path"]
-        self.frame: Any = None
+        self.frame: FrameType | None = None
         self.value = ""
 
-    def look(self, frame: Any, depth: int) -> tuple[str, str] | None:
+    def look(self, inner: FrameType, depth: int) -> tuple[str, str] | None:
         """The old and the new value where it has changed since the last look."""
-        frame = self.of(frame, depth)
+        frame = self.of(inner, depth)
         if frame is None:
             self.frame = None
             return None
@@ -49,7 +50,7 @@ class Watched:
         self.frame = frame
         return (old, now) if known and now != old else None
 
-    def of(self, frame: Any, depth: int) -> Any:
+    def of(self, frame: FrameType | None, depth: int) -> FrameType | None:
         """The frame that is meant, None where it is not there."""
         if not self.depth:  # a name of the module: any of its frames will do
             while frame is not None and frame.f_code.co_filename != self.path:
@@ -57,7 +58,7 @@ class Watched:
             return frame
         while frame is not None and depth > self.depth:
             frame, depth = frame.f_back, depth - 1
-        return frame if depth == self.depth and frame.f_code.co_name == self.function else None
+        return frame if frame is not None and depth == self.depth and frame.f_code.co_name == self.function else None
 
 
 class Count:
@@ -96,7 +97,7 @@ class Count:
         sys.settrace(self.traced)
         return 0
 
-    def traced(self, frame: Any, event: str, argument: Any) -> Any:
+    def traced(self, frame: FrameType, event: str, argument: object) -> Any:
         """The trace function of the thread and of its frames."""
         if self.agent.count is not self:
             return self.agent.happened(frame, event, argument)
@@ -106,7 +107,7 @@ class Count:
             self.met(frame, event)
         return self.traced
 
-    def met(self, frame: Any, event: str) -> None:
+    def met(self, frame: FrameType, event: str) -> None:
         """One event of the interpreter: first what has changed before it, then whether it is a visit itself."""
         depth = depth_of(frame)
         for one in self.watches:
@@ -122,7 +123,7 @@ class Count:
             if self.visits == self.visit_at:
                 self.stand(frame, event, {})
 
-    def hits(self, frame: Any, event: str) -> list[Any]:
+    def hits(self, frame: FrameType, event: str) -> list[Any]:
         """The points that hold at an event."""
         return [
             point for point in self.points
@@ -134,7 +135,7 @@ class Count:
         """Whether an event is a line that counts."""
         return event == "line" and (self.lines == "step" or (self.lines == "next" and depth <= self.place["depth"]))
 
-    def tick(self, frame: Any, event: str, depth: int, news: dict[str, Any]) -> None:
+    def tick(self, frame: FrameType, event: str, depth: int, news: dict[str, Any]) -> None:
         """Count, and stop where that was asked for."""
         self.ticks += 1
         self.log.append((frame.f_lineno, depth))
@@ -143,7 +144,7 @@ class Count:
         if self.ticks == self.stop_at and self.agent.count is self:
             self.stand(frame, event, news)
 
-    def stand(self, frame: Any, event: str, news: dict[str, Any]) -> None:
+    def stand(self, frame: FrameType, event: str, news: dict[str, Any]) -> None:
         """Stop the rank here; from here on the agent traces as ever."""
         agent = self.agent
         agent.count = None
