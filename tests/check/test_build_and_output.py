@@ -10,7 +10,7 @@ import pytest
 from tests_support import WEFT, execute
 from weft.check.build import expanded
 from weft.check.excerpt import marked
-from weft.check.sentences import operand
+from weft.check.record import operand
 from weft.check.texts import AccessPlace
 from weft.errors import UsageError
 from weft.findings import Finding, Site

@@ -58,6 +58,6 @@ def test_lines_come_backwards_over_functions_and_into_them(language: str, sessio
 
 def test_where_nothing_lies_behind_the_rank_stays_where_it_stood(session: Callable[..., str]) -> None:
     said = session("Python", "break 0:{file}:{here}", "continue", "reverse-continue", "print k @0", "reverse-step @0-1")
-    assert "no breakpoint and no change of what is watched lies behind on rank 0" in said
+    assert "between rank 0's first call that communicates and here no breakpoint is met" in said
     assert "  rank 0  1\n" in said
     assert "goes back by one line on one rank" in said

@@ -239,4 +239,5 @@ def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     )
     assert stops[:3] == [("9", "waiting", "9"), ("10", "before", "10"), ("11", "waiting", "11")]
     assert stops[4:6] == [("10", "before", "10"), ("9", "waiting", "9")]
-    assert "weft: no call that a breakpoint names lies behind; breakpoints in the source and watches" in out
+    # The function was entered before the first call that communicates.
+    assert "weft: between rank 0's first call that communicates and here no breakpoint is met" in out

@@ -568,8 +568,9 @@ class Debugger:
             self.back_to(call, now)
         self._watch_again(kept)
         if not in_source and call is None:
-            raise UsageError(f"no breakpoint and no change of what is watched lies behind on rank {rank}, and no call "
-                             "that a breakpoint names: `restart`, `until WHERE` go back too")  # fmt: skip
+            raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met and "
+                             "nothing watched changes, and no call that a breakpoint names lies behind: `restart` and "
+                             "`until WHERE` go further back")  # fmt: skip
         return self.stopped()
 
     def _behind(self) -> Iterable[EventId]:
