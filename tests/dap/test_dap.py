@@ -201,20 +201,26 @@ def test_a_pause_stops_ranks_that_compute(client: Start, mpich: Installed, tmp_p
     program = tmp_path / "spins.py"
     program.write_text(
         "import os\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\ncomm.Barrier()\n"
+        f"open('{tmp_path}/spins-%d' % comm.rank, 'w').close()\n"
         "most = 1000 if os.environ.get('QUICK') else 40000000\nturns = 0\n"
         "while turns < most:\n    turns += 1\ncomm.Barrier()\n"
     )
     line = [*WEFT, "run", "-n", "2", "--out", tmp_path / "run", "--", str(mpich.python), program]
     assert execute(line, env={"QUICK": "1"}).returncode == 0
+    spinning = [tmp_path / f"spins-{rank}" for rank in range(2)]
+    for file in spinning:
+        file.unlink()
     editor = client()
     editor.launch(run=str(tmp_path / "run"), stopOnEntry=True)
     editor.ask("continue", threadId=1)
-    time.sleep(1)
+    until = time.monotonic() + 30
+    while not all(file.exists() for file in spinning) and time.monotonic() < until:
+        time.sleep(0.1)
     assert len(editor.threads()) == 2  # answered while ranks run
     editor.ask("pause", threadId=1)
     assert editor.event("stopped", 30)["reason"] == "pause"
     name, number = editor.place(1)
-    assert name == "<module>" and number in (7, 8)
+    assert name == "<module>" and number in (8, 9)
     assert int(editor.variables(1)["turns"]["value"]) > 0
 
 
