@@ -27,7 +27,7 @@ from weft.cli.run import positive, say, shown_path
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.explore.explored import Explored, Row
+    from weft.explore.explored import Explored
     from weft.explore.runs import Runs
     from weft.explore.search import Search
     from weft.trace import Trace
@@ -110,10 +110,11 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
         return None
     from weft.explore.search import line_of
     from weft.report import examine
+    from weft.terms.words import plural
 
     found = examine(trace).findings
     if finding > len(found):
-        raise UsageError(f"--finding {finding}: the report of {trace.path} has {len(found)} findings")
+        raise UsageError(f"--finding {finding}: the report of {trace.path} has {plural(len(found), 'finding')}")
     one = found[finding - 1]
     if one.kind != "message-race":
         raise UsageError(f"--finding {finding} is a {one.kind}: only a message-race has other outcomes")
@@ -220,21 +221,12 @@ def told(trace: Trace, explored: Explored) -> None:
             shown.add(row.effects)
     print()
     for line, label in explored.races:
-        first = min((row for row in rows if row.line == line and row.harmful), key=_harm, default=None)
+        first = max((row for row in rows if row.line == line and row.harmful), key=lambda row: row.worst, default=None)
         more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
     print(NOT_VARIED)
-
-
-def _harm(row: Row) -> tuple[bool, bool, int]:
-    """The worst first: deadlocks, then other ends and errors, then other lines printed."""
-    return (
-        not row.effects[0].startswith("deadlock"),
-        row.effects[0].startswith(("prints", "does not print")),
-        row.number,
-    )
 
 
 def _how(row: Any) -> str:

@@ -15,7 +15,7 @@ from weft.dap.stacks import Stacks
 from weft.dap.wire import Wire
 from weft.debug.answers import tell
 from weft.debug.frames import PARTS
-from weft.debug.hands import HandError
+from weft.debug.hands import HandError, NoLines
 from weft.debug.prompt import Prompt
 from weft.errors import UsageError, WeftError
 
@@ -236,9 +236,7 @@ class Session:
         def go() -> Answer:
             try:
                 return d.step(how, ranks or [rank])
-            except HandError as error:
-                if "no lines are known" not in str(error):
-                    raise
+            except NoLines:
                 return d.next_event(1, rank)
 
         d.focus = rank

@@ -222,10 +222,8 @@ class Agent:
 
         Depth 0: the names of an expression are all the module's.
         """
-        frame, depth = self.frame(level), 0
-        outer = frame
-        while outer is not None:
-            outer, depth = outer.f_back, depth + 1
+        frame = self.frame(level)
+        depth = depth_of(frame)
         event = self.event if self.stopped is not None else ""
         code = frame.f_code
         if text and not any(name in code.co_varnames + code.co_cellvars + code.co_freevars
@@ -240,7 +238,7 @@ class Agent:
         path = self.folder + "/count_python.py"
         with open(path) as file:  # noqa: PTH123
             exec(compile(file.read(), OWN, "exec"), names)
-        names |= {"hidden": hidden, "short": short, "Breakpoint": Breakpoint}
+        names |= {"hidden": hidden, "short": short, "depth_of": depth_of, "Breakpoint": Breakpoint}
         self.breakpoints, self.watched, self.stepping = [], {}, ""
         self.count = self.counted = names["Count"](self, marks, stop_at, visit_at)
         self.ask_to_arm()
@@ -499,6 +497,14 @@ def hidden(file: str) -> bool:
 def same_file(file: str, wanted: str) -> bool:
     """Whether a person means this file."""
     return file == wanted or file.endswith("/" + wanted)
+
+
+def depth_of(frame: FrameType | None) -> int:
+    """Frames from the outermost to this one."""
+    depth = 0
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def spot(frame: FrameType) -> dict[str, object]:

@@ -12,17 +12,10 @@ from typing import Any
 
 hidden: Any = None
 short: Any = None
+depth_of: Any = None
 Breakpoint: Any = None
 """agent.py's, which puts them here."""
 LOG = 100_000
-
-
-def depth_of(frame: FrameType | None) -> int:
-    """Frames from the outermost to this one."""
-    depth = 0
-    while frame is not None:
-        depth, frame = depth + 1, frame.f_back
-    return depth
 
 
 class Watched:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from weft.debug.hands import Frame, HandError, Marks, Part, Place, Point, Tally
+from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
 from weft.debug.mi import Mi, quoted
 
 _NOT_THE_PROGRAM = re.compile(
@@ -281,7 +281,7 @@ class NativeHand:
             if not frames:
                 raise HandError("the rank is in no frame of the program")
             if not frames[0].line:
-                raise HandError(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
+                raise NoLines(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
             self._step, self._line, self.news = how, frames[0].line, {}
             if how == "finish":
                 self.gdb.stops = []

@@ -21,6 +21,10 @@ class HandError(WeftError):
     """The rank, or its debugger, could not do what was asked; its own words."""
 
 
+class NoLines(HandError):
+    """The rank stands in code of which no lines are known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A line of the program in a rank's stack. `level`: what the hand calls it; `file` empty where not known."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from weft.explore.runs import Result, Runs, effects
+from weft.explore.runs import Harm, Result, Runs, effects
 from weft.explore.search import Outcome, Search, Variant, line_of, untold
 from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
@@ -27,7 +27,8 @@ class Row:
     line: str
     """The race that came out otherwise: where its receive stands."""
     effects: tuple[str, ...]
-    """How it differs from the record."""
+    """How it differs from the record, worst first."""
+    worst: Harm
     harmful: bool
     """Whether it differs from its parent, too, so that this race is what does it."""
 
@@ -64,14 +65,14 @@ def _row(outcome: Outcome, search: Search, runs: Runs) -> Row:
     first = runs.results[search.outcomes[0].trace.path]
     result = runs.results[outcome.trace.path]
     if outcome.parent is None or outcome.forced is None:
-        return Row(0, outcome.trace.path.name, None, "", "", (), False)
+        return Row(0, outcome.trace.path.name, None, "", "", (), Harm.NONE, False)
     parent = search.outcomes[outcome.parent]
     own = effects(result, runs.results[parent.trace.path], output=runs.steady)
     found = effects(result, first, output=runs.steady)
     line = line_of(parent.trace, outcome.forced.event)
     return Row(
-        outcome.number, outcome.trace.path.name, outcome.parent, str(outcome.forced), line, tuple(found),
-        bool(own and found),
+        outcome.number, outcome.trace.path.name, outcome.parent, str(outcome.forced), line, found.texts,
+        found.worst, bool(own.worst and found.worst),
     )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
         "outcomes": [
             {
                 "number": row.number, "run": row.run, "parent": row.parent, "forced": row.forced, "line": row.line,
-                "effects": list(row.effects), "harmful": row.harmful, "status": result.status,
+                "effects": list(row.effects), "harm": int(row.worst), "harmful": row.harmful, "status": result.status,
                 "output": result.output[:10_000],
             }
             for row, result in zip(explored.rows, results, strict=True)

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
@@ -81,7 +82,7 @@ class Runs:
         printed = []
         for k in range(2):
             self._begin(None, self.base, Path(self._scratch.name) / f"plain-{k}")
-            _, number, status = self._ended()
+            _, number, status = self._finished()
             printed.append((status, _lines(self._text(number, "out"))))
         if printed[0][0] in LEFT:
             said = _last(self._text(self._begun, "err"))
@@ -99,7 +100,7 @@ class Runs:
 
     def wait(self) -> tuple[Variant, Trace | None]:
         """One of those that were begun, when it has ended; None where it did not come about."""
-        (variant, out), number, status = self._ended()
+        (variant, out), number, status = self._finished()
         assert variant is not None
         if status in LEFT or not (out / "run.json").is_file():
             shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
@@ -129,7 +130,7 @@ class Runs:
         self._warm.stdin.write(json.dumps({"id": self._begun, "words": words, **files}).encode() + b"\n")
         self._warm.stdin.flush()
 
-    def _ended(self) -> tuple[tuple[Variant | None, Path], int, int]:
+    def _finished(self) -> tuple[tuple[Variant | None, Path], int, int]:
         """A run that has ended: what it was, its number and its status."""
         assert self._warm is not None
         assert self._warm.stdout is not None
@@ -147,11 +148,30 @@ class Runs:
         return self._file(number, name).read_text(errors="replace")
 
 
-def effects(result: Result, than: Result, *, output: bool) -> list[str]:
-    """How a run differs from another, worst first: sentences of a few words. `output`: whether to compare what they
-    printed."""
+class Harm(IntEnum):
+    """How bad it is that a run differs from another."""
+
+    NONE = 0
+    PRINTS = 1
+    ENDS = 2
+    """Another status, or errors and warnings."""
+    DEADLOCK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """How a run differs from another, worst first: sentences of a few words, and how bad the worst is."""
+
+    worst: Harm
+    texts: tuple[str, ...]
+
+
+def effects(result: Result, than: Result, *, output: bool) -> Effects:
+    """How a run differs from another. `output`: whether to compare what they printed."""
     found = []
+    worst = Harm.ENDS
     if result.ended == "deadlock" and than.ended != "deadlock":
+        worst = Harm.DEADLOCK
         words = [text for (kind, text) in result.findings if kind == "deadlock"]
         found.append("deadlock" + (f": {_short(words[0])}" if words else ""))
     elif than.ended == "deadlock" and result.ended != "deadlock":
@@ -164,8 +184,9 @@ def effects(result: Result, than: Result, *, output: bool) -> list[str]:
         text = next(text for k, text in result.findings.keys() - than.findings.keys() if k == kind)
         found.append(f"{kind}: {_short(text)}")
     if output and not found and result.output != than.output:
+        worst = Harm.PRINTS
         found.append(_printed(result.output, than.output))
-    return found
+    return Effects(worst if found else Harm.NONE, tuple(found))
 
 
 def _printed(now: list[str], before: list[str]) -> str:

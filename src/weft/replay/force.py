@@ -66,7 +66,7 @@ class Forcing:
 
     def __init__(self, trace: Trace, match: Match, order: Order, forced: Forced) -> None:
         self.trace, self.match, self.order = trace, match, order
-        self.forced, self.event, self.source = forced, forced.event, forced.source
+        self.forced, self.event = forced, forced.event
         self.sender = -1
         self.processes = order.processes
         seeds, losers = self._of_request() if forced.index >= 0 else self._of_message()
@@ -77,7 +77,7 @@ class Forcing:
         """A receive or probe of any source that takes another's message: the first points that this changes, and the
         rows of the receives that lose their message."""
         trace, match, order = self.trace, self.match, self.order
-        (rank, index), source = self.event, self.source
+        (rank, index), source = self.event, self.forced.source
         call = trace.event(rank, index)
         rows = [row for row in match.receives_of(self.event) if match.recvs.flags[row] & Post.ANY_SOURCE]
         if not rows and not call.function.probes:
@@ -108,7 +108,7 @@ class Forcing:
         """A call that completes another one of its requests: all that changes is behind its end."""
         (rank, event), index = self.event, self.forced.index
         name = self.trace.event(rank, event).function.name
-        call = next((one for one in completing(self.trace.ranks[rank]) if one.event == event), None)
+        call = next(completing(self.trace.ranks[rank], event), None)
         if call is None:
             raise UsageError(f"--force {self.forced}: {name} there completes none of several requests")
         if index >= len(call.requests):
@@ -279,7 +279,7 @@ class Forcing:
             entries["flags"][-1] |= EntryFlag.OPEN
         for k, event in enumerate(thread.posted.tolist()):
             if event == own and self.forced.index < 0:
-                posts[k] = self.source
+                posts[k] = self.forced.source
             elif event >= edge or (rank.index, int(merged[event])) not in self.kept:
                 posts[k] = POSTED_FREE
         if own >= 0:
@@ -294,7 +294,7 @@ class Forcing:
     def _exchange(self, entry: Any, values: NDArray[np.int32]) -> None:
         """Let the forced call have its other outcome (in values, by Outcome as plan.h says)."""
         if entry["outcome"] == Outcome.SOURCE:
-            values[entry["value"]] = self.source
+            values[entry["value"]] = self.forced.source
         elif entry["outcome"] == Outcome.INDEX:
             values[entry["value"]] = self.forced.index
         elif entry["outcome"] == Outcome.COUNT:

@@ -31,8 +31,9 @@ from weft.replay.layout import (
     Outcome,
     PlanFlag,
 )
+from weft.replay.ready import taken
 from weft.replay.turns import Turns, turns
-from weft.terms.columns import Ragged, columns
+from weft.terms.columns import columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.functions import Function, FunctionTable
@@ -458,17 +459,11 @@ class _Tracing:
     def _indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
         """Waitany and its kin: which of the requests."""
         found: dict[int, list[int]] = {}
-        names = frozenset(["index", "outcount", "array_of_indices"])
-        for events, tail in columns(self.rank, rows, names):
-            if outcome is Outcome.INDEX and "index" in tail:
-                index = np.asarray(tail["index"])
-                found |= {e: [outcome, max(int(i), -1)] for e, i in zip(events.tolist(), index.tolist(), strict=True)}
-            elif "outcount" in tail and isinstance(indices := tail.get("array_of_indices"), Ragged):
-                for k, (event, count) in enumerate(
-                    zip(events.tolist(), np.asarray(tail["outcount"]).tolist(), strict=True)
-                ):
-                    some = indices.values[int(indices.starts[k]) : int(indices.starts[k + 1])].tolist()
-                    found[event] = [outcome, *([-1] if count < 0 else [len(some), *some])]
+        for event, indices in taken(self.rank, rows):
+            if indices is None:
+                found[event] = [outcome, -1]
+            else:
+                found[event] = [outcome, *indices] if outcome is Outcome.INDEX else [outcome, len(indices), *indices]
         return found
 
     def _cancelled(self) -> dict[int, int]:

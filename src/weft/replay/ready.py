@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Act, Form, Many, base, named
@@ -37,22 +38,36 @@ class Completing:
     taken: tuple[int, ...]
 
 
-def completing(rank: Rank) -> Iterator[Completing]:
-    """The calls of a rank that completed one or some of several requests, in order; failed polls are none."""
+def taken(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
+    """Which requests calls of several completed: the event and the indices, None where no request was active."""
+    for events, tail in columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
+        if "index" in tail:
+            index = np.asarray(tail["index"]).tolist()
+            yield from ((event, [i] if i >= 0 else None) for event, i in zip(events.tolist(), index, strict=True))
+        elif "outcount" in tail and isinstance(some := tail.get("array_of_indices"), Ragged):
+            counts = np.asarray(tail["outcount"]).tolist()
+            for k, (event, count) in enumerate(zip(events.tolist(), counts, strict=True)):
+                yield event, some[k].tolist() if count >= 0 else None
+
+
+def completing(rank: Rank, only: int | None = None) -> Iterator[Completing]:
+    """The calls of a rank that completed one or some of several requests, in order; failed polls are none.
+
+    `only`: at most that event.
+    """
     events, functions = rank.events, rank.trace.functions
+    of_several = functions.mask(f"MPI_{name}" for name in _ONE | _SOME)[events["function"]]
     good = (events["flags"] & Flag.CLOSED != 0) & (events["error"] == 0)
-    found: list[Completing] = []
-    for names, of in ((_ONE, "index"), (_SOME, "array_of_indices")):
-        rows = np.flatnonzero(functions.mask(f"MPI_{n}" for n in names)[events["function"]] & good)
-        for some, tail in columns(rank, rows, frozenset(["array_of_requests", of])) if len(rows) else ():
-            requests, indices = tail.get("array_of_requests"), tail.get(of)
-            if not isinstance(requests, Ragged) or indices is None:
-                continue
+    rows = np.flatnonzero(of_several & good)
+    rows = rows if only is None else rows[rows == only]
+    chosen = {event: indices for event, indices in taken(rank, rows) if indices} if len(rows) else {}
+    found = []
+    for some, tail in columns(rank, np.array(sorted(chosen), np.int64), frozenset(["array_of_requests"])):
+        if isinstance(requests := tail.get("array_of_requests"), Ragged):
             for k, event in enumerate(some.tolist()):
-                taken = indices[k] if isinstance(indices, Ragged) else [int(np.asarray(indices)[k])]
-                given = tuple(int(i) for i in requests[k])
-                if len(taken) and all(0 <= int(i) < len(given) for i in taken):
-                    found.append(Completing(event, given, tuple(int(i) for i in taken)))
+                given = requests[k].tolist()
+                if all(i < len(given) for i in chosen[event]):
+                    found.append(Completing(event, tuple(given), tuple(chosen[event])))
     return iter(sorted(found, key=lambda one: one.event))
 
 

@@ -26,10 +26,9 @@ def _told(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
     mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{rank}:{event}=")]
     if not mine:
         return race
-    harmful = [one for one in mine if one["effects"]]
-    if harmful:
-        what = str(harmful[0]["effects"][0])
-        text = f". Explored: then {what}: weft replay {harmful[0]['run']}"
+    worst = max((one for one in mine if one["effects"]), key=lambda one: int(one.get("harm", 0)), default=None)
+    if worst is not None:
+        text = f". Explored: then {worst['effects'][0]}: weft replay {worst['run']}"
     else:
         text = f". Explored: the same result with the message of {'another' if len(mine) == 1 else 'each other'} rank"
     told = [{"forced": one["forced"], "run": one["run"], "effects": one["effects"]} for one in mine]

@@ -35,5 +35,6 @@ def _sound(one: object) -> bool:
         and (one["forced"] == "" or re.fullmatch(r"\d{1,9}:\d{1,9}=#?\d{1,9}", one["forced"]) is not None)
         and isinstance(one.get("effects"), list)
         and isinstance(one.get("status"), int)
+        and isinstance(one.get("harm", 0), int)
         and isinstance(one.get("output"), list)
     )

@@ -36,6 +36,10 @@ class Words(type):
         return cls._members[name]
 
 
+def _shown(word: Any) -> str:
+    return f"{type(word).__name__}.{word.name}"
+
+
 class Enum(metaclass=Words):
     """A word with a text."""
 
@@ -46,8 +50,7 @@ class Enum(metaclass=Words):
     def _member(cls, value: str) -> object:
         return object.__new__(cls)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
+    __repr__ = _shown
 
 
 class IntEnum(int, metaclass=Words):
@@ -60,8 +63,7 @@ class IntEnum(int, metaclass=Words):
     def _member(cls, value: int) -> object:
         return int.__new__(cls, value)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
+    __repr__ = _shown
 
 
 class Flag(int, metaclass=Words):
