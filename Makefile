@@ -135,13 +135,17 @@ test-transparency: setup $(VENV_OPENMPI)/.dev $(SUITE)/.made
 	  $(BIN)/python tests/transparency/compare.py --suite $(SUITE)/test --python $$venv/bin/python --ranks $(RANKS) || exit 1; \
 	done
 
+C_SOURCES := 'src/*.c' 'src/*.h'
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	git ls-files $(C_SOURCES) | xargs $(BIN)/clang-format --dry-run --Werror
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	git ls-files $(C_SOURCES) | xargs $(BIN)/clang-format -i
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -159,7 +159,7 @@ struct weft_event {
 #define WEFT_FLAG_CANCELLED 0x10u   /* the status says cancelled */
 #define WEFT_FLAG_HAS_TAIL 0x20u
 #define WEFT_FLAG_BUFFER_CHANGED 0x40u /* the program wrote into the buffer of a pending operation that it completes */
-#define WEFT_FLAG_TICKET 0x80u      /* the tail begins with a ticket: order of calls between threads of a process */
+#define WEFT_FLAG_TICKET 0x80u /* the tail begins with a ticket: order of calls between threads of a process */
 
 #define WEFT_ERROR_OTHER 255u
 
@@ -220,48 +220,50 @@ WEFT_INLINE uint32_t weft_duration_encode(uint64_t ticks) {
 
 /* Types of DEFINITIONS records. */
 enum weft_def {
-    WEFT_DEF_COMM = 1,     /* u id, u parent id, u function that made it, u ordinal among the calls that make a
+    WEFT_DEF_COMM = 1, /* u id, u parent id, u function that made it, u ordinal among the calls that make a
                               communicator on this parent, u inter (0|1), z my rank, s key (tag, string tag or ""),
                               MEMBERS local, MEMBERS remote */
-    WEFT_DEF_GROUP = 2,    /* u id, MEMBERS */
+    WEFT_DEF_GROUP = 2, /* u id, MEMBERS */
     WEFT_DEF_DATATYPE = 3, /* u id, u size, z lb, z extent, u combiner (index in functions.json), u n, n z integers,
                               u n, n z addresses, u n, n u datatype ids */
-    WEFT_DEF_OP = 4,       /* u id, u commutes */
-    WEFT_DEF_WINDOW = 5,   /* u id, u comm, u flavor (0 create 1 allocate 2 dynamic 3 shared), u base, u size,
+    WEFT_DEF_OP = 4, /* u id, u commutes */
+    WEFT_DEF_WINDOW = 5, /* u id, u comm, u flavor (0 create 1 allocate 2 dynamic 3 shared), u base, u size,
                               u displacement unit, u ordinal on the comm */
-    WEFT_DEF_FILE = 6,     /* u id, u comm, u amode, s name */
-    WEFT_DEF_NAME = 7,     /* u class (enum weft_object_class), u id, s name */
-    WEFT_DEF_THREAD = 8,   /* u thread slot, u first event index, u tid, u is main, s name,
+    WEFT_DEF_FILE = 6, /* u id, u comm, u amode, s name */
+    WEFT_DEF_NAME = 7, /* u class (enum weft_object_class), u id, s name */
+    WEFT_DEF_THREAD = 8, /* u thread slot, u first event index, u tid, u is main, s name,
                               u ordinal of its creation in the process (0 main; WEFT_MADE_UNKNOWN: not the program's) */
-    WEFT_DEF_MODULE = 9,   /* u id, u base, u end, s build id (hex), s path */
-    WEFT_DEF_SITE = 10,    /* u id, u module (0 none), u offset in module of the return address, u code (0: native
+    WEFT_DEF_MODULE = 9, /* u id, u base, u end, s build id (hex), s path */
+    WEFT_DEF_SITE = 10, /* u id, u module (0 none), u offset in module of the return address, u code (0: native
                               only), u instruction offset in the code's bytecode, bytes, u n, n (u module, u offset):
                               return addresses of the callers, innermost first; or n (u code, u instruction) */
-    WEFT_DEF_PYCODE = 11,  /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
-    WEFT_DEF_WORLD = 12,   /* u index (from 1), u size, s origin: "parent" or "spawn:<event object id>" */
-    WEFT_DEF_ENV = 13,     /* s NAME=VALUE */
-    WEFT_DEF_ARGV = 14,    /* u n, n s */
-    WEFT_DEF_CWD = 15,     /* s */
+    WEFT_DEF_PYCODE = 11, /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
+    WEFT_DEF_WORLD = 12, /* u index (from 1), u size, s origin: "parent" or "spawn:<event object id>" */
+    WEFT_DEF_ENV = 13, /* s NAME=VALUE */
+    WEFT_DEF_ARGV = 14, /* u n, n s */
+    WEFT_DEF_CWD = 15, /* s */
     WEFT_DEF_LIBRARY = 16, /* s MPI_Get_library_version, s path of the library */
-    WEFT_DEF_NOTE = 17,    /* s text for people: why something is missing */
-    WEFT_DEF_PYTHON = 18,  /* s version of the interpreter in the process */
-    WEFT_DEF_ENDED = 19,   /* s what MPI said when it ended the process inside a call, may be empty */
-    WEFT_DEF_STORED = 20,  /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
+    WEFT_DEF_NOTE = 17, /* s text for people: why something is missing */
+    WEFT_DEF_PYTHON = 18, /* s version of the interpreter in the process */
+    WEFT_DEF_ENDED = 19, /* s what MPI said when it ended the process inside a call, may be empty */
+    WEFT_DEF_STORED = 20, /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
                               u again): of the window's memory (its first 4096 bytes), what was another between the end
                               of the epoch's fence and the begin of the closing one; `again`: and another at its end */
-    WEFT_DEF_ENDING = 21,  /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
+    WEFT_DEF_ENDING = 21, /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
                               u kind (enum weft_ending_kind), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
                               of the event clock, z code, z detail, u address, s name, s text, s traceback, s who,
                               u n, n (s file, u line, s function): Python frames,
                               u n, n (u module, u offset): native return addresses; of a signal, the first is the
                               instruction itself plus 1, so that one less is in the place in every case.
                               Frames stand innermost first; at most WEFT_ENDING_FRAMES each */
-    WEFT_DEF_CORES = 22,   /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
+    WEFT_DEF_CORES =
+        22, /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
                               a core its control group may use (cpu.max), 0 for no limit */
-    WEFT_DEF_WAY = 23,     /* since 1.4; one way of several to a native site: u site, u an address below the frame of the
+    WEFT_DEF_WAY = 23, /* since 1.4; one way of several to a native site: u site, u an address below the frame of the
                               function that makes the call, u n, n u: how far above that address its frame ends, that of
                               its caller, and so on (DWARF's canonical frame addresses) */
-    WEFT_DEF_BLOCKS = 24,  /* since 1.4; what malloc gave for the buffers of a call: u thread slot, u ticks (of that thread
+    WEFT_DEF_BLOCKS =
+        24, /* since 1.4; what malloc gave for the buffers of a call: u thread slot, u ticks (of that thread
                               the first call that begins then or later), u n, n (u address, u first byte of the block
                               that holds it, u bytes of the block: as many as may be used, 0 of one that is free) */
     WEFT_DEF_GIVEN_BACK = 25, /* since 1.4; the memory of a window was given back to malloc before the window was freed:
@@ -283,24 +285,24 @@ enum weft_def {
 
 /* What an ENDING definition tells. */
 enum weft_ending_kind {
-    WEFT_ENDING_EXCEPTION = 1,       /* an exception that nobody caught: of the program, a thread or a task */
+    WEFT_ENDING_EXCEPTION = 1, /* an exception that nobody caught: of the program, a thread or a task */
     WEFT_ENDING_EXIT = 2,
-    WEFT_ENDING_SIGNAL = 3,          /* one of the thread that got it, then one of each other thread, of the same code */
+    WEFT_ENDING_SIGNAL = 3, /* one of the thread that got it, then one of each other thread, of the same code */
     WEFT_ENDING_ABORT = 4,
-    WEFT_ENDING_WHERE = 5,           /* no end: `weft run` asked where this thread is */
+    WEFT_ENDING_WHERE = 5, /* no end: `weft run` asked where this thread is */
     WEFT_ENDING_RETURNED = 6,
     WEFT_ENDING_NOT_INITIALISED = 7, /* a call of MPI before it was initialised */
-    WEFT_ENDING_FINALISED = 8,       /* a call of MPI after it was finalised */
-    WEFT_ENDING_WARNED = 9,          /* a signal that asks the process to end, or a limit of time */
+    WEFT_ENDING_FINALISED = 8, /* a call of MPI after it was finalised */
+    WEFT_ENDING_WARNED = 9, /* a signal that asks the process to end, or a limit of time */
 };
 
 /* How a process came to its exit status: `detail` of an EXIT. */
 enum weft_exit_kind {
     WEFT_EXIT_UNKNOWN = 0,
-    WEFT_EXIT_EXIT = 1,    /* exit(), also the end of Fortran's STOP */
+    WEFT_EXIT_EXIT = 1, /* exit(), also the end of Fortran's STOP */
     WEFT_EXIT_AT_ONCE = 2, /* _exit(), _Exit(), quick_exit(), os._exit: nothing was cleaned up */
-    WEFT_EXIT_RETURN = 3,  /* return from main */
-    WEFT_EXIT_PYTHON = 4,  /* SystemExit: sys.exit(), raise SystemExit */
+    WEFT_EXIT_RETURN = 3, /* return from main */
+    WEFT_EXIT_PYTHON = 4, /* SystemExit: sys.exit(), raise SystemExit */
     WEFT_EXIT_FORTRAN = 5, /* STOP, ERROR STOP */
     WEFT_EXIT_RUNTIME = 6, /* a Fortran runtime error */
 };
@@ -312,8 +314,18 @@ enum weft_exit_kind {
 
 /* Classes of handles; each has its own number space of object ids. */
 enum weft_object_class {
-    WEFT_CLASS_COMM = 1, WEFT_CLASS_DATATYPE, WEFT_CLASS_GROUP, WEFT_CLASS_OP, WEFT_CLASS_REQUEST, WEFT_CLASS_WINDOW,
-    WEFT_CLASS_FILE, WEFT_CLASS_INFO, WEFT_CLASS_ERRHANDLER, WEFT_CLASS_MESSAGE, WEFT_CLASS_SESSION, WEFT_CLASS_END,
+    WEFT_CLASS_COMM = 1,
+    WEFT_CLASS_DATATYPE,
+    WEFT_CLASS_GROUP,
+    WEFT_CLASS_OP,
+    WEFT_CLASS_REQUEST,
+    WEFT_CLASS_WINDOW,
+    WEFT_CLASS_FILE,
+    WEFT_CLASS_INFO,
+    WEFT_CLASS_ERRHANDLER,
+    WEFT_CLASS_MESSAGE,
+    WEFT_CLASS_SESSION,
+    WEFT_CLASS_END,
 };
 
 /* OUTCOMES (level `outcomes`): a stream of nibbles. 0..13: the next outcome of the current kind, at most 13; 14: escape,
@@ -322,19 +334,19 @@ enum weft_object_class {
 
 /* Kinds of outcomes in an OUTCOMES stream. */
 enum weft_log_kind {
-    WEFT_LOG_SOURCE = 0,    /* source that a wildcard receive got, in order of completion */
-    WEFT_LOG_LATE = 1,      /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
-    WEFT_LOG_POLLS = 2,     /* polls (Test*, *probe, Request_get_status) that failed since the last outcome, where
+    WEFT_LOG_SOURCE = 0, /* source that a wildcard receive got, in order of completion */
+    WEFT_LOG_LATE = 1, /* precedes a SOURCE whose receive is not the oldest pending wildcard: how many before */
+    WEFT_LOG_POLLS = 2, /* polls (Test*, *probe, Request_get_status) that failed since the last outcome, where
                                  there were any. Precedes INDEX, COUNT and PROBED; the last of all at the end */
-    WEFT_LOG_INDEX = 3,     /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
-    WEFT_LOG_COUNT = 4,     /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
+    WEFT_LOG_INDEX = 3, /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
+    WEFT_LOG_COUNT = 4, /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
     WEFT_LOG_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
-    WEFT_LOG_VALUE = 6,     /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
-    WEFT_LOG_THREAD = 7,    /* with several threads: outcomes of other threads since this one's last; none: 0 */
-    WEFT_LOG_PROBED = 8,    /* source that a probe of any source saw */
-    WEFT_LOG_DONE = 9,      /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
+    WEFT_LOG_VALUE = 6, /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
+    WEFT_LOG_THREAD = 7, /* with several threads: outcomes of other threads since this one's last; none: 0 */
+    WEFT_LOG_PROBED = 8, /* source that a probe of any source saw */
+    WEFT_LOG_DONE = 9, /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
                                  failed since the last outcome */
-    WEFT_LOG_TIME = 10,     /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
+    WEFT_LOG_TIME = 10, /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
 };
 
 /* WINDOWS, at both levels: what is decided at the target of a window, where no call of the record stands. One row for
@@ -345,38 +357,38 @@ enum weft_log_kind {
  *    | window | begin | held | end | place | operand | compare | result | ordinal | target | made | kind | bytes | change |
  */
 struct weft_access {
-    uint64_t window;   /* a name that all members of the window know it by */
-    uint64_t begin;    /* ticks at which its call began */
-    uint64_t held;     /* a lock: ticks at which it was held: when its first flush returned, without one when its own call
+    uint64_t window; /* a name that all members of the window know it by */
+    uint64_t begin; /* ticks at which its call began */
+    uint64_t held; /* a lock: ticks at which it was held: when its first flush returned, without one when its own call
                           did, which may be too early with an MPI that only then begins to ask for it */
-    uint64_t end;      /* ticks at which it was complete (a lock: given back) */
-    int64_t place;     /* displacement in the target's window */
+    uint64_t end; /* ticks at which it was complete (a lock: given back) */
+    int64_t place; /* displacement in the target's window */
     uint64_t operand;
     uint64_t compare;
     uint64_t result;
-    uint32_t ordinal;  /* among the locks and atomic accesses of its thread, in order of their calls, from 0 on */
-    int32_t target;    /* rank in the window's group, -1: MPI_Win_lock_all */
-    uint32_t made;     /* ordinal of the creation of the thread that made the call, as in its THREAD */
-    uint8_t kind;      /* enum weft_access_kind */
-    uint8_t bytes;     /* of operand, compare and result; 0: not kept, as more than 8 or of a derived type */
-    uint16_t change;   /* enum weft_change: what it does to the place */
+    uint32_t ordinal; /* among the locks and atomic accesses of its thread, in order of their calls, from 0 on */
+    int32_t target; /* rank in the window's group, -1: MPI_Win_lock_all */
+    uint32_t made; /* ordinal of the creation of the thread that made the call, as in its THREAD */
+    uint8_t kind; /* enum weft_access_kind */
+    uint8_t bytes; /* of operand, compare and result; 0: not kept, as more than 8 or of a derived type */
+    uint16_t change; /* enum weft_change: what it does to the place */
 };
 
 /* What a row of a WINDOWS stream is. */
 enum weft_access_kind {
-    WEFT_ACCESS_SHARED = 1,    /* MPI_Win_lock (shared, or MPI_MODE_NOCHECK), MPI_Win_lock_all */
+    WEFT_ACCESS_SHARED = 1, /* MPI_Win_lock (shared, or MPI_MODE_NOCHECK), MPI_Win_lock_all */
     WEFT_ACCESS_EXCLUSIVE = 2, /* MPI_Win_lock */
-    WEFT_ACCESS_FETCH = 3,     /* MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Get_accumulate, MPI_Rget_accumulate */
-    WEFT_ACCESS_UPDATE = 4,    /* MPI_Accumulate, MPI_Raccumulate */
+    WEFT_ACCESS_FETCH = 3, /* MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Get_accumulate, MPI_Rget_accumulate */
+    WEFT_ACCESS_UPDATE = 4, /* MPI_Accumulate, MPI_Raccumulate */
 };
 
 /* What an atomic access does to its place. */
 enum weft_change {
     WEFT_CHANGE_UNKNOWN = 0,
-    WEFT_CHANGE_NONE = 1,    /* MPI_NO_OP */
+    WEFT_CHANGE_NONE = 1, /* MPI_NO_OP */
     WEFT_CHANGE_REPLACE = 2, /* by `operand` */
-    WEFT_CHANGE_SUM = 3,     /* of integers */
-    WEFT_CHANGE_SWAP = 4,    /* by `operand` if it is equal to `compare` */
+    WEFT_CHANGE_SUM = 3, /* of integers */
+    WEFT_CHANGE_SWAP = 4, /* by `operand` if it is equal to `compare` */
 };
 
 /* ACCESSES: what the program itself does to memory that MPI has: buffers of pending operations, and windows. Rows of two
@@ -396,18 +408,18 @@ enum weft_change {
  * rank `count`'s, with displacement unit `size`. GONE: window `object` no longer has the memory at `low`. */
 struct weft_touch {
     uint64_t low;
-    uint64_t first;       /* ticks */
+    uint64_t first; /* ticks */
     uint64_t last;
-    uint64_t event;       /* events in the stream of its thread when it began; WEFT_TOUCH_NO_EVENTS: the thread has none */
+    uint64_t event; /* events in the stream of its thread when it began; WEFT_TOUCH_NO_EVENTS: the thread has none */
     uint64_t count;
     uint64_t stride;
-    uint32_t site;        /* id of a SITE definition */
+    uint32_t site; /* id of a SITE definition */
     uint32_t size;
     uint32_t object;
-    uint32_t again;       /* accesses by this line of what it had accessed before, within the row */
-    uint16_t thread;      /* slot of the thread + 1, 0: it has made no calls */
+    uint32_t again; /* accesses by this line of what it had accessed before, within the row */
+    uint16_t thread; /* slot of the thread + 1, 0: it has made no calls */
     uint8_t kind;
-    uint8_t dropped;      /* accesses by this line that did not fit: the rows of a line and an event are bounded */
+    uint8_t dropped; /* accesses by this line that did not fit: the rows of a line and an event are bounded */
     uint32_t tid;
 };
 
@@ -419,8 +431,8 @@ enum weft_touch_kind {
     WEFT_TOUCH_WRITE = 2,
     WEFT_TOUCH_ATOMIC = 4,
     WEFT_TOUCH_VOLATILE = 8,
-    WEFT_TOUCH_SENT = 16,     /* MPI reads it */
-    WEFT_TOUCH_WRITTEN = 17,  /* MPI writes it */
+    WEFT_TOUCH_SENT = 16, /* MPI reads it */
+    WEFT_TOUCH_WRITTEN = 17, /* MPI writes it */
     WEFT_TOUCH_UNIFIED = 32,
     WEFT_TOUCH_SEPARATE = 33,
     WEFT_TOUCH_GONE = 34,

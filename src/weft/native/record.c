@@ -105,7 +105,8 @@ static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *of
     uint64_t bytes = (uint64_t)pages * WEFT_PAGE;
     int error = file_reserve(record->fd, record->file_size, bytes);
     if (error) {
-        weft_record_stop(record, error == ENOSPC || error == EDQUOT || error == EFBIG ? WEFT_STOP_DISK_FULL : WEFT_STOP_IO_ERROR);
+        weft_record_stop(record, error == ENOSPC || error == EDQUOT || error == EFBIG ? WEFT_STOP_DISK_FULL
+                                                                                      : WEFT_STOP_IO_ERROR);
         return false;
     }
     *offset = record->file_size;
@@ -162,12 +163,15 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
             weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
             break;
         }
-        struct weft_chunk *entry = table_add(record, (struct weft_chunk){.kind = stream->kind, .thread = stream->thread,
-                                                                        .pages = (uint32_t)pages, .offset = offset});
+        struct weft_chunk *entry = table_add(
+            record, (struct weft_chunk){
+                        .kind = stream->kind, .thread = stream->thread, .pages = (uint32_t)pages, .offset = offset});
         if (!entry) break;
         /* The stream is contiguous, so an item may straddle two chunks: the older one counts as full from now on.
          * A process killed before its next item leaves zeros or part of an item there, which a reader drops. */
-        if (stream->used) *stream->used = (uint64_t)(stream->end - stream->chunk_start) * (stream->kind == WEFT_STREAM_OUTCOMES ? 2 : 1);
+        if (stream->used)
+            *stream->used =
+                (uint64_t)(stream->end - stream->chunk_start) * (stream->kind == WEFT_STREAM_OUTCOMES ? 2 : 1);
         stream->used = &entry->used;
         stream->chunk_start = stream->end;
         stream->end += pages * WEFT_PAGE;
@@ -281,7 +285,9 @@ static struct weft_stream *synthetic_stream(struct weft_record *record, int kind
 }
 
 int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n) {
-    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_ACCESSES || kind == WEFT_STREAM_TABLE || thread < 0 || thread > 0xffff) return -1;
+    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_ACCESSES || kind == WEFT_STREAM_TABLE || thread < 0 ||
+        thread > 0xffff)
+        return -1;
     struct weft_stream *stream = synthetic_stream(record, kind, thread);
     if (!stream || !weft_stream_fits(stream, n)) return -1;
     memcpy(stream->next, bytes, n);

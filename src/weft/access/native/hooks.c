@@ -15,58 +15,48 @@ static struct weft_client client = {.version = WEFT_CLIENT_VERSION, .low = &weft
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 
-__attribute__((constructor)) static void announce(void)
-{
-    if (!dlsym)
-        return;
+__attribute__((constructor)) static void announce(void) {
+    if (!dlsym) return;
     void (*join)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_join");
-    if (join)
-        join(&client);
+    if (join) join(&client);
 }
 
-__attribute__((destructor)) static void retract(void)
-{
-    if (!client.touched || !dlsym)
-        return;
+__attribute__((destructor)) static void retract(void) {
+    if (!client.touched || !dlsym) return;
     void (*leave)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_leave");
-    if (leave)
-        leave(&client);
+    if (leave) leave(&client);
 }
 
-static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
-{
-    if (LIKELY(a - weft_hook_low >= weft_hook_span))
-        return;
-    uint8_t held = client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
-    if (UNLIKELY(held & (kind & WEFT_HOOK_WRITE ? 3 : 1)))
-        client.touched(a, bytes, kind, place);
+static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
+    if (LIKELY(a - weft_hook_low >= weft_hook_span)) return;
+    uint8_t held =
+        client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
+    if (UNLIKELY(held & (kind & WEFT_HOOK_WRITE ? 3 : 1))) client.touched(a, bytes, kind, place);
 }
 
 /* Ranges may begin outside of what is of interest. */
-static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place)
-{
-    if (LIKELY(!weft_hook_span || !bytes || a >= weft_hook_low + weft_hook_span || a + bytes <= weft_hook_low))
-        return;
+static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
+    if (LIKELY(!weft_hook_span || !bytes || a >= weft_hook_low + weft_hook_span || a + bytes <= weft_hook_low)) return;
     client.touched(a, bytes, kind, place);
 }
 
 #define HOOKS(n)                                                                                                       \
-    void __tsan_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                                   \
-    void __tsan_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                                 \
-    void __tsan_volatile_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE); }    \
-    void __tsan_volatile_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE); }  \
+    void __tsan_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                                    \
+    void __tsan_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                                  \
+    void __tsan_volatile_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE); }      \
+    void __tsan_volatile_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE); }    \
     void __tsan_read_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE); }
 #define UNALIGNED(n)                                                                                                   \
-    void __tsan_unaligned_read##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                   \
-    void __tsan_unaligned_write##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                 \
+    void __tsan_unaligned_read##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                    \
+    void __tsan_unaligned_write##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                  \
     void __tsan_unaligned_read_write##n(void *p) {                                                                     \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                       \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                         \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_read##n(void *p) {                                                                  \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                                    \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                                      \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_write##n(void *p) {                                                                 \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                                   \
+        touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                                     \
     }
 HOOKS(1)
 HOOKS(2)
@@ -95,30 +85,26 @@ void __tsan_ignore_thread_end(void) {}
 #define WRITES (WEFT_HOOK_WRITE | WEFT_HOOK_ATOMIC)
 #define UPDATES (READS | WRITES)
 #define FETCH(n, type, op)                                                                                             \
-    type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order)                                            \
-    {                                                                                                                  \
+    type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order) {                                          \
         (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
         return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                            \
     }
 #define EXCHANGE(n, type, strength, weak)                                                                              \
-    int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order, int fail)  \
-    {                                                                                                                  \
+    int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order,            \
+                                                       int fail) {                                                     \
         (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
         return __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
     }
 #define ATOMIC(n, type)                                                                                                \
-    type __tsan_atomic##n##_load(const volatile type *p, int order)                                                    \
-    {                                                                                                                  \
+    type __tsan_atomic##n##_load(const volatile type *p, int order) {                                                  \
         (void)order, touch((uintptr_t)p, sizeof *p, READS, PLACE);                                                     \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
     }                                                                                                                  \
-    void __tsan_atomic##n##_store(volatile type *p, type v, int order)                                                 \
-    {                                                                                                                  \
+    void __tsan_atomic##n##_store(volatile type *p, type v, int order) {                                               \
         (void)order, touch((uintptr_t)p, sizeof *p, WRITES, PLACE);                                                    \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                      \
     }                                                                                                                  \
-    type __tsan_atomic##n##_exchange(volatile type *p, type v, int order)                                              \
-    {                                                                                                                  \
+    type __tsan_atomic##n##_exchange(volatile type *p, type v, int order) {                                            \
         (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
@@ -130,8 +116,7 @@ void __tsan_ignore_thread_end(void) {}
     FETCH(n, type, nand)                                                                                               \
     EXCHANGE(n, type, strong, 0)                                                                                       \
     EXCHANGE(n, type, weak, 1)                                                                                         \
-    type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail)         \
-    {                                                                                                                  \
+    type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail) {       \
         (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
         __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
         return expected;                                                                                               \
@@ -146,11 +131,10 @@ void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(
 /* ---- copies: the linker leads the program's calls of these here (--wrap) ---- */
 #define COPIES(name)                                                                                                   \
     void *__real_##name(void *to, const void *from, size_t n);                                                         \
-    void *__wrap_##name(void *to, const void *from, size_t n)                                                          \
-    {                                                                                                                  \
-        if (UNLIKELY(weft_hook_span)) {                                                                                   \
-            touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                   \
-            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
+    void *__wrap_##name(void *to, const void *from, size_t n) {                                                        \
+        if (UNLIKELY(weft_hook_span)) {                                                                                \
+            touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                    \
+            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \
         return __real_##name(to, from, n);                                                                             \
     }
@@ -158,29 +142,25 @@ COPIES(memcpy)
 COPIES(memmove)
 
 void *__real_memset(void *to, int value, size_t n);
-void *__wrap_memset(void *to, int value, size_t n)
-{
+void *__wrap_memset(void *to, int value, size_t n) {
     touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
     return __real_memset(to, value, n);
 }
 
 /* What clang calls in place of its own copies. */
-void *__tsan_memcpy(void *to, const void *from, size_t n)
-{
+void *__tsan_memcpy(void *to, const void *from, size_t n) {
     touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
     touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
     return __real_memcpy(to, from, n);
 }
 
-void *__tsan_memmove(void *to, const void *from, size_t n)
-{
+void *__tsan_memmove(void *to, const void *from, size_t n) {
     touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
     touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
     return __real_memmove(to, from, n);
 }
 
-void *__tsan_memset(void *to, int value, size_t n)
-{
+void *__tsan_memset(void *to, int value, size_t n) {
     touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
     return __real_memset(to, value, n);
 }
@@ -188,11 +168,10 @@ void *__tsan_memset(void *to, int value, size_t n)
 /* _FORTIFY_SOURCE's forms. They end the program where `n` is more than `room`. */
 #define CHECKED(name, second, reads)                                                                                   \
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
-    void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room)                                          \
-    {                                                                                                                  \
-        if (UNLIKELY(weft_hook_span) && n <= room) {                                                                      \
-            if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                        \
-            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                    \
+    void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room) {                                        \
+        if (UNLIKELY(weft_hook_span) && n <= room) {                                                                   \
+            if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                         \
+            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \
         return __real___##name##_chk(to, from, n, room);                                                               \
     }

@@ -10,29 +10,23 @@ struct site weft_sites[SITES];
 static inline struct site *site_for(uintptr_t place) { return &weft_sites[(place >> 2) & (SITES - 1)]; }
 
 /* The finest cell that stands for [a, a+size) alone, or NULL: judge() takes care of it. */
-static inline __attribute__((always_inline)) struct cell *cell_for(uintptr_t a, size_t size)
-{
+static inline __attribute__((always_inline)) struct cell *cell_for(uintptr_t a, size_t size) {
     struct cell *c = cell8(a);
-    if (size == 8)
-        return c;
+    if (size == 8) return c;
     if (size == 4 && c->written == SPLIT) {
         c = cell4(a);
-        if (c->written != SPLIT)
-            return c;
+        if (c->written != SPLIT) return c;
     }
     return NULL;
 }
 
-static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place)
-{
+static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place) {
     return s->key == place && a - *s->home - s->low <= s->reach;
 }
 
 /* Not the ordinary case of a parallel construct. */
-static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s)
-{
-    if (now.off)
-        return;
+static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+    if (now.off) return;
     if (wrong_again(s, a, size, place)) {
         const struct cell *c = cell_for(a, size);
         if (c && (c->written <= now.base || c->written == now.cur)) {
@@ -41,14 +35,12 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
         }
     } else if (!now.looked) {
         stamp_t w = cell8(a)->written;
-        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur)))
-            return;
+        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur))) return;
     } else {
         if (s->track && s->size == size && passes(s, a, place)) {
             struct cell *c = cell_for(a, size);
             if (c && c->written >= s->since && (c->written <= s->known || c->written == now.cur)) {
-                if (c->read <= now.base && c->written != now.cur)
-                    c->read = now.cur;
+                if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
                 return;
             }
         }
@@ -56,10 +48,8 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
     judge(a, size, false, place, s);
 }
 
-static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uintptr_t place, struct site *s)
-{
-    if (now.off)
-        return;
+static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+    if (now.off) return;
     struct cell *c = cell_for(a, size);
     if (wrong_again(s, a, size, place)) {
         if (c && (c->written <= now.base || c->written == now.cur)) {
@@ -72,8 +62,7 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
             return;
         }
     } else {
-        if (s->key == place && s->mode == FREE && passes(s, a, place))
-            return;
+        if (s->key == place && s->mode == FREE && passes(s, a, place)) return;
         if (s->track == 1 && s->size == size && passes(s, a, place) && c &&
             (c->written <= now.base || c->written >= UNDEFINED) && (c->read <= now.base || c->read == now.cur)) {
             c->written = now.cur;
@@ -83,22 +72,18 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     judge(a, size, true, place, s);
 }
 
-static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size, uintptr_t place)
-{
+static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size, uintptr_t place) {
     struct site *s = site_for(place);
     if (LIKELY(passes(s, a, place))) {
         const struct cell *c = cell8(a);
-        if (size <= 4 && c->written == SPLIT)
-            c = cell4(a);
+        if (size <= 4 && c->written == SPLIT) c = cell4(a);
         stamp_t w = c->written;
-        if (LIKELY(w - s->least <= s->limit) || w == now.cur)
-            return;
+        if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
     }
     other_read(a, size, place, s);
 }
 
-static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place)
-{
+static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place) {
     struct site *s = site_for(place);
     if (LIKELY(passes(s, a, place))) {
         struct cell *c = cell_for(a, size);
@@ -111,38 +96,34 @@ static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t siz
 }
 
 /* What rewritten assembly calls where its own few instructions did not let the access pass. */
-#define SLOW(n) \
-    void weft_check_slow_read##n(uintptr_t a, struct site *s) { other_read(a, n, PLACE, s); } \
+#define SLOW(n)                                                                                                        \
+    void weft_check_slow_read##n(uintptr_t a, struct site *s) { other_read(a, n, PLACE, s); }                          \
     void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
 SLOW(4)
 SLOW(8)
 
 /* Pieces that keep to the granules: what is not aligned, and ranges. */
-static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place)
-{
-    if (now.off)
-        return;
+static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
+    if (now.off) return;
     while (size) {
         size_t n = size >= 8 && a % 8 == 0 ? 8 : size >= 4 && a % 4 == 0 ? 4 : size >= 2 && a % 2 == 0 ? 2 : 1;
         if (write)
             n == 8 ? writes(a, 8, place) : n == 4 ? writes(a, 4, place) : judge(a, n, true, place, site_for(place));
-        else
-            n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
+        else n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
         a += n, size -= n;
     }
 }
 
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place) { pieces(a, size, write, place); }
 
-#define GATE \
-    if (__builtin_expect(now.off, 0)) \
-        return;
+#define GATE                                                                                                           \
+    if (__builtin_expect(now.off, 0)) return;
 
-#define HOOKS(n) \
-    void __tsan_read##n(void *p) { reads((uintptr_t)p, n, PLACE); } \
+#define HOOKS(n)                                                                                                       \
+    void __tsan_read##n(void *p) { reads((uintptr_t)p, n, PLACE); }                                                    \
     void __tsan_write##n(void *p) { writes((uintptr_t)p, n, PLACE); }
-#define PIECES(n) \
-    void __tsan_unaligned_read##n(void *p) { pieces((uintptr_t)p, n, false, PLACE); } \
+#define PIECES(n)                                                                                                      \
+    void __tsan_unaligned_read##n(void *p) { pieces((uintptr_t)p, n, false, PLACE); }                                  \
     void __tsan_unaligned_write##n(void *p) { pieces((uintptr_t)p, n, true, PLACE); }
 HOOKS(8)
 HOOKS(4)
@@ -159,7 +140,10 @@ void __tsan_read16(void *p) { pieces((uintptr_t)p, 16, false, PLACE); }
 void __tsan_write16(void *p) { pieces((uintptr_t)p, 16, true, PLACE); }
 void __tsan_read_range(void *p, size_t n) { pieces((uintptr_t)p, n, false, PLACE); }
 void __tsan_write_range(void *p, size_t n) { pieces((uintptr_t)p, n, true, PLACE); }
-void __tsan_read_write8(void *p) { reads((uintptr_t)p, 8, PLACE); writes((uintptr_t)p, 8, PLACE); }
+void __tsan_read_write8(void *p) {
+    reads((uintptr_t)p, 8, PLACE);
+    writes((uintptr_t)p, 8, PLACE);
+}
 void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
 void __tsan_vptr_read(void **p) { (void)p; }
 void __tsan_init(void) {}
@@ -167,55 +151,41 @@ void __tsan_init(void) {}
 static uintptr_t frames[4096];
 static unsigned depth;
 
-void __tsan_func_entry(void *caller)
-{
+void __tsan_func_entry(void *caller) {
     (void)caller;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     while (depth && frames[depth - 1] <= frame) /* longjmp left these */
         depth--;
-    if (depth < sizeof frames / sizeof *frames)
-        frames[depth++] = frame;
+    if (depth < sizeof frames / sizeof *frames) frames[depth++] = frame;
 }
 
-void __tsan_func_exit(void)
-{
+void __tsan_func_exit(void) {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (depth && frames[depth - 1] < frame)
-        depth--;
-    if (depth)
-        depth--;
+    while (depth && frames[depth - 1] < frame) depth--;
+    if (depth) depth--;
     uintptr_t caller = depth ? frames[depth - 1] : 0;
-    if (caller && weft_lowest_stack < caller)
-        objects_leave(caller);
+    if (caller && weft_lowest_stack < caller) objects_leave(caller);
 }
 
 static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
 
-void weft_check_read(const void *address, size_t bytes, int site)
-{
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        reads((uintptr_t)address, 8, place_of(site, PLACE));
-    else
-        pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
+void weft_check_read(const void *address, size_t bytes, int site) {
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) reads((uintptr_t)address, 8, place_of(site, PLACE));
+    else pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
 }
 
-void weft_check_write(const void *address, size_t bytes, int site)
-{
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        writes((uintptr_t)address, 8, place_of(site, PLACE));
-    else
-        pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
+void weft_check_write(const void *address, size_t bytes, int site) {
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) writes((uintptr_t)address, 8, place_of(site, PLACE));
+    else pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
 }
 
 void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
-                              int site)
-{
+                              int site) {
     GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
 }
 
 void weft_check_out_of_bounds_at(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
-                                 const void *pc)
-{
+                                 const void *pc) {
     GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
 }
 
@@ -230,22 +200,17 @@ struct ubsan_bounds {
     const struct ubsan_type *array, *index;
 };
 
-static int64_t ubsan_value(const struct ubsan_type *type, uintptr_t value)
-{
+static int64_t ubsan_value(const struct ubsan_type *type, uintptr_t value) {
     unsigned bits = 1u << (type->info >> 1);
-    if (bits > 64)
-        return *(const int64_t *)value;
-    if (type->info & 1 && bits < 64)
-        return (int64_t)((uint64_t)value << (64 - bits)) >> (64 - bits);
+    if (bits > 64) return *(const int64_t *)value;
+    if (type->info & 1 && bits < 64) return (int64_t)((uint64_t)value << (64 - bits)) >> (64 - bits);
     return (int64_t)value;
 }
 
-void __ubsan_handle_out_of_bounds(struct ubsan_bounds *d, uintptr_t value)
-{
+void __ubsan_handle_out_of_bounds(struct ubsan_bounds *d, uintptr_t value) {
     GATE findings_place(d->file, d->line, d->column, d->array->name, ubsan_value(d->index, value));
 }
 
-void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value)
-{
+void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value) {
     __ubsan_handle_out_of_bounds(d, value);
 }

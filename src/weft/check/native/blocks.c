@@ -22,42 +22,35 @@ static bool any;
 #define STRETCH 9
 static uintptr_t barren[64];
 
-void blocks_made(void)
-{
+void blocks_made(void) {
     any = true;
     memset(barren, 0, sizeof barren);
 }
 
-bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high)
-{
+bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high) {
     uintptr_t stretch = a >> STRETCH;
-    if (!any || a < NAMED || barren[stretch % 64] == stretch)
-        return false;
+    if (!any || a < NAMED || barren[stretch % 64] == stretch) return false;
     a &= ~(uintptr_t)7;
     for (uintptr_t at = a; a - at <= NAMED; at -= 8)
         if (cell8(at)->written == REDZONE) {
             *low = at + 8;
-            for (*high = a; *high - a <= NAMED && cell8(*high)->written != REDZONE;)
-                *high += 8;
+            for (*high = a; *high - a <= NAMED && cell8(*high)->written != REDZONE;) *high += 8;
             return at != a && *high - a <= NAMED;
         }
     barren[stretch % 64] = stretch;
     return false;
 }
 
-static const struct form *form_of(int data)
-{
+static const struct form *form_of(int data) {
     return data > 0 && data < form_room && forms[data].element ? &forms[data] : NULL;
 }
 
-static void shaped(struct object *o, const struct form *f, size_t size)
-{
+static void shaped(struct object *o, const struct form *f, size_t size) {
     int64_t extent[WEFT_MAX_RANK] = {(int64_t)((o->high - o->low) / size)};
     if (f && f->rank > 0) {
         size_t row = f->element;
         memcpy(extent, f->extent, sizeof extent);
-        for (int d = 1; d < f->rank; d++)
-            row *= extent[d] > 0 ? (size_t)extent[d] : 1;
+        for (int d = 1; d < f->rank; d++) row *= extent[d] > 0 ? (size_t)extent[d] : 1;
         extent[0] = (int64_t)((o->high - o->low) / row);
         if (extent[0] > 0) {
             object_shape(o, f->element, f->rank, NULL, extent, WEFT_ORDER_C);
@@ -71,40 +64,33 @@ static void shaped(struct object *o, const struct form *f, size_t size)
 void block_shape(struct object *o, size_t size) { shaped(o, NULL, size); }
 
 /* The object of the block that an access of `size` bytes touches; NULL: none that is known. */
-struct object *block_object(uintptr_t a, size_t size)
-{
+struct object *block_object(uintptr_t a, size_t size) {
     uintptr_t low, high;
-    if (!block_around(a, &low, &high))
-        return NULL;
+    if (!block_around(a, &low, &high)) return NULL;
     int data = (int)cell8(low - 8)->read;
     struct object *o = object_insert(data, low, high - low);
     shaped(o, form_of(data), size);
     return o;
 }
 
-void weft_check_heap(int data, const void *base, size_t element, int rank, const int64_t extent[])
-{
+void weft_check_heap(int data, const void *base, size_t element, int rank, const int64_t extent[]) {
     uintptr_t low = (uintptr_t)base;
-    if (now.off || !base || low % 8 || data < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE)
-        return;
+    if (now.off || !base || low % 8 || data < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE) return;
     if (data >= form_room) {
         int more = 2 * data + 64;
         struct form *grown = realloc(forms, sizeof *forms * (size_t)more);
-        if (!grown)
-            return;
+        if (!grown) return;
         memset(grown + form_room, 0, sizeof *forms * (size_t)(more - form_room));
         forms = grown, form_room = more;
     }
     struct form *f = &forms[data];
     f->element = element ? element : 1, f->rank = rank;
-    for (int d = 0; d < rank; d++)
-        f->extent[d] = extent[d];
+    for (int d = 0; d < rank; d++) f->extent[d] = extent[d];
     cell8(low - 8)->read = (stamp_t)data;
     struct object *o = object_at(low);
     if (o && o->low == low && !o->distributed) {
         o->data = o->first_data = data;
-        if (rank > 0)
-            shaped(o, f, element);
+        if (rank > 0) shaped(o, f, element);
         forget_sites();
     }
 }

@@ -1,13 +1,11 @@
 /* Rows of cells: a word of each, every so many bytes. */
 #include "state.h"
 
-static const uint32_t *word(const void *cells, int64_t stride, int64_t i)
-{
+static const uint32_t *word(const void *cells, int64_t stride, int64_t i) {
     return (const uint32_t *)((const char *)cells + stride * i);
 }
 
-static bool scan_plain(const void *cells, int64_t stride, int64_t n, uint32_t least, uint32_t limit, uint32_t also)
-{
+static bool scan_plain(const void *cells, int64_t stride, int64_t n, uint32_t least, uint32_t limit, uint32_t also) {
     uint32_t bad = 0;
     for (int64_t i = 0; i < n; i++) {
         uint32_t w = *word(cells, stride, i);
@@ -16,18 +14,14 @@ static bool scan_plain(const void *cells, int64_t stride, int64_t n, uint32_t le
     return !bad;
 }
 
-static void fill_plain(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise)
-{
-    for (int64_t i = 0; i < n; i++, first += rise)
-        *(uint32_t *)word(cells, stride, i) = first;
+static void fill_plain(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise) {
+    for (int64_t i = 0; i < n; i++, first += rise) *(uint32_t *)word(cells, stride, i) = first;
 }
 
-static void touch_plain(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise)
-{
+static void touch_plain(void *cells, int64_t stride, int64_t n, stamp_t first, stamp_t rise) {
     for (int64_t i = 0; i < n; i++, first += rise) {
         struct cell *c = (struct cell *)word(cells, stride, i);
-        if (c->written != first && (c->read <= now.base || c->read > first))
-            c->read = first;
+        if (c->written != first && (c->read <= now.base || c->read > first)) c->read = first;
     }
 }
 
@@ -36,8 +30,7 @@ static void touch_plain(void *cells, int64_t stride, int64_t n, stamp_t first, s
 
 /* more: `also` does not lie in the interval. */
 __attribute__((target("avx2"), always_inline)) static inline bool look(const void *cells, int64_t n, uint32_t least,
-                                                                       uint32_t limit, uint32_t also, bool more)
-{
+                                                                       uint32_t limit, uint32_t also, bool more) {
     const float *p = cells;
     __m256i from = _mm256_set1_epi32((int)(least + 0x80000000u)), most = _mm256_set1_epi32((int)(limit ^ 0x80000000u));
     __m256i bad = _mm256_setzero_si256(), right = _mm256_set1_epi32((int)also);
@@ -52,16 +45,14 @@ __attribute__((target("avx2"), always_inline)) static inline bool look(const voi
 }
 
 __attribute__((target("avx2"))) static bool scan_wide(const void *cells, int64_t n, uint32_t least, uint32_t limit,
-                                                      uint32_t also)
-{
+                                                      uint32_t also) {
     bool more = also - least > limit;
     return more ? look(cells, n, least, limit, also, true) : look(cells, n, least, limit, also, false);
 }
 
 /* Tiles of at least 4 cells; the last 4 of one may overlap those before. */
 __attribute__((target("avx2"))) static bool scan_tiles(const void *cells, int64_t stride, int64_t n, int tile,
-                                                       uint32_t least, uint32_t limit, uint32_t also)
-{
+                                                       uint32_t least, uint32_t limit, uint32_t also) {
     __m256i from = _mm256_set1_epi32((int)(least + 0x80000000u)), most = _mm256_set1_epi32((int)(limit ^ 0x80000000u));
     __m256i bad = _mm256_setzero_si256(), right = _mm256_set1_epi32((int)also);
     for (int64_t i = 0; i < n; i++) {
@@ -75,8 +66,7 @@ __attribute__((target("avx2"))) static bool scan_tiles(const void *cells, int64_
     return _mm256_testz_si256(bad, _mm256_set1_epi64x(0xFFFFFFFF)); /* the other words are not these */
 }
 
-__attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, stamp_t first, stamp_t rise)
-{
+__attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, stamp_t first, stamp_t rise) {
     uint32_t *p = cells;
     int r = (int)rise;
     __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), _mm256_setr_epi32(0, 0, r, 0, 2 * r, 0, 3 * r, 0));
@@ -90,8 +80,7 @@ __attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, st
     fill_plain(p + 2 * i, 8, n - i, first + rise * (stamp_t)i, rise);
 }
 
-__attribute__((target("avx2"))) static void touch_wide(void *cells, int64_t n, stamp_t first, stamp_t rise)
-{
+__attribute__((target("avx2"))) static void touch_wide(void *cells, int64_t n, stamp_t first, stamp_t rise) {
     int r = (int)rise;
     __m256i rises = _mm256_setr_epi32(0, 0, r, r, 2 * r, 2 * r, 3 * r, 3 * r);
     __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), rises);
@@ -109,11 +98,9 @@ __attribute__((target("avx2"))) static void touch_wide(void *cells, int64_t n, s
     touch_plain((struct cell *)cells + i, 8, n - i, first + rise * (stamp_t)i, rise);
 }
 
-bool wide(void)
-{
+bool wide(void) {
     static int known = -1;
-    if (known < 0)
-        known = __builtin_cpu_supports("avx2") != 0;
+    if (known < 0) known = __builtin_cpu_supports("avx2") != 0;
     return known;
 }
 #else
@@ -126,44 +113,30 @@ bool wide(void) { return false; }
 
 /* n times, each so many bytes on, words of as many neighbouring cells as a tile has: whether all are `also` or lie in
  * least..least+limit. */
-bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least, stamp_t limit, stamp_t also)
-{
-    if (stride == -8 && tile == 1)
-        cells = word(cells, stride, n - 1), stride = 8;
-    if (stride == 8 * tile)
-        n *= tile, tile = 1, stride = 8;
-    if (stride == 8 && tile == 1 && wide())
-        return scan_wide(cells, n, least, limit, also);
-    if (tile >= 4 && wide())
-        return scan_tiles(cells, stride, n, tile, least, limit, also);
+bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least, stamp_t limit, stamp_t also) {
+    if (stride == -8 && tile == 1) cells = word(cells, stride, n - 1), stride = 8;
+    if (stride == 8 * tile) n *= tile, tile = 1, stride = 8;
+    if (stride == 8 && tile == 1 && wide()) return scan_wide(cells, n, least, limit, also);
+    if (tile >= 4 && wide()) return scan_tiles(cells, stride, n, tile, least, limit, also);
     for (int i = 0; i < tile; i++)
-        if (!scan_plain(word(cells, 8, i), stride, n, least, limit, also))
-            return false;
+        if (!scan_plain(word(cells, 8, i), stride, n, least, limit, also)) return false;
     return true;
 }
 
 /* The same of cells that a stamp each read: what this stamp or an earlier one of the construct did stands. */
-void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise)
-{
-    if (stride == 8 * tile && (rise == 0 || tile == 1))
-        n *= tile, tile = 1, stride = 8;
-    if (stride == 8 && tile == 1 && wide())
-        touch_wide(cells, n, first, rise);
+void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
+    if (stride == 8 * tile && (rise == 0 || tile == 1)) n *= tile, tile = 1, stride = 8;
+    if (stride == 8 && tile == 1 && wide()) touch_wide(cells, n, first, rise);
     else if (tile >= 4 && wide())
-        for (int64_t i = 0; i < n; i++)
-            touch_wide((void *)word(cells, stride, i), tile, first + rise * (stamp_t)i, 0);
+        for (int64_t i = 0; i < n; i++) touch_wide((void *)word(cells, stride, i), tile, first + rise * (stamp_t)i, 0);
     else
-        for (int i = 0; i < tile; i++)
-            touch_plain((void *)word(cells, 8, i), stride, n, first, rise);
+        for (int i = 0; i < tile; i++) touch_plain((void *)word(cells, 8, i), stride, n, first, rise);
 }
 
 /* The same words: each time a stamp that is as much greater than the last one. */
-void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise)
-{
-    if (stride == 8 * tile && rise == 0)
-        n *= tile, tile = 1, stride = 8;
-    if (stride == 8 && tile == 1 && wide())
-        fill_wide(cells, n, first, rise);
+void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
+    if (stride == 8 * tile && rise == 0) n *= tile, tile = 1, stride = 8;
+    if (stride == 8 && tile == 1 && wide()) fill_wide(cells, n, first, rise);
     else
         for (int64_t i = 0; i < n; i++)
             fill_plain((void *)word(cells, stride, i), 8, tile, first + rise * (stamp_t)i, 0);

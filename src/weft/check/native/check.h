@@ -125,7 +125,7 @@ void weft_check_shadow(int data, const void *base, int rank, const int64_t low[]
 enum {
     WEFT_UNORDERED = 1, /* iterations run in any order (OpenMP, prange); else DVM's: an increasing anti-dependence is
                            right, because the shadow holds the old value */
-    WEFT_STRICT = 2     /* a variable that is written must be declared private or reduction; else it is private where
+    WEFT_STRICT = 2 /* a variable that is written must be declared private or reduction; else it is private where
                            its first access is a write (DVM outside regions). Regions are strict by themselves. */
 };
 
@@ -141,15 +141,38 @@ void weft_check_loop_index(const void *base, size_t bytes);
 void weft_check_loop_private(int data, void *base, size_t bytes);
 
 enum {
-    WEFT_SUM = 1, WEFT_PRODUCT, WEFT_MAX, WEFT_MIN, WEFT_AND, WEFT_OR, WEFT_XOR, /* bitwise */
-    WEFT_EQV, WEFT_NEQV,                                                        /* logical, Fortran */
-    WEFT_LAND, WEFT_LOR,                                                        /* logical: && || .and. .or. */
-    WEFT_MAXLOC, WEFT_MINLOC
+    WEFT_SUM = 1,
+    WEFT_PRODUCT,
+    WEFT_MAX,
+    WEFT_MIN,
+    WEFT_AND,
+    WEFT_OR,
+    WEFT_XOR, /* bitwise */
+    WEFT_EQV,
+    WEFT_NEQV, /* logical, Fortran */
+    WEFT_LAND,
+    WEFT_LOR, /* logical: && || .and. .or. */
+    WEFT_MAXLOC,
+    WEFT_MINLOC
 };
 enum {
-    WEFT_INT8 = 1, WEFT_INT16, WEFT_INT32, WEFT_INT64, WEFT_UINT8, WEFT_UINT16, WEFT_UINT32, WEFT_UINT64,
-    WEFT_FLOAT, WEFT_DOUBLE, WEFT_LONG_DOUBLE, WEFT_COMPLEX_FLOAT, WEFT_COMPLEX_DOUBLE,
-    WEFT_LOGICAL1, WEFT_LOGICAL2, WEFT_LOGICAL4, WEFT_LOGICAL8
+    WEFT_INT8 = 1,
+    WEFT_INT16,
+    WEFT_INT32,
+    WEFT_INT64,
+    WEFT_UINT8,
+    WEFT_UINT16,
+    WEFT_UINT32,
+    WEFT_UINT64,
+    WEFT_FLOAT,
+    WEFT_DOUBLE,
+    WEFT_LONG_DOUBLE,
+    WEFT_COMPLEX_FLOAT,
+    WEFT_COMPLEX_DOUBLE,
+    WEFT_LOGICAL1,
+    WEFT_LOGICAL2,
+    WEFT_LOGICAL4,
+    WEFT_LOGICAL8
 };
 
 /* count elements at base; location/location_bytes: what goes with them in maxloc and minloc, else NULL, 0. */

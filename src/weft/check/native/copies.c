@@ -19,60 +19,47 @@ struct owners {
     int64_t at[];
 };
 
-static int64_t coordinate(int d, const int64_t index[])
-{
+static int64_t coordinate(int d, const int64_t index[]) {
     const struct term *t = &here.at[d];
-    if (here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL)
-        return EVERYWHERE;
+    if (here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
     return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
 }
 
-static struct owners *room_for(struct object *o)
-{
+static struct owners *room_for(struct object *o) {
     size_t elements = o->element ? (o->high - o->low) / o->element : 0;
     size_t bytes = elements * (size_t)here.on->rank * sizeof(int64_t);
-    if (o->owners && (o->owners->root != here.on || o->owners->mapped != here.on->mapped))
-        copies_forget(o);
-    if (!o->owners && bytes && bytes < MOST_BYTES)
-        o->owners = calloc(1, sizeof *o->owners + bytes);
-    if (o->owners)
-        o->owners->root = here.on, o->owners->mapped = here.on->mapped;
+    if (o->owners && (o->owners->root != here.on || o->owners->mapped != here.on->mapped)) copies_forget(o);
+    if (!o->owners && bytes && bytes < MOST_BYTES) o->owners = calloc(1, sizeof *o->owners + bytes);
+    if (o->owners) o->owners->root = here.on, o->owners->mapped = here.on->mapped;
     return o->owners;
 }
 
 /* At a loop's end, before its stamps mean nothing any more. */
-void copies_keep(struct object *o)
-{
-    if (here.what != LOOP || !here.on || !o->array || !room_for(o))
-        return;
+void copies_keep(struct object *o) {
+    if (here.what != LOOP || !here.on || !o->array || !room_for(o)) return;
     int64_t index[WEFT_MAX_RANK], *at = o->owners->at;
     for (uintptr_t a = o->low; a < o->high; a += o->element, at += here.on->rank) {
         const struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
         if (c->written > now.base && c->written < SPLIT && iteration_of(c->written, index))
-            for (int d = 0; d < here.on->rank; d++)
-                at[d] = coordinate(d, index);
+            for (int d = 0; d < here.on->rank; d++) at[d] = coordinate(d, index);
     }
 }
 
 /* Whether this iteration runs where the element at `a` got its value. */
-bool copies_own(const struct object *o, uintptr_t a)
-{
+bool copies_own(const struct object *o, uintptr_t a) {
     if (!o || !o->owners || here.what != LOOP || !here.started || here.on != o->owners->root ||
         here.on->mapped != o->owners->mapped)
         return false;
     const int64_t *at = o->owners->at + (a - o->low) / o->element * (size_t)here.on->rank;
     for (int d = 0; d < here.on->rank; d++) {
         int64_t here_at = coordinate(d, here.index);
-        if (at[d] == EVERYWHERE)
-            continue;
-        if (here_at == EVERYWHERE || !same_owner(here.on, d, here_at, at[d]))
-            return false;
+        if (at[d] == EVERYWHERE) continue;
+        if (here_at == EVERYWHERE || !same_owner(here.on, d, here_at, at[d])) return false;
     }
     return true;
 }
 
-void copies_forget(struct object *o)
-{
+void copies_forget(struct object *o) {
     free(o->owners);
     o->owners = NULL;
 }

@@ -36,50 +36,39 @@ struct line {
     size_t size;
 };
 
-static void put(struct line *l, const char *format, ...)
-{
+static void put(struct line *l, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     int n = vsnprintf(l->text + l->size, sizeof l->text - l->size, format, arguments);
     va_end(arguments);
-    if (n > 0)
-        l->size += (size_t)n < sizeof l->text - l->size ? (size_t)n : sizeof l->text - l->size - 1;
+    if (n > 0) l->size += (size_t)n < sizeof l->text - l->size ? (size_t)n : sizeof l->text - l->size - 1;
 }
 
-static void put_text(struct line *l, const char *name, const char *text)
-{
+static void put_text(struct line *l, const char *name, const char *text) {
     put(l, ",\"%s\":\"", name);
     for (; *text && l->size + 8 < sizeof l->text; text++)
-        if (*text == '"' || *text == '\\')
-            put(l, "\\%c", *text);
-        else if ((unsigned char)*text < 32)
-            put(l, "\\u%04x", *text);
-        else
-            put(l, "%c", *text);
+        if (*text == '"' || *text == '\\') put(l, "\\%c", *text);
+        else if ((unsigned char)*text < 32) put(l, "\\u%04x", *text);
+        else put(l, "%c", *text);
     put(l, "\"");
 }
 
-static void put_numbers(struct line *l, const char *name, int n, const int64_t values[])
-{
+static void put_numbers(struct line *l, const char *name, int n, const int64_t values[]) {
     put(l, ",\"%s\":[", name);
-    for (int i = 0; i < n; i++)
-        put(l, "%s%lld", i ? "," : "", (long long)values[i]);
+    for (int i = 0; i < n; i++) put(l, "%s%lld", i ? "," : "", (long long)values[i]);
     put(l, "]");
 }
 
-static void send(struct line *l)
-{
+static void send(struct line *l) {
     put(l, "\n");
     for (size_t done = 0; done < l->size;) {
         ssize_t n = write(file, l->text + done, l->size - done);
-        if (n <= 0)
-            return;
+        if (n <= 0) return;
         done += (size_t)n;
     }
 }
 
-static int module(struct dl_phdr_info *info, size_t size, void *p)
-{
+static int module(struct dl_phdr_info *info, size_t size, void *p) {
     (void)size;
     struct line *l = p;
     uintptr_t high = 0;
@@ -102,8 +91,7 @@ static int module(struct dl_phdr_info *info, size_t size, void *p)
 }
 
 /* 0: this was known and is counted; else its new id. */
-static int enter(const char *kind, const char *why, int construct, int data, uintptr_t place)
-{
+static int enter(const char *kind, const char *why, int construct, int data, uintptr_t place) {
     for (int i = 0; i < known_count; i++) {
         struct known *k = &known[i];
         if (k->place == place && k->construct == construct && k->data == data && !strcmp(k->kind, kind) &&
@@ -112,34 +100,26 @@ static int enter(const char *kind, const char *why, int construct, int data, uin
             return 0;
         }
     }
-    if (file < 0 || known_count == MOST)
-        return 0;
+    if (file < 0 || known_count == MOST) return 0;
     known[known_count] = (struct known){kind, why, construct, data, place, 1, 1};
     return ++known_count;
 }
 
-static void begin(struct line *l, int id, const char *kind, const char *why, int construct, uintptr_t place)
-{
+static void begin(struct line *l, int id, const char *kind, const char *why, int construct, uintptr_t place) {
     l->size = 0;
     put(l, "{\"id\":%d,\"kind\":\"%s\",\"why\":\"%s\",\"construct\":%d", id, kind, why ? why : "", construct);
-    if (place < 0x400000)
-        put(l, ",\"site\":%llu", (unsigned long long)place >> 2);
-    else
-        put(l, ",\"pc\":%llu", (unsigned long long)place);
+    if (place < 0x400000) put(l, ",\"site\":%llu", (unsigned long long)place >> 2);
+    else put(l, ",\"pc\":%llu", (unsigned long long)place);
 }
 
-static void put_iteration(struct line *l)
-{
+static void put_iteration(struct line *l) {
     loop_index();
-    if (here.what == LOOP && here.started)
-        put_numbers(l, "iteration", here.rank, here.index);
-    if (weft_task.in_task)
-        put(l, ",\"task\":%lld", (long long)weft_task.task);
+    if (here.what == LOOP && here.started) put_numbers(l, "iteration", here.rank, here.index);
+    if (weft_task.in_task) put(l, ",\"task\":%lld", (long long)weft_task.task);
 }
 
 /* The finding's count: NULL where it is not to be had. */
-static uint64_t *count_of(const struct detail *d, int construct)
-{
+static uint64_t *count_of(const struct detail *d, int construct) {
     for (int i = 0; i < known_count; i++)
         if (known[i].place == d->place && known[i].construct == construct && known[i].data == d->data &&
             known[i].kind == d->kind && known[i].why == d->why)
@@ -147,12 +127,10 @@ static uint64_t *count_of(const struct detail *d, int construct)
     return NULL;
 }
 
-uint64_t *found(const struct detail *d)
-{
+uint64_t *found(const struct detail *d) {
     int construct = d->construct ? d->construct : here.what == SEQUENTIAL ? 0 : here.id;
     int id = enter(d->kind, d->why, construct, d->data, d->place);
-    if (!id)
-        return count_of(d, construct);
+    if (!id) return count_of(d, construct);
     struct line l;
     int64_t index[WEFT_MAX_RANK];
     begin(&l, id, d->kind, d->why, construct, d->place);
@@ -165,10 +143,8 @@ uint64_t *found(const struct detail *d)
         put_numbers(&l, "index", o->rank, index);
         put(&l, ",\"offset\":%llu,\"name\":%d,\"distributed\":%s", (unsigned long long)(d->address - o->low),
             o->first_data, o->distributed ? "true" : "false");
-        if (o->order == WEFT_ORDER_FORTRAN)
-            put(&l, ",\"order\":\"fortran\"");
-        if (d->has_delta)
-            put_numbers(&l, "delta", o->rank, d->delta);
+        if (o->order == WEFT_ORDER_FORTRAN) put(&l, ",\"order\":\"fortran\"");
+        if (d->has_delta) put_numbers(&l, "delta", o->rank, d->delta);
         put_numbers(&l, "lower", o->rank, o->lower);
         put_numbers(&l, "extent", o->rank, o->extent);
         put_numbers(&l, "widths", o->rank, o->shadow.low);
@@ -176,8 +152,7 @@ uint64_t *found(const struct detail *d)
         put(&l, ",\"offset\":%llu", (unsigned long long)(d->address - o->low));
     }
     int n = d->other > now.base ? iteration_of(d->other, index) : 0;
-    if (n)
-        put_numbers(&l, "other", n, index);
+    if (n) put_numbers(&l, "other", n, index);
     /* the places that may have made the other access: those of this construct on the same variable */
     put(&l, ",\"places\":[");
     int places = 0;
@@ -190,13 +165,12 @@ uint64_t *found(const struct detail *d)
     return count_of(d, construct);
 }
 
-void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place)
-{
+void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high,
+                     uintptr_t place) {
     (void)base;
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     int id = enter("out-of-bounds", NULL, construct, data, place);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     begin(&l, id, "out-of-bounds", NULL, construct, place);
     put_iteration(&l);
@@ -205,13 +179,11 @@ void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int
     send(&l);
 }
 
-void findings_place(const char *at, unsigned row, unsigned column, const char *type, int64_t index)
-{
+void findings_place(const char *at, unsigned row, unsigned column, const char *type, int64_t index) {
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     uintptr_t place = ((uintptr_t)row << 12 | column) ^ (uintptr_t)at;
     int id = enter("out-of-bounds", NULL, construct, 0, place);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     begin(&l, id, "out-of-bounds", NULL, construct, 0);
     put_iteration(&l);
@@ -224,11 +196,9 @@ void findings_place(const char *at, unsigned row, unsigned column, const char *t
 
 /* A number of a directive that does not fit what was declared; dimension from 0. */
 void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
-                        int64_t high)
-{
+                        int64_t high) {
     int id = enter("out-of-bounds", why, construct, data, (uintptr_t)dimension);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     begin(&l, id, "out-of-bounds", why, construct, 0);
     put_iteration(&l);
@@ -238,11 +208,9 @@ void findings_parameter(const char *why, int construct, int data, int dimension,
 }
 
 /* A number in an array that is localized, and is no index that its processor has. */
-void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value)
-{
+void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value) {
     int id = enter("remote-access", "localize", construct, data, (uintptr_t)target);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     begin(&l, id, "remote-access", "localize", construct, 0);
     put(&l, ",\"data\":%d,\"array\":%d,\"number\":%lld", data, target, (long long)value);
@@ -252,11 +220,9 @@ void findings_localize(int construct, int data, int target, const int64_t index[
 }
 
 /* A directive that cannot be right where it stands; the construct tells where. */
-void findings_directive(const char *why, int construct, int data)
-{
+void findings_directive(const char *why, int construct, int data) {
     int id = enter("directive-order", why, construct, data, 0);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     begin(&l, id, "directive-order", why, construct, 0);
     put(&l, ",\"data\":%d}", data);
@@ -264,11 +230,9 @@ void findings_directive(const char *why, int construct, int data)
 }
 
 void findings_reduction(const char *kind, const char *why, const struct reduction *r, const char *expected,
-                        const char *got, int other_data)
-{
+                        const char *got, int other_data) {
     int id = enter(kind, why, here.id, r->data, other_data ? (uintptr_t)other_data << 2 : 0);
-    if (!id)
-        return;
+    if (!id) return;
     struct line l;
     uintptr_t place = r->reader;
     for (const struct site *s = other_data ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
@@ -282,25 +246,21 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
     send(&l);
 }
 
-void findings_ran(int construct, uint64_t times, uint64_t iterations)
-{
+void findings_ran(int construct, uint64_t times, uint64_t iterations) {
     struct line l = {.size = 0};
-    if (file < 0 || getpid() != owner)
-        return;
+    if (file < 0 || getpid() != owner) return;
     put(&l, "{\"ran\":%d,\"times\":%llu,\"iterations\":%llu}", construct, (unsigned long long)times,
         (unsigned long long)iterations);
     send(&l);
 }
 
-void findings_places(unsigned count)
-{
+void findings_places(unsigned count) {
     struct line l = {.size = 0};
     put(&l, "{\"places\":%u}", count);
     send(&l);
 }
 
-void usage_error(const char *why, int construct, int data)
-{
+void usage_error(const char *why, int construct, int data) {
     struct line l = {.size = 0};
     put(&l, "{\"usage\":\"%s\",\"construct\":%d,\"data\":%d}", why, construct, data);
     send(&l);
@@ -311,13 +271,10 @@ void usage_error(const char *why, int construct, int data)
 
 int weft_check_active(void) { return !now.off; }
 
-void weft_check_flush(void)
-{
-    if (file < 0 || getpid() != owner)
-        return;
+void weft_check_flush(void) {
+    if (file < 0 || getpid() != owner) return;
     for (int i = 0; i < known_count; i++) {
-        if (known[i].count == known[i].told)
-            continue;
+        if (known[i].count == known[i].told) continue;
         struct line l = {.size = 0};
         put(&l, "{\"id\":%d,\"count\":%llu}", i + 1, (unsigned long long)known[i].count);
         known[i].told = known[i].count;
@@ -326,29 +283,24 @@ void weft_check_flush(void)
     ran_end();
 }
 
-static void died(int number)
-{
+static void died(int number) {
     weft_check_flush();
     signal(number, SIG_DFL);
     raise(number);
 }
 
-static bool space(uintptr_t low, uintptr_t high)
-{
+static bool space(uintptr_t low, uintptr_t high) {
     void *p = mmap((void *)low, high - low, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (p != (void *)low)
-        return false;
+    if (p != (void *)low) return false;
     /* The child that verifies reductions does not check. */
     madvise(p, high - low, MADV_DONTFORK);
     return true;
 }
 
-bool findings_open(void)
-{
+bool findings_open(void) {
     const char *path = getenv("WEFT_CHECK_FINDINGS");
-    if (!path || !*path)
-        return false;
+    if (!path || !*path) return false;
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
         fprintf(stderr, "weft: %s cannot be written, so nothing is checked\n", path);
@@ -356,8 +308,7 @@ bool findings_open(void)
     }
     /* High, so that a program that counts its descriptors sees what it would see. */
     int higher = fcntl(file, F_DUPFD_CLOEXEC, 200);
-    if (higher >= 0)
-        close(file), file = higher;
+    if (higher >= 0) close(file), file = higher;
     if (!space(SPACE8, SPACE8 + FOLD + 1) || !space(SPACE4, SPACE4 + 2 * (FOLD + 1)) || !space(SPACE1, END1)) {
         struct line l = {.size = 0};
         put(&l, "{\"usage\":\"no-memory\",\"construct\":0,\"data\":0}");
@@ -373,23 +324,18 @@ bool findings_open(void)
     return true;
 }
 
-static void ended(void)
-{
-    if (getpid() == owner)
-        under_way_end();
+static void ended(void) {
+    if (getpid() == owner) under_way_end();
     weft_check_flush();
 }
 
-__attribute__((constructor(101))) static void start(void)
-{
-    if (!findings_open())
-        return;
+__attribute__((constructor(101))) static void start(void) {
+    if (!findings_open()) return;
     unsetenv("WEFT_CHECK_FINDINGS"); /* not for the program's children */
     static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP, SIGXCPU};
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
         struct sigaction old;
-        if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-            signal(fatal[i], died);
+        if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) signal(fatal[i], died);
     }
     atexit(ended);
     now.off = false;

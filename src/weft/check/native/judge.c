@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-static struct detail detail_of(const struct site *s, uintptr_t a, size_t size, bool write, uintptr_t place)
-{
-    return (struct detail){.object = s->object, .address = a, .size = size, .write = write, .place = place,
+static struct detail detail_of(const struct site *s, uintptr_t a, size_t size, bool write, uintptr_t place) {
+    return (struct detail){.object = s->object,
+                           .address = a,
+                           .size = size,
+                           .write = write,
+                           .place = place,
                            .data = s->object ? s->object->data : 0};
 }
 
@@ -16,17 +19,14 @@ static struct {
     uint64_t *count; /* of that finding */
 } access;
 
-static void complain(struct detail d, const char *kind, const char *why)
-{
-    if (access.told)
-        return;
+static void complain(struct detail d, const char *kind, const char *why) {
+    if (access.told) return;
     access.told = true;
     d.kind = kind, d.why = why, d.address = access.a, d.size = access.size;
     access.count = found(&d);
 }
 
-static bool holds_poison(uintptr_t a, size_t size, const struct object *o)
-{
+static bool holds_poison(uintptr_t a, size_t size, const struct object *o) {
     unsigned char poisoned = 0, zeros = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char byte = *(const volatile unsigned char *)(a + i);
@@ -35,33 +35,27 @@ static bool holds_poison(uintptr_t a, size_t size, const struct object *o)
     return poisoned == size || (zeros == size && o && o->distributed && !o->on_stack);
 }
 
-static void without_value(struct cell *c, struct detail d)
-{
+static void without_value(struct cell *c, struct detail d) {
     struct private *which = NULL;
     bool private = here.started && among(here.privates, here.private_count, d.address, &which);
-    if (c->written == UNDEFINED && copies_own(d.object, d.address))
-        return;
+    if (c->written == UNDEFINED && copies_own(d.object, d.address)) return;
     if (c->written != UNDEFINED && !holds_poison(d.address, d.size, d.object)) {
         c->written = private ? now.cur : 0; /* code without hooks wrote it */
-        if (private)
-            which->unseen = true;
+        if (private) which->unseen = true;
         return;
     }
     complain(d, "uninitialised-read", private ? "private" : c->written == UNDEFINED ? "after" : NULL);
 }
 
-static void stale_copy(struct site *s, stamp_t w, struct detail d)
-{
+static void stale_copy(struct site *s, stamp_t w, struct detail d) {
     const struct object *o = s->object;
-    if (!o || w == now.cur || w >= SPLIT)
-        return;
+    if (!o || w == now.cur || w >= SPLIT) return;
     if (weft_in_region) {
         stamp_t known = section_known(o, d.address, false);
         known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
         if (d.write) {
-            if (o->direction == WEFT_IN)
-                complain(d, "stale-copy", "in-written");
+            if (o->direction == WEFT_IN) complain(d, "stale-copy", "in-written");
         } else if (w < begun && (o->direction == WEFT_OUT || o->direction == WEFT_LOCAL)) {
             complain(d, "uninitialised-read", o->direction == WEFT_OUT ? "region-out" : "region-local");
         } else if (w < begun && o->local_to && w >= o->local_from && w <= o->local_to) {
@@ -72,34 +66,28 @@ static void stale_copy(struct site *s, stamp_t w, struct detail d)
             complain(d, "stale-copy", "overwritten"); /* by a copy of the host's that was old itself */
         }
     } else if (!d.write && o->on_device && from_device(w)) {
-        if (o->local_to && w >= o->local_from && w <= o->local_to)
-            complain(d, "uninitialised-read", "was-local");
-        else if (w > section_known(o, d.address, true))
-            complain(d, "stale-copy", "get_actual");
+        if (o->local_to && w >= o->local_from && w <= o->local_to) complain(d, "uninitialised-read", "was-local");
+        else if (w > section_known(o, d.address, true)) complain(d, "stale-copy", "get_actual");
     }
 }
 
 /* What a reduction begins with: a region takes it from the host, and there must be a value. */
-void judge_reductions(void)
-{
+void judge_reductions(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         uintptr_t a = here.reductions[i].low;
         struct object *o = object_at(a);
         struct site s = {.object = o, .closed = true};
         struct cell *c = cell8(a);
         size_t size = here.reductions[i].high - a < 4 ? here.reductions[i].high - a : 4;
-        if (c->written == SPLIT)
-            c = cell4(a);
-        if (c->written == SPLIT)
-            c = cell1(a);
+        if (c->written == SPLIT) c = cell4(a);
+        if (c->written == SPLIT) c = cell1(a);
         struct detail d = detail_of(&s, a, size, false, 0);
         d.data = here.reductions[i].data;
         access.a = a, access.size = size, access.told = false;
         if (c->written >= UNDEFINED) {
             without_value(c, d);
         } else if (o && weft_in_region) {
-            if (!o->on_device)
-                o->on_device = region_start();
+            if (!o->on_device) o->on_device = region_start();
             stale_copy(&s, c->written, d);
         }
     }
@@ -111,15 +99,13 @@ static bool newer(stamp_t w) /* written by another iteration of this construct *
     return w > now.base && w != now.cur && w < SPLIT && !same_task;
 }
 
-static bool other_task(stamp_t w)
-{
+static bool other_task(stamp_t w) {
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
 static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
 
-static void judge_read(struct site *s, struct cell *c, struct detail d)
-{
+static void judge_read(struct site *s, struct cell *c, struct detail d) {
     stamp_t w = c->written;
     d.other = w;
     struct private *which;
@@ -129,39 +115,29 @@ static void judge_read(struct site *s, struct cell *c, struct detail d)
     }
     switch ((enum mode)s->mode) {
     case PRIVATE:
-        if (w == now.cur || (among(here.privates, here.private_count, d.address, &which) && which->unseen))
-            return;
+        if (w == now.cur || (among(here.privates, here.private_count, d.address, &which) && which->unseen)) return;
         complain(d, "uninitialised-read", "private");
         return;
     case REPLICATED:
-        if (newer(w))
-            complain(d, "uninitialised-read", "iteration");
-        else if (w != now.cur && c->read <= now.base)
-            c->read = now.cur;
+        if (newer(w)) complain(d, "uninitialised-read", "iteration");
+        else if (w != now.cur && c->read <= now.base) c->read = now.cur;
         return;
     case SHARED:
-        if (newer(w))
-            complain(d, is_scalar(s->object) ? "shared-write" : "loop-dependence", "flow");
-        else if (w != now.cur && c->read <= now.base)
-            c->read = now.cur;
+        if (newer(w)) complain(d, is_scalar(s->object) ? "shared-write" : "loop-dependence", "flow");
+        else if (w != now.cur && c->read <= now.base) c->read = now.cur;
         return;
     case OWN:
     case REMOTE:
     case EDGE:
-        if (newer(w))
-            complain(d, "loop-dependence", "flow");
-        else if (s->mode == EDGE && w > s->fresh && w != now.cur)
-            complain(d, "stale-halo-read", "changed");
-        else if (s->mode == REMOTE && w > s->fresh && w != now.cur)
-            complain(d, "remote-access", "changed");
+        if (newer(w)) complain(d, "loop-dependence", "flow");
+        else if (s->mode == EDGE && w > s->fresh && w != now.cur) complain(d, "stale-halo-read", "changed");
+        else if (s->mode == REMOTE && w > s->fresh && w != now.cur) complain(d, "remote-access", "changed");
         return;
-    default:
-        return;
+    default: return;
     }
 }
 
-static void judge_write(struct site *s, struct cell *c, struct detail d)
-{
+static void judge_write(struct site *s, struct cell *c, struct detail d) {
     stamp_t w = c->written;
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
     bool scalar = is_scalar(s->object);
@@ -169,20 +145,16 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
     bool read_by_other = weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun;
     /* A replicated variable that each task writes first is each task's own. */
     if (read_by_other || (other_task(w) && s->mode != REPLICATED)) {
-        if (!other_task(w))
-            d.other = c->read;
+        if (!other_task(w)) d.other = c->read;
         complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
     } else if (s->mode == REPLICATED && w != now.cur && w != LOCAL) {
-        if (strict)
-            complain(d, "shared-write", "undeclared");
+        if (strict) complain(d, "shared-write", "undeclared");
         else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun))
             d.other = c->read, complain(d, "shared-write", "read-first");
         if (s->object) {
             int i = 0;
-            while (i < here.written_count && here.written[i] != s->object)
-                i++;
-            if (i == here.written_count && i < MAX_CLAUSES)
-                here.written[here.written_count++] = s->object;
+            while (i < here.written_count && here.written[i] != s->object) i++;
+            if (i == here.written_count && i < MAX_CLAUSES) here.written[here.written_count++] = s->object;
         }
     } else if (s->mode == SHARED && newer(w)) {
         complain(d, scalar ? "shared-write" : "loop-dependence", "output");
@@ -195,8 +167,7 @@ static void judge_write(struct site *s, struct cell *c, struct detail d)
     c->written = now.cur;
 }
 
-static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict)
-{
+static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict) {
     stamp_t w = c->written;
     const char *early = weft_parts_under_way ? under_way_wrong(d.address, d.write) : NULL;
     if (early) {
@@ -212,10 +183,8 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         return;
     }
     if (s->mode == FREE) {
-        if (d.write && w != SPLIT)
-            c->written = now.cur;
-        else if (w == LOCAL) /* declared in this iteration, and not set since */
-            without_value(c, d);
+        if (d.write && w != SPLIT) c->written = now.cur;
+        else if (w == LOCAL) /* declared in this iteration, and not set since */ without_value(c, d);
         return;
     }
     if (s->mode == BAD && verdict->kind) {
@@ -223,56 +192,44 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         memcpy(d.delta, verdict->delta, sizeof d.delta);
         if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
             complain(d, "loop-dependence", d.write ? "output" : "flow");
-        else if (!d.write && w >= UNDEFINED)
-            without_value(c, d);
-        else
-            complain(d, verdict->kind, verdict->why), s->wrong = s->known ? access.count : NULL;
-        if (d.write)
-            c->written = now.cur;
+        else if (!d.write && w >= UNDEFINED) without_value(c, d);
+        else complain(d, verdict->kind, verdict->why), s->wrong = s->known ? access.count : NULL;
+        if (d.write) c->written = now.cur;
         return;
     }
     if (!d.write && w >= UNDEFINED) {
         without_value(c, d);
         return;
     }
-    if (s->closed || s->since)
-        stale_copy(s, w, d);
-    if (d.write)
-        judge_write(s, c, d);
-    else
-        judge_read(s, c, d);
+    if (s->closed || s->since) stale_copy(s, w, d);
+    if (d.write) judge_write(s, c, d);
+    else judge_read(s, c, d);
 }
 
 /* Whether an access is wrong just as the one was that opened its site. */
-bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place)
-{
+bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place) {
     return s->wrong && s->place == place && s->known == weft_sites_forgotten && s->size == size &&
            a - *s->wrong_home - s->wrong_low < s->length && a - *s->wrong_home - s->wrong_low + size <= s->length;
 }
 
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s)
-{
+void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s) {
     loop_index();
     struct detail verdict = {0};
     bool known = now.looked && s->key == place && !s->closed && s->size == size &&
                  (a - *s->home - s->low <= s->reach || site_again(s, a, size));
-    if (!known)
-        site_open(s, &verdict, a, size, write, place);
+    if (!known) site_open(s, &verdict, a, size, write, place);
     struct detail d = detail_of(s, a, size, write, place);
     access.a = a, access.size = size, access.told = false, access.count = NULL;
     for (size_t i = 0; i < size;) {
         struct cell *c = cell8(a + i);
         size_t n = 8;
         bool whole = (a + i) % 8 == 0 && size - i >= 8;
-        if (!whole && (write || (s->track && c->read <= now.base)))
-            split8(c, a + i);
+        if (!whole && (write || (s->track && c->read <= now.base))) split8(c, a + i);
         if (c->written == SPLIT) {
             c = cell4(a + i), n = 4;
             whole = (a + i) % 4 == 0 && size - i >= 4;
-            if (!whole && (write || (s->track && c->read <= now.base)))
-                split4(c, a + i);
-            if (c->written == SPLIT)
-                c = cell1(a + i), n = 1;
+            if (!whole && (write || (s->track && c->read <= now.base))) split4(c, a + i);
+            if (c->written == SPLIT) c = cell1(a + i), n = 1;
         }
         n -= (a + i) % n;
         d.address = a + i, d.size = n < size - i ? n : size - i;

@@ -7,27 +7,22 @@
 #define WEAK __attribute__((weak))
 
 /* The processors along a dimension (from 1) of WEFT_CHECK_GRID, 2x3; of all dimensions for 0. 1 without a grid. */
-static int grid_size(int dimension, int *rank)
-{
+static int grid_size(int dimension, int *rank) {
     const char *text = getenv("WEFT_CHECK_GRID");
     int product = 1, found = 1, d = 0;
     while (text && *text) {
         char *end;
         long size = strtol(text, &end, 10);
-        if (end == text)
-            break;
-        if (++d == dimension)
-            found = (int)size;
+        if (end == text) break;
+        if (++d == dimension) found = (int)size;
         product *= (int)size;
         text = *end ? end + 1 : end;
     }
-    if (rank)
-        *rank = d ? d : 1;
+    if (rank) *rank = d ? d : 1;
     return dimension ? found : product;
 }
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -48,8 +43,7 @@ WEAK int dvmh_get_total_num_procs_(void) { return grid_size(0, NULL); }
 WEAK int dvmh_get_num_procs(int axis) { return grid_size(axis, NULL); }
 WEAK int dvmh_get_num_procs_(const int *axis) { return grid_size(*axis, NULL); }
 
-WEAK int dvmh_get_num_proc_axes(void)
-{
+WEAK int dvmh_get_num_proc_axes(void) {
     int rank;
     grid_size(0, &rank);
     return rank;

@@ -113,8 +113,7 @@ static void announce(const Loop *loop, char **arguments, const size_t *dimension
 static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        if (one->kind == AS_REDUCTION)
-            weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
+        if (one->kind == AS_REDUCTION) weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
     }
 }
 
@@ -224,7 +223,8 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
         for (thread = 0; thread < threads; thread++) {
             memcpy(schedule, bounds, 2 * (size_t)rank * sizeof *schedule);
             int64_t from = range->low[0] + (int64_t)(per * (double)thread);
-            int64_t to = thread + 1 < threads ? range->low[0] + (int64_t)(per * (double)(thread + 1)) - 1 : range->high[0];
+            int64_t to =
+                thread + 1 < threads ? range->low[0] + (int64_t)(per * (double)(thread + 1)) - 1 : range->high[0];
             if (schedule[0] < from) schedule[0] = from;
             if (schedule[rank] > to) schedule[rank] = to;
             int empty = 0;
@@ -299,8 +299,7 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     frames = __builtin_frame_address(0);
     if (range.points > 1 && range.points < LAST_STAMP / 2 && is_proved(loop))
         run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
-    else
-        iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
+    else iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);
@@ -332,10 +331,8 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site) {
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
         if (c->written == cur) continue;
-        if (__builtin_expect(c->written > base, 0))
-            weft_check_read((const void *)a, 8, site);
-        else if (c->read <= base)
-            c->read = cur;
+        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site);
+        else if (c->read <= base) c->read = cur;
     }
 }
 
@@ -350,10 +347,10 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
         if (__builtin_expect((c->written <= base || c->written == cur || c->written >= UNDEFINED) &&
-                             (c->read <= base || c->read == cur), 1))
+                                 (c->read <= base || c->read == cur),
+                             1))
             c->written = cur;
-        else
-            weft_check_write((const void *)a, 8, site);
+        else weft_check_write((const void *)a, 8, site);
     }
 }
 
@@ -363,9 +360,9 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
 /* The same of a vector of 4 cells at once; where one is not as it mostly is, one after the other. A cell's first word is
  * that of its write, its second that of its read. */
 #define FOUR __attribute__((target("avx2")))
-#define IS_PLAIN(a, bytes, site) \
-    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off && \
-                      known[(site) & (PLACES - 1)] == loops_run, 1))
+#define IS_PLAIN(a, bytes, site)                                                                                       \
+    (__builtin_expect(                                                                                                 \
+        ((a) & 7) == 0 && (bytes) == 32 && running && !now.off && known[(site) & (PLACES - 1)] == loops_run, 1))
 
 FOUR __attribute__((always_inline)) static inline __m256i at_most(__m256i w, __m256i most) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(w, most), w);
@@ -427,9 +424,7 @@ void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, 
 
 /* Accesses through a pointer that a function was given: it may point into its caller's frame, which each iteration has
  * again at the same place. The frames of iterations lie below the scheduler's own. */
-static int in_a_frame(const char *address) {
-    return running && address < frames && address > frames - (64 << 20);
-}
+static int in_a_frame(const char *address) { return running && address < frames && address > frames - (64 << 20); }
 
 void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
     if (!in_a_frame(address)) weft_check_read(address, bytes, site);

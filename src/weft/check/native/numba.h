@@ -21,7 +21,8 @@ typedef struct {
     int32_t stride;
     int32_t stored; /* the kernel writes there, or may */
     int32_t dimension[WEFT_MAX_RANK];
-    int32_t own; /* each iteration uses elements of its own alone, with the indices that follow; 2: it reads some, too */
+    int32_t
+        own; /* each iteration uses elements of its own alone, with the indices that follow; 2: it reads some, too */
     int32_t nest[WEFT_MAX_RANK]; /* of each dimension: the loop's index that stands there; -1: a number */
     int32_t low[WEFT_MAX_RANK], high[WEFT_MAX_RANK]; /* what is added to it; of a number: the least, the greatest */
 } Argument;

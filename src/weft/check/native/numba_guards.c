@@ -27,7 +27,8 @@ static int settle(uintptr_t from, uintptr_t to, int32_t element) {
         const uint32_t *value = (const uint32_t *)from;
         if (c->written <= LAST_STAMP) continue;
         if (c->written != UNINITIALISED) return 0;
-        if (element == 4 ? value[0] == poison || value[1] == poison : value[0] == poison && value[1] == poison) return 0;
+        if (element == 4 ? value[0] == poison || value[1] == poison : value[0] == poison && value[1] == poison)
+            return 0;
         *c = (struct cell){0, 0};
     }
     return from == to;

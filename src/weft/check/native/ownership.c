@@ -3,43 +3,39 @@
 
 #include <stdlib.h>
 
-static struct { int counts[WEFT_MAX_RANK]; int rank; } grid = {.rank = -1};
+static struct {
+    int counts[WEFT_MAX_RANK];
+    int rank;
+} grid = {.rank = -1};
 
-static void read_grid(void)
-{
+static void read_grid(void) {
     const char *text = getenv("WEFT_CHECK_GRID");
     grid.rank = 0;
     while (text && *text && grid.rank < WEFT_MAX_RANK) {
         char *end;
         long n = strtol(text, &end, 10);
-        if (end == text || n < 1)
-            break;
+        if (end == text || n < 1) break;
         grid.counts[grid.rank++] = (int)n;
         text = *end == 'x' ? end + 1 : end;
     }
 }
 
-bool gridded(void)
-{
-    if (grid.rank < 0)
-        read_grid();
+bool gridded(void) {
+    if (grid.rank < 0) read_grid();
     return grid.rank > 0;
 }
 
 static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
 {
-    if (!gridded())
-        return 0;
+    if (!gridded()) return 0;
     int k = 0;
-    for (int d = 0; d < dimension; d++)
-        k += root->kinds[d] != WEFT_WHOLE;
+    for (int d = 0; d < dimension; d++) k += root->kinds[d] != WEFT_WHOLE;
     return k < grid.rank ? grid.counts[k] : 1;
 }
 
 /* Which block a coordinate (from 0) of `extent` lies in, and where that block begins and ends. */
 static int64_t block(const struct object *root, int dimension, int64_t x, int64_t extent, int parts, int64_t *low,
-                     int64_t *high)
-{
+                     int64_t *high) {
     const double *sizes = root->blocks[dimension];
     if (sizes && root->kinds[dimension] == WEFT_GENBLOCK) {
         int64_t begin = 0;
@@ -53,34 +49,36 @@ static int64_t block(const struct object *root, int dimension, int64_t x, int64_
         }
     }
     int64_t each = (extent + parts - 1) / parts;
-    if (each < 1)
-        each = 1;
+    if (each < 1) each = 1;
     int64_t p = x / each;
     *low = p * each, *high = *low + each - 1;
     return p;
 }
 
-int64_t block_low(const struct object *root, int d, int64_t t)
-{
+/* The first and the last element, in dimension d, of the block that holds t; t itself where none is distributed. */
+static void block_of(const struct object *root, int d, int64_t t, int64_t *low, int64_t *high) {
     int parts = blocks_of(root, d);
-    int64_t low, high;
-    if (!parts)
-        return t;
-    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
-    return low + root->lower[d];
+    *low = *high = t;
+    if (!parts) return;
+    block(root, d, t - root->lower[d], root->extent[d], parts, low, high);
+    *low += root->lower[d], *high += root->lower[d];
 }
 
-int64_t block_high(const struct object *root, int d, int64_t t)
-{
-    int parts = blocks_of(root, d);
+int64_t block_low(const struct object *root, int d, int64_t t) {
     int64_t low, high;
-    if (!parts)
-        return t;
-    block(root, d, t - root->lower[d], root->extent[d], parts, &low, &high);
-    return high + root->lower[d];
+    block_of(root, d, t, &low, &high);
+    return low;
 }
 
-bool same_owner(const struct object *root, int d, int64_t a, int64_t b)
-{
-    return a == b || (block_low(root, d, a) <= b && b <= block_high(root, d, a));
+int64_t block_high(const struct object *root, int d, int64_t t) {
+    int64_t low, high;
+    block_of(root, d, t, &low, &high);
+    return high;
+}
+
+bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {
+    int64_t low, high;
+    if (a == b) return true;
+    block_of(root, d, a, &low, &high);
+    return low <= b && b <= high;
 }

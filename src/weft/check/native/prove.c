@@ -11,27 +11,23 @@
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
 /* Whether what was one group in another row is one in this one, too. */
-static bool fits(struct plan *p, const struct line forms[], int64_t n)
-{
+static bool fits(struct plan *p, const struct line forms[], int64_t n) {
     for (int i = 0; i < p->same_count; i++) {
         const struct line *a = &forms[p->sames[i].form], *b = &forms[p->groups[p->sames[i].group].form];
-        if (a->at != b->at || a->step != b->step || a->turns)
-            return false;
+        if (a->at != b->at || a->step != b->step || a->turns) return false;
     }
     return row_placed(p, forms, n);
 }
 
 /* For how many of n iterations all places stay in their sites' intervals. */
-static int64_t inside(const struct plan *p, int64_t n)
-{
+static int64_t inside(const struct plan *p, int64_t n) {
     for (int i = 0; i < p->range_count; i++) {
         const struct range *one = &p->ranges[i];
         const struct group *g = &p->groups[one->group];
         int64_t move = one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0;
         uintptr_t from = g->low - *one->home - one->low;
         uintptr_t to = from + (uintptr_t)((g->step - move) * (n - 1));
-        if (from > one->reach || one->reach > INTPTR_MAX)
-            return 0;
+        if (from > one->reach || one->reach > INTPTR_MAX) return 0;
         if (to > one->reach) {
             int64_t by = g->step - move;
             int64_t more = by > 0 ? (int64_t)(one->reach - from) / by : (int64_t)from / -by;
@@ -42,25 +38,20 @@ static int64_t inside(const struct plan *p, int64_t n)
 }
 
 /* Whether two groups touch the same granule of 8. */
-static bool meet(const struct group *a, const struct group *b)
-{
-    if (a->from >= ROUND(b->to) || b->from >= ROUND(a->to))
-        return false;
-    if (a->step != b->step || a->step == 0 || a->size != 8 || b->size != 8)
-        return true;
+static bool meet(const struct group *a, const struct group *b) {
+    if (a->from >= ROUND(b->to) || b->from >= ROUND(a->to)) return false;
+    if (a->step != b->step || a->step == 0 || a->size != 8 || b->size != 8) return true;
     uintptr_t step = (uintptr_t)(a->step < 0 ? -a->step : a->step);
     uintptr_t apart = (a->low > b->low ? a->low - b->low : b->low - a->low) % step;
     return apart < 8 || apart > step - 8; /* else one lies between the other's */
 }
 
-static void sort_groups(struct plan *p)
-{
+static void sort_groups(struct plan *p) {
     int *order = p->order;
     uintptr_t end = 0, written = 0;
     for (int i = 0; i < p->group_count; i++) {
         int one = order[i], k = i;
-        for (; k > 0 && p->groups[order[k - 1]].from > p->groups[one].from; k--)
-            order[k] = order[k - 1];
+        for (; k > 0 && p->groups[order[k - 1]].from > p->groups[one].from; k--) order[k] = order[k - 1];
         order[k] = one;
     }
     for (int i = 0; i < p->group_count; i++) {
@@ -72,27 +63,22 @@ static void sort_groups(struct plan *p)
 }
 
 /* Whether no group that is written meets another one, or what a guard reads. */
-static bool apart(struct plan *p)
-{
+static bool apart(struct plan *p) {
     for (int i = 0; i < p->writer_count; i++)
         for (int m = 0; m < p->memory_count; m++) {
             const struct row_memory *one = p->memories[m];
             const struct group *g = &p->groups[p->writers[i].group];
-            if (g->from < one->address + (uintptr_t)one->size && one->address < g->to)
-                return false;
+            if (g->from < one->address + (uintptr_t)one->size && one->address < g->to) return false;
         }
-    if (p->writer_count == 0 || (p->one && p->alike))
-        return true;
+    if (p->writer_count == 0 || (p->one && p->alike)) return true;
     sort_groups(p);
     for (int i = 1; i < p->group_count; i++) {
         const struct group *a = &p->groups[p->order[i]];
         const uintptr_t *ends = a->first_write == INT_MAX ? p->written : p->ends;
         for (int k = i - 1; k >= 0 && ends[k] > a->from; k--) {
             const struct group *b = &p->groups[p->order[k]];
-            if (a->first_write == INT_MAX && b->first_write == INT_MAX)
-                continue;
-            if (!(p->one && a->size == b->size) && meet(a, b))
-                return false;
+            if (a->first_write == INT_MAX && b->first_write == INT_MAX) continue;
+            if (!(p->one && a->size == b->size) && meet(a, b)) return false;
         }
     }
     return true;
@@ -103,12 +89,10 @@ static struct cell *cells_of(const struct group *g) { return g->size == 8 ? cell
 static int64_t stride_of(const struct group *g) { return g->size == 8 ? g->step : 2 * g->step; }
 
 /* 1: the granules are split into cells of 4, all of them; 0: none is; -1: some are. */
-static int split(const struct group *g, int64_t n)
-{
+static int split(const struct group *g, int64_t n) {
     bool first = cell8(g->low)->written == SPLIT;
     for (int64_t i = 1; i < n && g->step; i++)
-        if ((cell8(g->low + (uintptr_t)(i * g->step))->written == SPLIT) != first)
-            return -1;
+        if ((cell8(g->low + (uintptr_t)(i * g->step))->written == SPLIT) != first) return -1;
     return first;
 }
 
@@ -116,14 +100,11 @@ static int split(const struct group *g, int64_t n)
 static stamp_t also(const struct plan *p, const struct demand *d) { return p->one ? now.cur : d->least; }
 
 /* The cells of a group, or of a tile of them. */
-static bool met(const struct plan *p, const struct demand *d, int64_t n, int tile)
-{
+static bool met(const struct plan *p, const struct demand *d, int64_t n, int tile) {
     const struct group *g = &p->groups[d->group];
     int how = g->size == 4 ? split(g, n) : 1;
-    if (how < 0 || (how == 0 && g->halves))
-        return false;
-    if (g->step == 0)
-        n = 1;
+    if (how < 0 || (how == 0 && g->halves)) return false;
+    if (g->step == 0) n = 1;
     const struct cell *c = how ? cells_of(g) : cell8(g->low);
     if (how == 0 && g->step % 8 != 0) { /* a granule stands for two of them */
         for (int64_t i = 0; i < n; i++)
@@ -136,8 +117,7 @@ static bool met(const struct plan *p, const struct demand *d, int64_t n, int til
 }
 
 /* The same of all cells between the lowest and the highest of a chain, where that are not many more. */
-static bool met_together(const struct plan *p, const struct demand *d, int64_t n)
-{
+static bool met_together(const struct plan *p, const struct demand *d, int64_t n) {
     uintptr_t from = UINTPTR_MAX, to = 0;
     for (int i = 0; i < d->chain; i++) {
         const struct group *g = &p->groups[d[i].group];
@@ -145,35 +125,29 @@ static bool met_together(const struct plan *p, const struct demand *d, int64_t n
         to = g->to > to ? g->to : to;
     }
     int64_t count = (int64_t)((to - from) / 8);
-    if (count > 2 * n * d->chain || ((from ^ to) & ~(uintptr_t)FOLD))
-        return false;
+    if (count > 2 * n * d->chain || ((from ^ to) & ~(uintptr_t)FOLD)) return false;
     const struct cell *c = cell8(from);
     return scan(d->read ? &c->read : &c->written, 8, count, 1, d->least, d->limit, also(p, d));
 }
 
 /* How many groups are a tile: as many as were one when the plan was made, if they are neighbours still, or one.
  * `groups`: their numbers, each so many bytes behind the last one. */
-static int tile_of(const struct plan *p, const int *groups, size_t bytes, int tile)
-{
+static int tile_of(const struct plan *p, const int *groups, size_t bytes, int tile) {
     const struct group *g = &p->groups[*groups];
     for (int i = 1; i < tile; i++) {
         const struct group *h = &p->groups[*(const int *)((const char *)groups + (size_t)i * bytes)];
-        if (h->low != g->low + 8 * (uintptr_t)i || h->step != g->step)
-            return 1;
+        if (h->low != g->low + 8 * (uintptr_t)i || h->step != g->step) return 1;
     }
     return tile > 1 ? tile : 1;
 }
 
-static bool all_met(const struct plan *p, int64_t n)
-{
+static bool all_met(const struct plan *p, int64_t n) {
     for (int i = 0; i < p->demand_count; i += p->demands[i].chain) {
         const struct demand *d = &p->demands[i];
-        if (d->chain > 1 && met_together(p, d, n))
-            continue;
+        if (d->chain > 1 && met_together(p, d, n)) continue;
         for (int k = 0; k < d->chain;) {
             int tile = tile_of(p, &d[k].group, sizeof *d, d[k].tile);
-            if (!met(p, d + k, n, tile))
-                return false;
+            if (!met(p, d + k, n, tile)) return false;
             k += tile;
         }
     }
@@ -181,8 +155,7 @@ static bool all_met(const struct plan *p, int64_t n)
 }
 
 /* A plan for this row: the last one that fits, or a new one. */
-static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n)
-{
+static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
     if (row_planned(r, blocks) && fits(r->plan, forms, n) && apart(r->plan)) /* groups may have become one */
         return PASSED;
     enum verdict made = row_plan(r, forms, blocks, n);
@@ -191,11 +164,9 @@ static enum verdict planned(struct row *r, const struct line forms[], const uint
 
 /* Whether all accesses of n iterations that come to these blocks pass; n becomes less where places leave their
  * intervals before. */
-enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *n)
-{
+enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *n) {
     enum verdict made = planned(r, forms, blocks, *n);
-    if (made != PASSED)
-        return made;
+    if (made != PASSED) return made;
     int64_t sure = inside(r->plan, *n);
     if (sure < *n) {
         if (!row_worth(r, sure) || !row_placed(r->plan, forms, sure))
@@ -207,32 +178,25 @@ enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t 
 
 /* --- what a row did --- */
 
-static void stamp_reads(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile)
-{
-    if (n > 0)
-        touch(cells_of(g), g->step ? stride_of(g) : 8, g->step ? n : 1, tile, first, !p->one);
+static void stamp_reads(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile) {
+    if (n > 0) touch(cells_of(g), g->step ? stride_of(g) : 8, g->step ? n : 1, tile, first, !p->one);
 }
 
-static void stamp_writes(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile)
-{
+static void stamp_writes(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile) {
     stamp_t rise = !p->one;
-    if (n > 0 && g->step)
-        fill(&cells_of(g)->written, stride_of(g), n, tile, first, rise);
-    else if (n > 0)
-        fill(&cells_of(g)->written, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
+    if (n > 0 && g->step) fill(&cells_of(g)->written, stride_of(g), n, tile, first, rise);
+    else if (n > 0) fill(&cells_of(g)->written, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
 }
 
 /* The group, of the iteration behind so many. */
-static struct group behind(const struct plan *p, const struct touched *one, int64_t full)
-{
+static struct group behind(const struct plan *p, const struct touched *one, int64_t full) {
     struct group g = p->groups[one->group];
     g.low += (uintptr_t)(g.step * full);
     return g;
 }
 
 /* Stamp what `full` iterations did, from the stamp `first` on, and what the first `places` places of one more did. */
-void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places)
-{
+void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
     if (p->last < places) /* the whole of one more */
         full++, places = 0;
     stamp_t last = first + (p->one ? 0 : (stamp_t)full);

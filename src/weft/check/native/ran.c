@@ -21,54 +21,41 @@ static size_t room;
 static uintptr_t places[PLACES];
 static unsigned place_count;
 
-static struct ran *of(int construct)
-{
-    if (construct < 1)
-        return NULL;
+static struct ran *of(int construct) {
+    if (construct < 1) return NULL;
     if ((size_t)construct >= room) {
         size_t more = 2 * (size_t)construct + 64;
         struct ran *grown = realloc(all, more * sizeof *all);
-        if (!grown)
-            return NULL;
+        if (!grown) return NULL;
         memset(grown + room, 0, (more - room) * sizeof *all);
         all = grown, room = more;
     }
     return &all[construct];
 }
 
-static void told(int construct, struct ran *r)
-{
+static void told(int construct, struct ran *r) {
     r->told = r->times;
     findings_ran(construct, r->times, r->iterations);
 }
 
-void ran(int construct)
-{
+void ran(int construct) {
     struct ran *r = now.off ? NULL : of(construct);
-    if (r && r->times++ == 0)
-        told(construct, r);
+    if (r && r->times++ == 0) told(construct, r);
 }
 
-void ran_iterations(int construct, uint64_t count)
-{
+void ran_iterations(int construct, uint64_t count) {
     struct ran *r = of(construct);
-    if (r)
-        r->iterations += count;
+    if (r) r->iterations += count;
 }
 
-void ran_place(uintptr_t place)
-{
+void ran_place(uintptr_t place) {
     unsigned at = (unsigned)((place >> 2) * 2654435761u) % PLACES;
-    while (places[at] && places[at] != place)
-        at = (at + 1) % PLACES;
-    if (!places[at] && place_count < PLACES - 1)
-        places[at] = place, place_count++;
+    while (places[at] && places[at] != place) at = (at + 1) % PLACES;
+    if (!places[at] && place_count < PLACES - 1) places[at] = place, place_count++;
 }
 
-void ran_end(void)
-{
+void ran_end(void) {
     for (size_t k = 1; k < room; k++)
-        if (all[k].told != all[k].times || all[k].iterations)
-            told((int)k, &all[k]);
+        if (all[k].told != all[k].times || all[k].iterations) told((int)k, &all[k]);
     findings_places(place_count);
 }

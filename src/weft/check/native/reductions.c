@@ -63,21 +63,23 @@ static int runs_of[4096]; /* instances of each construct, by its id */
 static struct timespec forked_at;
 static unsigned char *locations; /* child: what the best iteration left beside its value */
 
-static size_t size_of(int type)
-{
+static size_t size_of(int type) {
     static const size_t sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, sizeof(long double), 8, 16, 1, 2, 4, 8};
     return sizes[type];
 }
 
 static bool is_float(int type) { return type >= WEFT_FLOAT && type <= WEFT_COMPLEX_DOUBLE; }
 
-static value load(const void *p, int type)
-{
+static value load(const void *p, int type) {
     switch (type) {
-    case WEFT_INT8: case WEFT_LOGICAL1: return *(const int8_t *)p;
-    case WEFT_INT16: case WEFT_LOGICAL2: return *(const int16_t *)p;
-    case WEFT_INT32: case WEFT_LOGICAL4: return *(const int32_t *)p;
-    case WEFT_INT64: case WEFT_LOGICAL8: return *(const int64_t *)p;
+    case WEFT_INT8:
+    case WEFT_LOGICAL1: return *(const int8_t *)p;
+    case WEFT_INT16:
+    case WEFT_LOGICAL2: return *(const int16_t *)p;
+    case WEFT_INT32:
+    case WEFT_LOGICAL4: return *(const int32_t *)p;
+    case WEFT_INT64:
+    case WEFT_LOGICAL8: return *(const int64_t *)p;
     case WEFT_UINT8: return *(const uint8_t *)p;
     case WEFT_UINT16: return *(const uint16_t *)p;
     case WEFT_UINT32: return *(const uint32_t *)p;
@@ -91,14 +93,17 @@ static value load(const void *p, int type)
     }
 }
 
-static void store(void *p, int type, value v)
-{
+static void store(void *p, int type, value v) {
     long double r = creall(v);
     switch (type) {
-    case WEFT_INT8: case WEFT_LOGICAL1: *(int8_t *)p = (int8_t)r; break;
-    case WEFT_INT16: case WEFT_LOGICAL2: *(int16_t *)p = (int16_t)r; break;
-    case WEFT_INT32: case WEFT_LOGICAL4: *(int32_t *)p = (int32_t)r; break;
-    case WEFT_INT64: case WEFT_LOGICAL8: *(int64_t *)p = (int64_t)r; break;
+    case WEFT_INT8:
+    case WEFT_LOGICAL1: *(int8_t *)p = (int8_t)r; break;
+    case WEFT_INT16:
+    case WEFT_LOGICAL2: *(int16_t *)p = (int16_t)r; break;
+    case WEFT_INT32:
+    case WEFT_LOGICAL4: *(int32_t *)p = (int32_t)r; break;
+    case WEFT_INT64:
+    case WEFT_LOGICAL8: *(int64_t *)p = (int64_t)r; break;
     case WEFT_UINT8: *(uint8_t *)p = (uint8_t)r; break;
     case WEFT_UINT16: *(uint16_t *)p = (uint16_t)r; break;
     case WEFT_UINT32: *(uint32_t *)p = (uint32_t)r; break;
@@ -111,8 +116,7 @@ static void store(void *p, int type, value v)
     }
 }
 
-static long double extreme(int type, bool high)
-{
+static long double extreme(int type, bool high) {
     switch (type) {
     case WEFT_INT8: return high ? INT8_MAX : INT8_MIN;
     case WEFT_INT16: return high ? INT16_MAX : INT16_MIN;
@@ -129,13 +133,16 @@ static long double extreme(int type, bool high)
 
 static bool is_logical(int type) { return type >= WEFT_LOGICAL1; }
 
-static value neutral(const struct reduction *r)
-{
+static value neutral(const struct reduction *r) {
     switch (r->operation) {
-    case WEFT_PRODUCT: case WEFT_LAND: case WEFT_EQV: return 1;
+    case WEFT_PRODUCT:
+    case WEFT_LAND:
+    case WEFT_EQV: return 1;
     case WEFT_AND: return is_logical(r->type) ? 1 : -1;
-    case WEFT_MAX: case WEFT_MAXLOC: return extreme(r->type, false);
-    case WEFT_MIN: case WEFT_MINLOC: return extreme(r->type, true);
+    case WEFT_MAX:
+    case WEFT_MAXLOC: return extreme(r->type, false);
+    case WEFT_MIN:
+    case WEFT_MINLOC: return extreme(r->type, true);
     default: return 0;
     }
 }
@@ -143,24 +150,25 @@ static value neutral(const struct reduction *r)
 static bool truth(value v) { return creall(v) != 0; }
 
 /* The same for what is one number: no complex arithmetic where an iteration is short. */
-static long double combine_real(int operation, long double a, long double b)
-{
+static long double combine_real(int operation, long double a, long double b) {
     switch (operation) {
     case WEFT_SUM: return a + b;
     case WEFT_PRODUCT: return a * b;
-    case WEFT_MAX: case WEFT_MAXLOC: return b > a ? b : a;
+    case WEFT_MAX:
+    case WEFT_MAXLOC: return b > a ? b : a;
     default: return b < a ? b : a;
     }
 }
 
-static value combine(int operation, value a, value b)
-{
+static value combine(int operation, value a, value b) {
     int64_t i = (int64_t)creall(a), j = (int64_t)creall(b);
     switch (operation) {
     case WEFT_SUM: return a + b;
     case WEFT_PRODUCT: return a * b;
-    case WEFT_MAX: case WEFT_MAXLOC: return creall(b) > creall(a) ? b : a;
-    case WEFT_MIN: case WEFT_MINLOC: return creall(b) < creall(a) ? b : a;
+    case WEFT_MAX:
+    case WEFT_MAXLOC: return creall(b) > creall(a) ? b : a;
+    case WEFT_MIN:
+    case WEFT_MINLOC: return creall(b) < creall(a) ? b : a;
     case WEFT_AND: return i & j;
     case WEFT_OR: return i | j;
     case WEFT_XOR: return i ^ j;
@@ -173,37 +181,37 @@ static value combine(int operation, value a, value b)
 }
 
 void weft_check_loop_reduction(int data, void *base, int operation, int type, int64_t count, void *location,
-                               size_t location_bytes)
-{
-    if (now.off || here.what == SEQUENTIAL || here.started || here.reduction_count == MAX_CLAUSES ||
-        type < WEFT_INT8 || type > WEFT_LOGICAL8 || count < 1)
+                               size_t location_bytes) {
+    if (now.off || here.what == SEQUENTIAL || here.started || here.reduction_count == MAX_CLAUSES || type < WEFT_INT8 ||
+        type > WEFT_LOGICAL8 || count < 1)
         return;
     here.reductions[here.reduction_count++] = (struct reduction){
-        (uintptr_t)base, (uintptr_t)base + size_of(type) * (size_t)count, data, operation, type, count, location,
-        location ? location_bytes : 0, 0, 0};
+        .low = (uintptr_t)base,
+        .high = (uintptr_t)base + size_of(type) * (size_t)count,
+        .data = data,
+        .operation = operation,
+        .type = type,
+        .count = count,
+        .location = location,
+        .location_bytes = location ? location_bytes : 0,
+    };
 }
 
-void weft_check_loop_reduction_group(int group)
-{
-    if (!now.off && here.what != SEQUENTIAL && !here.started)
-        here.group = group;
+void weft_check_loop_reduction_group(int group) {
+    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group;
 }
 
 /* --- the arrays' contents --- */
 
-static bool is_clause(uintptr_t low, uintptr_t high)
-{
+static bool is_clause(uintptr_t low, uintptr_t high) {
     for (int i = 0; i < here.private_count; i++)
-        if (here.privates[i].low < high && low < here.privates[i].high)
-            return true;
+        if (here.privates[i].low < high && low < here.privates[i].high) return true;
     for (int i = 0; i < here.reduction_count; i++)
-        if (here.reductions[i].low < high && low < here.reductions[i].high)
-            return true;
+        if (here.reductions[i].low < high && low < here.reductions[i].high) return true;
     return false;
 }
 
-static uint64_t hash_of(uintptr_t low, uintptr_t high)
-{
+static uint64_t hash_of(uintptr_t low, uintptr_t high) {
     uint64_t h = 0, i = 0;
     for (; low + 8 <= high; low += 8) {
         uint64_t v;
@@ -213,21 +221,18 @@ static uint64_t hash_of(uintptr_t low, uintptr_t high)
     return h;
 }
 
-static int hash_arrays(struct hashed out[])
-{
+static int hash_arrays(struct hashed out[]) {
     int n = 0;
     struct object *o;
     for (uintptr_t a = 0; n < MOST_ARRAYS && (o = object_after(a)); a = o->high)
-        if (o->array && !is_clause(o->low, o->high))
-            out[n++] = (struct hashed){o->low, hash_of(o->low, o->high)};
+        if (o->array && !is_clause(o->low, o->high)) out[n++] = (struct hashed){o->low, hash_of(o->low, o->high)};
     return n;
 }
 
 /* --- the child --- */
 
 /* What an iteration or task added to the value that it began with. */
-static value less(int operation, value part, value start)
-{
+static value less(int operation, value part, value start) {
     switch (operation) {
     case WEFT_SUM: return part - start;
     case WEFT_PRODUCT: return creall(start) != 0 || cimagl(start) != 0 ? part / start : 1;
@@ -238,17 +243,14 @@ static value less(int operation, value part, value start)
     }
 }
 
-static void silence(void)
-{
+static void silence(void) {
     int null = open("/dev/null", O_RDWR);
     long most = sysconf(_SC_OPEN_MAX);
     for (int fd = 0; null >= 0 && fd < (most < 4096 ? most : 4096); fd++)
-        if (fd != null && fcntl(fd, F_GETFD) >= 0)
-            dup2(null, fd);
+        if (fd != null && fcntl(fd, F_GETFD) >= 0) dup2(null, fd);
 }
 
-static void fold(void)
-{
+static void fold(void) {
     struct result *e = shared->results;
     unsigned char *kept = locations;
     for (int i = 0; i < here.reduction_count; i++) {
@@ -259,20 +261,19 @@ static void fold(void)
         for (int64_t k = 0; k < r->count; k++, e++) {
             if (simple && !from_start) {
                 const char *p = (const char *)r->low + (size_t)k * size_of(r->type);
-                long double part = r->type == WEFT_DOUBLE ? *(const double *)p
-                                   : r->type == WEFT_FLOAT ? *(const float *)p : *(const int32_t *)p;
+                long double part = r->type == WEFT_DOUBLE  ? *(const double *)p
+                                   : r->type == WEFT_FLOAT ? *(const float *)p
+                                                           : *(const int32_t *)p;
                 __real__ e->sum = combine_real(r->operation, __real__ e->sum, part);
                 e->size += part < 0 ? -part : part;
                 continue;
             }
             value part = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
             value before = from_start ? e->start : neutral(r);
-            if (from_start)
-                part = less(r->operation, part, e->start);
+            if (from_start) part = less(r->operation, part, e->start);
             if (located && part != before) {
                 value best = combine(r->operation, e->sum, part);
-                if (best != e->sum)
-                    e->ties = 0;
+                if (best != e->sum) e->ties = 0;
                 if (part == best && e->ties++ < MOST_TIES)
                     memcpy(kept + (size_t)(e->ties - 1) * r->location_bytes, r->location, r->location_bytes);
             }
@@ -283,8 +284,7 @@ static void fold(void)
     }
 }
 
-static void reset(void)
-{
+static void reset(void) {
     const struct result *e = shared->results;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
@@ -294,19 +294,15 @@ static void reset(void)
 }
 
 /* In the child at the head of each iteration. */
-void reductions_iteration(void)
-{
-    if (!is_child)
-        return;
-    if (begun)
-        fold();
+void reductions_iteration(void) {
+    if (!is_child) return;
+    if (begun) fold();
     begun = true;
     shared->iterations++;
     reset();
 }
 
-static void prepare(void)
-{
+static void prepare(void) {
     struct result *e = shared->results;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
@@ -317,23 +313,19 @@ static void prepare(void)
     }
 }
 
-static size_t location_bytes(void)
-{
+static size_t location_bytes(void) {
     size_t n = 0;
-    for (int i = 0; i < here.reduction_count; i++)
-        n += MOST_TIES * here.reductions[i].location_bytes;
+    for (int i = 0; i < here.reduction_count; i++) n += MOST_TIES * here.reductions[i].location_bytes;
     return n;
 }
 
 /* Instances 1, 2, 8, 32, ... of a loop are verified: a wrong operation does not wait for a certain one. */
-static bool chosen(void)
-{
+static bool chosen(void) {
     unsigned n = (unsigned)++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
     return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
-static void become_child(const struct way *w)
-{
+static void become_child(const struct way *w) {
     is_child = true, begun = false, from_start = w->from_start;
     now.off = true;
     forget_sites(); /* no access may reach the cells: the child has none */
@@ -345,35 +337,28 @@ static void become_child(const struct way *w)
 }
 
 /* Fork one child; false where there is none. */
-static bool start_way(struct way *w, size_t head)
-{
+static bool start_way(struct way *w, size_t head) {
     w->size = head + location_bytes();
     shared = w->shared = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return false;
+    if (shared == MAP_FAILED) return false;
     locations = (unsigned char *)shared + head;
     prepare();
     w->child = fork();
-    if (w->child < 0)
-        munmap(shared, w->size);
+    if (w->child < 0) munmap(shared, w->size);
     return w->child >= 0;
 }
 
-void reductions_fork(void)
-{
-    if (way_count || is_child || !chosen())
-        return;
+void reductions_fork(void) {
+    if (way_count || is_child || !chosen()) return;
     size_t elements = 0;
-    for (int i = 0; i < here.reduction_count; i++)
-        elements += (size_t)here.reductions[i].count;
+    for (int i = 0; i < here.reduction_count; i++) elements += (size_t)here.reductions[i].count;
     size_t head = sizeof(struct shared) + elements * sizeof(struct result);
     clock_gettime(CLOCK_MONOTONIC, &forked_at);
     forked_for = here.id;
     for (int n = 0; n < (here.what == TASKS ? 2 : 1); n++) {
         struct way *w = &ways[way_count];
         *w = (struct way){.from_start = n == 1};
-        if (!start_way(w, head))
-            return;
+        if (!start_way(w, head)) return;
         if (w->child == 0) {
             become_child(w);
             return;
@@ -384,23 +369,19 @@ void reductions_fork(void)
 
 /* --- the comparison --- */
 
-static double elapsed(void)
-{
+static double elapsed(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)(t.tv_sec - forked_at.tv_sec) + 1e-9 * (double)(t.tv_nsec - forked_at.tv_nsec);
 }
 
-static bool child_done(pid_t child)
-{
+static bool child_done(pid_t child) {
     double limit = 30 + 10 * elapsed();
     int status;
     while (true) {
         pid_t got = waitpid(child, &status, WNOHANG);
-        if (got == child || got < 0)
-            return shared->done;
-        if (elapsed() > limit)
-            break;
+        if (got == child || got < 0) return shared->done;
+        if (elapsed() > limit) break;
         usleep(200);
     }
     kill(child, SIGKILL);
@@ -408,13 +389,11 @@ static bool child_done(pid_t child)
     return false;
 }
 
-static long double epsilon(int type)
-{
+static long double epsilon(int type) {
     return type == WEFT_FLOAT || type == WEFT_COMPLEX_FLOAT ? FLT_EPSILON : DBL_EPSILON;
 }
 
-static bool alike(const struct reduction *r, const struct result *e, value other, value got)
-{
+static bool alike(const struct reduction *r, const struct result *e, value other, value got) {
     if (is_logical(r->type) || r->operation == WEFT_LAND || r->operation == WEFT_LOR || r->operation == WEFT_EQV ||
         r->operation == WEFT_NEQV)
         return truth(other) == truth(got);
@@ -426,25 +405,19 @@ static bool alike(const struct reduction *r, const struct result *e, value other
     }
     if (isnan(creall(other)) || isnan(creall(got)) || isinf(creall(other)) || isinf(creall(got)))
         return true; /* overflow and NaN say nothing of the operation */
-    if (r->operation != WEFT_SUM && r->operation != WEFT_PRODUCT)
-        return other == got;
+    if (r->operation != WEFT_SUM && r->operation != WEFT_PRODUCT) return other == got;
     long double n = (long double)shared->iterations + 16;
     long double scale = r->operation == WEFT_SUM ? e->size + cabsl(e->start) : fmaxl(cabsl(other), cabsl(got));
     return cabsl(other - got) <= 4 * n * epsilon(r->type) * scale;
 }
 
-static void tell(char text[64], value v, int type)
-{
-    if (is_logical(type))
-        snprintf(text, 64, "%s", truth(v) ? "true" : "false");
-    else if (is_float(type))
-        snprintf(text, 64, "%.9Lg", creall(v));
-    else
-        snprintf(text, 64, "%.0Lf", creall(v));
+static void tell(char text[64], value v, int type) {
+    if (is_logical(type)) snprintf(text, 64, "%s", truth(v) ? "true" : "false");
+    else if (is_float(type)) snprintf(text, 64, "%.9Lg", creall(v));
+    else snprintf(text, 64, "%.0Lf", creall(v));
 }
 
-static void compare(void)
-{
+static void compare(void) {
     const struct result *e = shared->results;
     const unsigned char *kept = locations;
     for (int i = 0; i < here.reduction_count; i++) {
@@ -458,8 +431,7 @@ static void compare(void)
             bool moved = located && other == got && other != e->start && e->ties <= MOST_TIES;
             for (int t = 0; moved && t < e->ties; t++)
                 moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
-            if (told || (alike(r, e, other, got) && !moved))
-                continue;
+            if (told || (alike(r, e, other, got) && !moved)) continue;
             tell(expected, other, r->type), tell(have, got, r->type);
             findings_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
             told = true;
@@ -474,11 +446,9 @@ static void compare(void)
                                object_at(mine[i].low)->data);
 }
 
-void reductions_end(void)
-{
+void reductions_end(void) {
     if (is_child) {
-        if (begun)
-            fold();
+        if (begun) fold();
         shared->arrays = hash_arrays(shared->hashes);
         shared->done = 1;
         _exit(0);
@@ -488,8 +458,7 @@ void reductions_end(void)
     for (int n = 0; n < way_count; n++) {
         shared = ways[n].shared;
         locations = (unsigned char *)shared + (ways[n].size - location_bytes());
-        if (child_done(ways[n].child))
-            compare();
+        if (child_done(ways[n].child)) compare();
         munmap(shared, ways[n].size);
     }
     way_count = 0;
@@ -500,8 +469,7 @@ void reductions_end(void)
 static struct groups groups;
 
 /* The loop has ended; its reductions are partial until their group has completed. */
-void reductions_hold(void)
-{
+void reductions_hold(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         groups_hold(&groups, here.group, r->low, r->high);
@@ -509,14 +477,12 @@ void reductions_hold(void)
     }
 }
 
-void weft_check_reduction_start(int construct, int group)
-{
+void weft_check_reduction_start(int construct, int group) {
     groups_start(&groups, construct, group, "reduction-start", "reduction-twice");
 }
 
 static void complete(uintptr_t low, uintptr_t high) { mark(low, high, now.cur); }
 
-void weft_check_reduction_wait(int construct, int group)
-{
+void weft_check_reduction_wait(int construct, int group) {
     groups_wait(&groups, construct, group, "reduction-wait", complete);
 }

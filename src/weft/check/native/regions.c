@@ -9,8 +9,7 @@ int weft_io;
 struct task_state weft_task;
 
 /* After a change of what sequential parts must look at. */
-static void look(void)
-{
+static void look(void) {
     now.looked = here.started || here.what == OWNED || weft_on_host || weft_sequential_checked || weft_in_region ||
                  weft_task.in_task;
     forget_sites();
@@ -18,18 +17,14 @@ static void look(void)
 
 /* --- shadow edges --- */
 
-static void set_widths(const struct object *o, struct widths *w, int rank, const int64_t low[], const int64_t high[])
-{
+static void set_widths(const struct object *o, struct widths *w, int rank, const int64_t low[], const int64_t high[]) {
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++)
-        w->low[d] = low[d], w->high[d] = high[d];
+    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) w->low[d] = low[d], w->high[d] = high[d];
 }
 
 void weft_check_shadow_renew(int construct, int data, const void *base, int rank, const int64_t low[],
-                             const int64_t high[], int corner)
-{
-    if (now.off)
-        return;
+                             const int64_t high[], int corner) {
+    if (now.off) return;
     struct object *o = object_of(data, base);
     if (!o || !o->distributed) {
         usage_error("undistributed", construct, data);
@@ -54,10 +49,8 @@ static struct member {
 static int member_count, member_room;
 
 void weft_check_shadow_group(int construct, int group, int data, const void *base, int rank, const int64_t low[],
-                             const int64_t high[], int corner)
-{
-    if (now.off)
-        return;
+                             const int64_t high[], int corner) {
+    if (now.off) return;
     struct object *o = object_of(data, base);
     if (!o || !o->distributed) {
         usage_error("undistributed", construct, data);
@@ -65,82 +58,69 @@ void weft_check_shadow_group(int construct, int group, int data, const void *bas
     }
     ran(construct);
     int i = 0;
-    while (i < member_count && (members[i].group != group || members[i].object != o))
-        i++;
+    while (i < member_count && (members[i].group != group || members[i].object != o)) i++;
     if (i == member_room) {
         member_room = member_room ? 2 * member_room : 32;
         struct member *more = realloc(members, sizeof *members * (size_t)member_room);
-        if (!more)
-            abort();
+        if (!more) abort();
         members = more;
     }
-    if (i == member_count)
-        member_count++;
+    if (i == member_count) member_count++;
     members[i] = (struct member){group, corner, o, data, {{0}, {0}}};
     set_widths(o, &members[i].widths, rank, low, high);
 }
 
-void weft_check_shadow_start(int construct, int group)
-{
-    if (now.off)
-        return;
+void weft_check_shadow_start(int construct, int group) {
+    if (now.off) return;
     bool any = false;
     tick();
-    if (here.what != LOOP)
-        ran(construct);
+    if (here.what != LOOP) ran(construct);
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group) {
-            if (members[i].object->begun_at && !any)
-                findings_directive("shadow-twice", construct, group);
+            if (members[i].object->begun_at && !any) findings_directive("shadow-twice", construct, group);
             members[i].object->begun_at = now.cur, any = true;
         }
-    if (!any)
-        findings_directive("shadow-start", construct, group);
+    if (!any) findings_directive("shadow-start", construct, group);
     forget_sites();
 }
 
-void weft_check_shadow_wait(int construct, int group)
-{
-    if (now.off)
-        return;
+void weft_check_shadow_wait(int construct, int group) {
+    if (now.off) return;
     bool any = false;
     tick();
-    if (here.what != LOOP)
-        ran(construct);
+    if (here.what != LOOP) ran(construct);
     for (int i = 0; i < member_count; i++) {
         struct object *o = members[i].object;
-        if (members[i].group != group || !o->begun_at)
-            continue;
+        if (members[i].group != group || !o->begun_at) continue;
         any = true;
         o->renewed = members[i].widths, o->corner = members[i].corner;
         o->renewed_at = o->begun_at, o->begun_at = 0;
         scattered_renew(o, 0);
     }
-    if (!any)
-        findings_directive("shadow-wait", construct, group);
+    if (!any) findings_directive("shadow-wait", construct, group);
     forget_sites();
 }
 
 /* --- remote elements --- */
 
 /* Those that a loop has used. */
-static struct remote_group { int group; bool loading; stamp_t filled; } *groups;
+static struct remote_group {
+    int group;
+    bool loading;
+    stamp_t filled;
+} *groups;
 static int group_count, group_room;
 
-static struct remote_group *group_of(int group)
-{
+static struct remote_group *group_of(int group) {
     for (int i = 0; i < group_count; i++)
-        if (groups[i].group == group)
-            return &groups[i];
+        if (groups[i].group == group) return &groups[i];
     return NULL;
 }
 
 static void add_remote(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                       const int64_t offset[], stamp_t filled)
-{
+                       const int64_t offset[], stamp_t filled) {
     struct object *o = object_of(data, base);
-    if (!o || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes))
-        return;
+    if (!o || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
     here.remotes[here.remote_count].object = o;
     here.remotes[here.remote_count].rank = rank;
     here.remotes[here.remote_count].filled = filled;
@@ -150,8 +130,7 @@ static void add_remote(int data, const void *base, int rank, const int axis[], c
 }
 
 void weft_check_loop_remote(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                            const int64_t offset[])
-{
+                            const int64_t offset[]) {
     if (!now.off && here.what != SEQUENTIAL && !here.started)
         add_remote(data, base, rank, axis, coefficient, offset, SPLIT - 1);
 }
@@ -159,92 +138,72 @@ void weft_check_loop_remote(int data, const void *base, int rank, const int axis
 /* The first use of a group loads its elements at the loop; a later prefetch loads them where it stands. Until a loop
    uses them the group is being loaded: DVM ends a program that prefetches it again. */
 void weft_check_loop_remote_group(int group, int data, const void *base, int rank, const int axis[],
-                                  const int64_t coefficient[], const int64_t offset[])
-{
-    if (now.off || here.what == SEQUENTIAL || here.started)
-        return;
+                                  const int64_t coefficient[], const int64_t offset[]) {
+    if (now.off || here.what == SEQUENTIAL || here.started) return;
     struct remote_group *g = group_of(group);
     if (!g && group_count == group_room) {
         group_room = group_room ? 2 * group_room : 32;
         struct remote_group *more = realloc(groups, sizeof *groups * (size_t)group_room);
-        if (!more)
-            abort();
+        if (!more) abort();
         groups = more;
     }
-    if (!g)
-        g = &groups[group_count++], *g = (struct remote_group){group, false, 0};
+    if (!g) g = &groups[group_count++], *g = (struct remote_group){group, false, 0};
     g->loading = false;
     add_remote(data, base, rank, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
 }
 
-void weft_check_remote_prefetch(int construct, int group)
-{
+void weft_check_remote_prefetch(int construct, int group) {
     struct remote_group *g = group_of(group);
     ran(construct);
-    if (now.off || !g)
-        return;
-    if (g->loading)
-        findings_directive("remote-prefetch", construct, group);
+    if (now.off || !g) return;
+    if (g->loading) findings_directive("remote-prefetch", construct, group);
     g->loading = true;
     g->filled = tick();
 }
 
-void weft_check_remote_reset(int construct, int group)
-{
+void weft_check_remote_reset(int construct, int group) {
     ran(construct);
     struct remote_group *g = group_of(group);
-    if (g)
-        *g = groups[--group_count];
+    if (g) *g = groups[--group_count];
 }
 
 /* A statement with its REMOTE_ACCESS directive is a construct without iterations. */
 static int outside_remotes;
 
-void weft_check_remote_begin(int construct)
-{
-    if (now.off || here.started || here.what == LOOP)
-        return;
+void weft_check_remote_begin(int construct) {
+    if (now.off || here.started || here.what == LOOP) return;
     tick();
     ran(construct);
-    if (here.what == SEQUENTIAL)
-        here.id = construct;
+    if (here.what == SEQUENTIAL) here.id = construct;
     outside_remotes = here.remote_count;
-    if (here.what == SEQUENTIAL)
-        here.remote_count = 0;
+    if (here.what == SEQUENTIAL) here.remote_count = 0;
 }
 
 void weft_check_remote(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                       const int64_t offset[])
-{
-    if (now.off || here.started || here.what == LOOP)
-        return;
+                       const int64_t offset[]) {
+    if (now.off || here.started || here.what == LOOP) return;
     add_remote(data, base, rank, axis, coefficient, offset, now.cur);
     forget_sites();
 }
 
-void weft_check_remote_end(int construct)
-{
+void weft_check_remote_end(int construct) {
     (void)construct;
-    if (now.off || here.started || here.what == LOOP)
-        return;
+    if (now.off || here.started || here.what == LOOP) return;
     here.remote_count = here.what == SEQUENTIAL ? 0 : outside_remotes;
     forget_sites();
 }
 
 /* --- sequential parts --- */
 
-void weft_check_sequential(int on)
-{
-    if (now.off)
-        return;
+void weft_check_sequential(int on) {
+    if (now.off) return;
     weft_sequential_checked = on;
     look();
 }
 
 static int inner_owned; /* statements within one of them, of an array without distribution, or that the system does */
 
-void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[])
-{
+void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[]) {
     if (now.off || here.started || here.what != SEQUENTIAL || inner_owned) {
         inner_owned += here.what == OWNED || inner_owned;
         return;
@@ -256,19 +215,18 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
     }
     ran(construct);
     here.what = OWNED, here.id = construct, here.rank = 0, here.aspect_count = 0;
-    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count = here.tie_count = 0;
+    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
+        here.tie_count = 0;
     int axis[WEFT_MAX_RANK];
     int64_t zero[WEFT_MAX_RANK] = {0};
-    for (int d = 0; d < WEFT_MAX_RANK; d++)
-        axis[d] = WEFT_CONSTANT;
+    for (int d = 0; d < WEFT_MAX_RANK; d++) axis[d] = WEFT_CONSTANT;
     construct_on(data, base, rank, axis, zero, index);
     tick();
     construct_remotes();
     look();
 }
 
-void weft_check_own_end(int construct)
-{
+void weft_check_own_end(int construct) {
     (void)construct;
     if (now.off || here.what != OWNED || inner_owned) {
         inner_owned -= inner_owned > 0;
@@ -279,21 +237,21 @@ void weft_check_own_end(int construct)
     look();
 }
 
-void weft_check_io_begin(void)
-{
+void weft_check_io_begin(void) {
     weft_io++;
     forget_sites();
 }
 
-void weft_check_io_end(void)
-{
+void weft_check_io_end(void) {
     weft_io--;
     forget_sites();
 }
 
 /* --- regions --- */
 
-static struct { stamp_t begun, ended; } *past;
+static struct {
+    stamp_t begun, ended;
+} *past;
 static size_t past_count, past_room;
 static stamp_t begun;
 static struct object *named[MAX_CLAUSES];
@@ -306,60 +264,48 @@ stamp_t region_start(void) { return begun; }
 stamp_t region_end_stamp(void) { return past_count ? past[past_count - 1].ended + 1 : 0; }
 
 /* Whether a region wrote at this time. */
-bool from_device(stamp_t s)
-{
-    if (weft_in_region && s >= begun)
-        return true;
+bool from_device(stamp_t s) {
+    if (weft_in_region && s >= begun) return true;
     size_t low = 0, high = past_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (past[middle].ended < s)
-            low = middle + 1;
-        else
-            high = middle;
+        if (past[middle].ended < s) low = middle + 1;
+        else high = middle;
     }
     return low < past_count && past[low].begun <= s;
 }
 
-void weft_check_region_begin(int construct)
-{
+void weft_check_region_begin(int construct) {
     ran(construct);
-    if (!now.off && !here.started && !weft_in_region)
-        named_count = 0;
+    if (!now.off && !here.started && !weft_in_region) named_count = 0;
 }
 
 void weft_check_region_data(int data, const void *base, size_t bytes, int direction, int rank, const int64_t low[],
-                            const int64_t high[])
-{
+                            const int64_t high[]) {
     (void)low, (void)high;
-    if (now.off || here.started || weft_in_region)
-        return;
+    if (now.off || here.started || weft_in_region) return;
     struct object *o = object_of(data, base);
     if (!o && base && bytes) {
         weft_check_data(data, base, bytes);
         o = object_of(data, base);
     }
-    if (!o || named_count == MAX_CLAUSES)
-        return;
+    if (!o || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
     o->direction = rank > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;
     named[named_count++] = o;
 }
 
-static void enter(void)
-{
+static void enter(void) {
     begun = tick();
     weft_in_region = true;
     look();
 }
 
-static void leave(void)
-{
+static void leave(void) {
     if (past_count == past_room) {
         past_room = past_room ? 2 * past_room : 64;
         void *more = realloc(past, sizeof *past * past_room);
-        if (!more)
-            abort();
+        if (!more) abort();
         past = more;
     }
     past[past_count].begun = begun, past[past_count++].ended = now.cur;
@@ -368,23 +314,19 @@ static void leave(void)
     look();
 }
 
-void weft_check_region_start(void)
-{
+void weft_check_region_start(void) {
     if (now.off || weft_in_region || here.started) {
         inner_regions++;
         return;
     }
     enter();
     for (int i = 0; i < named_count; i++) {
-        if (named[i]->direction & WEFT_IN && !named[i]->on_device)
-            named[i]->on_device = begun;
-        if (!(named[i]->direction & WEFT_LOCAL) || named[i]->direction & WEFT_INOUT)
-            named[i]->local_to = 0;
+        if (named[i]->direction & WEFT_IN && !named[i]->on_device) named[i]->on_device = begun;
+        if (!(named[i]->direction & WEFT_LOCAL) || named[i]->direction & WEFT_INOUT) named[i]->local_to = 0;
     }
 }
 
-void weft_check_region_end(int construct)
-{
+void weft_check_region_end(int construct) {
     (void)construct;
     if (now.off || !weft_in_region || inner_regions > 0) {
         inner_regions -= inner_regions > 0;
@@ -392,26 +334,21 @@ void weft_check_region_end(int construct)
     }
     for (int i = 0; i < named_count; i++) {
         struct object *o = named[i];
-        if (o->direction == WEFT_LOCAL)
-            o->local_from = begun, o->local_to = now.cur;
+        if (o->direction == WEFT_LOCAL) o->local_from = begun, o->local_to = now.cur;
         o->direction = 0;
     }
     named_count = 0;
     leave();
 }
 
-void weft_check_host_section_begin(int construct)
-{
+void weft_check_host_section_begin(int construct) {
     ran(construct);
-    if (!now.off && weft_in_region && on_host++ == 0)
-        leave();
+    if (!now.off && weft_in_region && on_host++ == 0) leave();
 }
 
-void weft_check_host_section_end(int construct)
-{
+void weft_check_host_section_end(int construct) {
     (void)construct;
-    if (!now.off && on_host > 0 && --on_host == 0)
-        enter();
+    if (!now.off && on_host > 0 && --on_host == 0) enter();
 }
 
 /* Sections of arrays that were declared actual or fetched; the whole is kept in the object itself. */
@@ -425,40 +362,32 @@ static struct section {
 static unsigned section_count;
 
 /* When an element was last declared actual (or fetched). */
-stamp_t section_known(const struct object *o, uintptr_t a, bool got)
-{
+stamp_t section_known(const struct object *o, uintptr_t a, bool got) {
     stamp_t known = got ? o->got_at : o->actual_at;
     int64_t at[WEFT_MAX_RANK];
     index_of(o, a, at);
     unsigned n = section_count < 1024 ? section_count : 1024;
     for (unsigned i = 0; i < n; i++) {
         const struct section *s = &sections[i];
-        if (s->object != o || s->got != got || s->at <= known)
-            continue;
+        if (s->object != o || s->got != got || s->at <= known) continue;
         bool inside = true;
-        for (int d = 0; inside && d < s->rank && d < o->rank; d++)
-            inside = s->low[d] <= at[d] && at[d] <= s->high[d];
-        if (inside)
-            known = s->at;
+        for (int d = 0; inside && d < s->rank && d < o->rank; d++) inside = s->low[d] <= at[d] && at[d] <= s->high[d];
+        if (inside) known = s->at;
     }
     return known;
 }
 
-static bool covers(const struct object *o, int rank, const int64_t low[], const int64_t high[])
-{
+static bool covers(const struct object *o, int rank, const int64_t low[], const int64_t high[]) {
     for (int d = 0; d < rank && d < o->rank; d++)
-        if (low[d] > o->lower[d] || high[d] < o->lower[d] + o->extent[d] - 1)
-            return false;
+        if (low[d] > o->lower[d] || high[d] < o->lower[d] + o->extent[d] - 1) return false;
     return true;
 }
 
-static void known_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got)
-{
+static void known_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got) {
     struct object *o = NULL;
     if (base) {
         o = object_of(data, base);
-        if (!o)
-            return;
+        if (!o) return;
         if (!o->array || rank < 1 || !low || !high || covers(o, rank, low, high)) {
             *(got ? &o->got_at : &o->actual_at) = now.cur;
             return;
@@ -469,30 +398,25 @@ static void known_now(int data, const void *base, int rank, const int64_t low[],
         memcpy(s->high, high, sizeof *high * (size_t)rank);
         return;
     }
-    for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
-        *(got ? &o->got_at : &o->actual_at) = now.cur;
+    for (uintptr_t a = 0; (o = object_after(a)); a = o->high) *(got ? &o->got_at : &o->actual_at) = now.cur;
 }
 
-static void known_from_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got)
-{
-    if (now.off)
-        return;
+static void known_from_now(int data, const void *base, int rank, const int64_t low[], const int64_t high[], bool got) {
+    if (now.off) return;
     tick();
     known_now(data, base, rank, low, high, got);
     forget_sites();
 }
 
 void weft_check_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
-                       const int64_t high[])
-{
+                       const int64_t high[]) {
     (void)bytes;
     ran(construct);
     known_from_now(data, base, rank, low, high, false);
 }
 
 void weft_check_get_actual(int construct, int data, const void *base, size_t bytes, int rank, const int64_t low[],
-                           const int64_t high[])
-{
+                           const int64_t high[]) {
     (void)bytes;
     ran(construct);
     known_from_now(data, base, rank, low, high, true);
@@ -502,16 +426,13 @@ void weft_check_get_actual(int construct, int data, const void *base, size_t byt
 
 void weft_check_task_array(int tasks, int64_t lower, int64_t count) { (void)tasks, (void)lower, (void)count; }
 
-void weft_check_task_map(int construct, int tasks, int64_t task, int64_t low, int64_t high)
-{
+void weft_check_task_map(int construct, int tasks, int64_t task, int64_t low, int64_t high) {
     ran(construct);
     (void)tasks, (void)task, (void)low, (void)high;
 }
 
-void weft_check_task_region_begin(int construct, int tasks)
-{
-    if (now.off || here.what != SEQUENTIAL)
-        return;
+void weft_check_task_region_begin(int construct, int tasks) {
+    if (now.off || here.what != SEQUENTIAL) return;
     ran(construct);
     weft_task = (struct task_state){.tasks = tasks, .construct = construct};
     here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
@@ -520,25 +441,17 @@ void weft_check_task_region_begin(int construct, int tasks)
     here.consistent_count = 0;
 }
 
-void weft_check_task_region_start(void)
-{
-    if (now.off || here.what != TASKS)
-        return;
-    if (here.reduction_count)
-        reductions_fork();
-    if (now.off)
-        return;
+void weft_check_task_region_start(void) {
+    if (now.off || here.what != TASKS) return;
+    if (here.reduction_count) reductions_fork();
+    if (now.off) return;
     weft_task.base = tick();
 }
 
-void weft_check_task_begin(int construct, int64_t task)
-{
-    if (now.off && here.what == TASKS)
-        reductions_iteration();
-    if (now.off || here.what != TASKS)
-        return;
-    if (weft_task.in_task)
-        weft_check_task_end(construct); /* `continue` left it */
+void weft_check_task_begin(int construct, int64_t task) {
+    if (now.off && here.what == TASKS) reductions_iteration();
+    if (now.off || here.what != TASKS) return;
+    if (weft_task.in_task) weft_check_task_end(construct); /* `continue` left it */
     ran(construct);
     weft_task.begun = tick();
     weft_task.in_task = true, weft_task.task = task;
@@ -548,26 +461,20 @@ void weft_check_task_begin(int construct, int64_t task)
     look();
 }
 
-void weft_check_task_end(int construct)
-{
+void weft_check_task_end(int construct) {
     (void)construct;
-    if (now.off || here.what != TASKS || !weft_task.in_task)
-        return;
+    if (now.off || here.what != TASKS || !weft_task.in_task) return;
     weft_task.in_task = false, here.started = false;
     tick();
     look();
 }
 
-void weft_check_task_region_end(int construct)
-{
+void weft_check_task_region_end(int construct) {
     (void)construct;
-    if (here.what == TASKS && here.reduction_count)
-        reductions_end(); /* the children do not come back */
-    if (now.off || here.what != TASKS)
-        return;
+    if (here.what == TASKS && here.reduction_count) reductions_end(); /* the children do not come back */
+    if (now.off || here.what != TASKS) return;
     construct_undefine();
-    for (int i = 0; i < here.reduction_count; i++)
-        mark(here.reductions[i].low, here.reductions[i].high, now.cur);
+    for (int i = 0; i < here.reduction_count; i++) mark(here.reductions[i].low, here.reductions[i].high, now.cur);
     here.what = SEQUENTIAL, here.started = false, here.remote_count = 0;
     weft_task = (struct task_state){0};
     tick();

@@ -18,37 +18,30 @@ static struct {
 } pending;
 
 /* The copy's iteration calls would say what follows this iteration. */
-static bool expected(const struct row *r, const struct line forms[])
-{
+static bool expected(const struct row *r, const struct line forms[]) {
     int last = r->rank - 1;
     for (int d = 0; d <= last; d++) {
         const struct line *f = &forms[r->arguments[d]];
         uint64_t step = d < last ? 0 : f->step;
-        if (f->turns || f->step != step || f->at != (uint64_t)here.index[d] + step)
-            return false;
+        if (f->turns || f->step != step || f->at != (uint64_t)here.index[d] + step) return false;
     }
     int64_t step = last < 0 ? 0 : (int64_t)forms[r->arguments[last]].step;
     return last < 0 || (step != 0 && row_rises(step));
 }
 
 /* Whether a row pays for its proof. */
-bool row_worth(const struct row *r, int64_t n)
-{
+bool row_worth(const struct row *r, int64_t n) {
     return n >= FEWEST_ITERATIONS && n * r->place_count >= (r->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
 }
 
 /* For how many of n iterations all accesses pass; 0: none is known of, and *wait may say until when. */
-static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t *wait)
-{
+static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t *wait) {
     static struct line forms[MOST_FORMS];
     static uint8_t blocks[MOST_BLOCKS];
-    if (r->form_count > MOST_FORMS)
-        return 0;
+    if (r->form_count > MOST_FORMS) return 0;
     row_follow(r, saved, n + 1, forms);
-    if (!expected(r, forms))
-        return 0;
-    if (r->rank && n > row_room())
-        n = row_room();
+    if (!expected(r, forms)) return 0;
+    if (r->rank && n > row_room()) n = row_room();
     bool loose = r->strict == 0;
     r->strict -= !loose;
     int64_t alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
@@ -58,8 +51,7 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
             r->doubts = 0;
             return sure;
         }
-        if (v == REFUSED)
-            r->strict = 4 << (r->doubts < 8 ? r->doubts++ : 8);
+        if (v == REFUSED) r->strict = 4 << (r->doubts < 8 ? r->doubts++ : 8);
         loose = false;
         alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
     }
@@ -75,23 +67,19 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
 
 /* --- the row --- */
 
-static void give_up(struct row *r)
-{
+static void give_up(struct row *r) {
     r->wait = 8 << (r->fails < 9 ? r->fails : 9);
     r->fails++;
 }
 
 /* How many iterations of this row are to be tried; 0: now none. */
-static int64_t to_try(struct row *r)
-{
+static int64_t to_try(struct row *r) {
     int64_t before, done, n;
-    if (!row_ordinary(r->rank, &before, &done))
-        return 0;
+    if (!row_ordinary(r->rank, &before, &done)) return 0;
     if (r->rank == 0) {
         n = r->length > r->run ? r->length - r->run : r->fails % 2 ? 16 : 64;
     } else {
-        if (before > 0)
-            r->length = before;
+        if (before > 0) r->length = before;
         n = r->length > done ? r->length - done : 32;
     }
     n = n > MOST_ITERATIONS ? MOST_ITERATIONS : n;
@@ -99,8 +87,7 @@ static int64_t to_try(struct row *r)
 }
 
 /* How many iterations the copy may run, from this one on; 0: none. saved: the registers that calls keep. */
-int weft_check_row(struct row *r, const uint64_t saved[])
-{
+int weft_check_row(struct row *r, const uint64_t saved[]) {
     r->wait = 1;
     if (now.off) { /* nothing is looked at; the child that verifies reductions wants each iteration */
         r->left = r->rank ? 1 : INT64_MAX;
@@ -114,20 +101,15 @@ int weft_check_row(struct row *r, const uint64_t saved[])
         pending.row = r, pending.first = now.cur;
         return 1;
     }
-    if (wait > 0)
-        r->wait = (int32_t)wait;
-    else if (row_worth(r, n) || r->rank == 0)
-        give_up(r);
-    else if (n > 0)
-        r->wait = (int32_t)n;
+    if (wait > 0) r->wait = (int32_t)wait;
+    else if (row_worth(r, n) || r->rank == 0) give_up(r);
+    else if (n > 0) r->wait = (int32_t)n;
     return 0;
 }
 
 /* The copy has come to the call of the iteration after the row. */
-void weft_check_row_end(struct row *r)
-{
-    if (pending.row != r)
-        return;
+void weft_check_row_end(struct row *r) {
+    if (pending.row != r) return;
     int64_t n = pending.count;
     r->fails = 0;
     row_stamp(r->plan, pending.first, n, 0);
@@ -136,15 +118,11 @@ void weft_check_row_end(struct row *r)
 }
 
 /* The copy is being left behind its first `places` places; -1: for the head of the loop. */
-void weft_check_row_exit(struct row *r, int places)
-{
-    if (pending.row != r)
-        return;
+void weft_check_row_exit(struct row *r, int places) {
+    if (pending.row != r) return;
     int64_t full = pending.count - r->left;
-    if (full)
-        r->fails = 0;
-    else
-        give_up(r);
+    if (full) r->fails = 0;
+    else give_up(r);
     row_stamp(r->plan, pending.first, full, places);
     pending.row = NULL;
     if (r->rank) {

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-bool among(const struct private *list, int n, uintptr_t a, struct private **which)
-{
+bool among(const struct private *list, int n, uintptr_t a, struct private **which) {
     for (int i = 0; i < n; i++)
         if (a - list[i].low < list[i].high - list[i].low) {
             *which = (struct private *)&list[i];
@@ -13,23 +12,19 @@ bool among(const struct private *list, int n, uintptr_t a, struct private **whic
     return false;
 }
 
-static struct reduction *reduction_at(uintptr_t a)
-{
+static struct reduction *reduction_at(uintptr_t a) {
     for (int i = 0; i < here.reduction_count; i++) {
         struct reduction *r = &here.reductions[i];
-        if (a - r->low < r->high - r->low || (r->location && a - (uintptr_t)r->location < r->location_bytes))
-            return r;
+        if (a - r->low < r->high - r->low || (r->location && a - (uintptr_t)r->location < r->location_bytes)) return r;
     }
     return NULL;
 }
 
-static void interval(struct site *s, uintptr_t low, uintptr_t high)
-{
+static void interval(struct site *s, uintptr_t low, uintptr_t high) {
     s->home = &weft_nowhere, s->low = low, s->length = high - low;
 }
 
-static void mode(struct site *s, enum mode m, stamp_t limit)
-{
+static void mode(struct site *s, enum mode m, stamp_t limit) {
     stamp_t base = now.base;
     s->fresh = limit;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
@@ -41,15 +36,12 @@ static void mode(struct site *s, enum mode m, stamp_t limit)
     s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
     if (s->track) /* only what this iteration wrote itself passes the hooks */
         s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
-    if (m == FREE)
-        s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
-    if (m == PRIVATE || m == HOST)
-        s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
+    if (m == FREE) s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
+    if (m == PRIVATE || m == HOST) s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
 }
 
 /* The part of an array around `a` that lies alike to every iteration: free dimensions that are contiguous. */
-static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t size)
-{
+static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t size) {
     const struct object *o = v->object;
     int64_t at[WEFT_MAX_RANK];
     index_of(o, a, at);
@@ -76,8 +68,7 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
 /* With a grid: the elements of this row of the array that lie in the same block as `at`, which is the iteration's own
  * in that dimension; else this element alone. What holds for one holds for all as long as the iterations stay in their
  * blocks. */
-static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a, const int64_t at[])
-{
+static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a, const int64_t at[]) {
     const struct object *o = v->object;
     int64_t own[WEFT_MAX_RANK];
     uintptr_t low = a - (a - o->low) % o->element, bytes = o->element;
@@ -87,8 +78,7 @@ static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a,
         int64_t first = o->lower[i], last = o->lower[i] + o->extent[i] - 1;
         for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
-            if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE)
-                continue;
+            if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE) continue;
             int64_t from = block_low(o->root, d, at[i] + m->offset) - m->offset;
             int64_t to = block_high(o->root, d, at[i] + m->offset) - m->offset;
             bool alike = m->coefficient == 1 && from <= own[i] && own[i] <= to;
@@ -97,8 +87,7 @@ static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a,
         }
         low -= (uintptr_t)((at[i] - first) * o->stride[i]);
         bytes += (uintptr_t)((last - first) * o->stride[i]);
-        if (last - first + 1 < o->extent[i])
-            break;
+        if (last - first + 1 < o->extent[i]) break;
     }
     interval(s, low, low + bytes);
 }
@@ -106,8 +95,7 @@ static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a,
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
 
 /* Where an element lies to the iteration: own (0), in widths (1), beyond (2). delta counts from the own block. */
-static int distance(const struct aspect *v, const int64_t at[], const struct widths *w, int64_t delta[], int *axes)
-{
+static int distance(const struct aspect *v, const int64_t at[], const struct widths *w, int64_t delta[], int *axes) {
     const struct object *o = v->object;
     int64_t own[WEFT_MAX_RANK];
     home_of(v, here.index, own);
@@ -115,40 +103,31 @@ static int distance(const struct aspect *v, const int64_t at[], const struct wid
     *axes = 0;
     for (int k = 0; k < o->rank; k++) {
         delta[k] = v->free[k] ? 0 : at[k] - own[k];
-        if (delta[k] == 0)
-            continue;
+        if (delta[k] == 0) continue;
         for (int d = 0; !v->remote && o->root && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
-            if (m->axis != k || !m->coefficient)
-                continue;
+            if (m->axis != k || !m->coefficient) continue;
             int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * at[k] + m->offset;
             int64_t low = block_low(o->root, d, t), high = block_high(o->root, d, t);
-            if (low <= x && x <= high)
-                delta[k] = 0;
+            if (low <= x && x <= high) delta[k] = 0;
             else if (low != high) /* from the block's edge */
                 delta[k] = (x > high ? x - high : x - low) / m->coefficient;
         }
-        if (delta[k] == 0)
-            continue;
+        if (delta[k] == 0) continue;
         (*axes)++;
-        if (!within(delta[k], w->low[k], w->high[k]))
-            far = 2;
-        else if (far == 0)
-            far = 1;
+        if (!within(delta[k], w->low[k], w->high[k])) far = 2;
+        else if (far == 0) far = 1;
     }
     return far;
 }
 
-static bool outside(const struct object *o, const int64_t at[])
-{
+static bool outside(const struct object *o, const int64_t at[]) {
     for (int k = 0; k < o->rank; k++)
-        if (at[k] < o->lower[k] || at[k] >= o->lower[k] + o->extent[k])
-            return true;
+        if (at[k] < o->lower[k] || at[k] >= o->lower[k] + o->extent[k]) return true;
     return false;
 }
 
-static void bad(struct site *s, struct detail *d, const char *kind, const char *why)
-{
+static void bad(struct site *s, struct detail *d, const char *kind, const char *why) {
     s->closed = true, s->mode = BAD;
     d->kind = kind, d->why = why;
 }
@@ -156,13 +135,11 @@ static void bad(struct site *s, struct detail *d, const char *kind, const char *
 static bool everywhere(const struct object *o) /* no dimension is distributed */
 {
     for (int d = 0; d < o->root->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL)
-            return false;
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL) return false;
     return true;
 }
 
-static bool fixed_elsewhere(const struct object *o)
-{
+static bool fixed_elsewhere(const struct object *o) {
     const struct object *root = o->root;
     if ((root->tasks != here.on->tasks || root->task != here.on->task) && !everywhere(o))
         return true; /* the processors of another task, or those of a task and all of them */
@@ -170,38 +147,29 @@ static bool fixed_elsewhere(const struct object *o)
         if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis != WEFT_ALL) {
             const struct term *t = &here.at[d];
             int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-            if (!same_owner(o->root, d, x, o->map[d].offset))
-                return true;
+            if (!same_owner(o->root, d, x, o->map[d].offset)) return true;
         }
     return false;
 }
 
 /* Whether one coordinate of an array is the same for all of it, so that some iterations are there and some are not. */
-static bool fixed_somewhere(const struct object *o)
-{
+static bool fixed_somewhere(const struct object *o) {
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis >= 0)
-            return true;
+        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis >= 0) return true;
     return false;
 }
 
-static void edge(struct site *s, struct detail *d, const struct aspect *v, bool write, const int64_t delta[], int axes)
-{
+static void edge(struct site *s, struct detail *d, const struct aspect *v, bool write, const int64_t delta[],
+                 int axes) {
     struct object *o = v->object;
     const struct widths *have = &o->renewed;
     bool covered = o->renewed_at != 0;
-    for (int k = 0; k < o->rank && covered; k++)
-        covered = within(delta[k], have->low[k], have->high[k]);
-    if (write)
-        bad(s, d, "halo-write", NULL);
-    else if (o->begun_at)
-        bad(s, d, "stale-halo-read", "begun");
-    else if (!covered)
-        bad(s, d, "stale-halo-read", o->renewed_at ? "narrow" : "never");
-    else if (axes > 1 && !o->corner)
-        bad(s, d, "stale-halo-read", "corner");
-    else
-        mode(s, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
+    for (int k = 0; k < o->rank && covered; k++) covered = within(delta[k], have->low[k], have->high[k]);
+    if (write) bad(s, d, "halo-write", NULL);
+    else if (o->begun_at) bad(s, d, "stale-halo-read", "begun");
+    else if (!covered) bad(s, d, "stale-halo-read", o->renewed_at ? "narrow" : "never");
+    else if (axes > 1 && !o->corner) bad(s, d, "stale-halo-read", "corner");
+    else mode(s, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
 }
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
@@ -213,33 +181,27 @@ static struct usage {
     bool written;
 } usages[4096];
 
-static bool only_read_so_far(uintptr_t low, bool write)
-{
+static bool only_read_so_far(uintptr_t low, bool write) {
     unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(low >> 2)) % 4096;
     struct usage *u = &usages[at];
-    if (u->construct != here.id || u->low != low)
-        *u = (struct usage){here.id, low, here.instance, false};
+    if (u->construct != here.id || u->low != low) *u = (struct usage){here.id, low, here.instance, false};
     u->written |= write;
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
 
 /* What a REMOTE_ACCESS clause of the construct brings. */
 static bool fetched(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
-                    bool write)
-{
+                    bool write) {
     const struct widths nothing = {{0}, {0}};
     for (int i = 0; i < here.aspect_count; i++) {
         struct aspect *r = &here.aspects[i];
         int64_t delta[WEFT_MAX_RANK];
         int axes;
-        if (!r->remote || r->object != o || distance(r, at, &nothing, delta, &axes) != 0)
-            continue;
+        if (!r->remote || r->object != o || distance(r, at, &nothing, delta, &axes) != 0) continue;
         around(s, r, a, size);
         mode(s, REMOTE, r->filled < now.base ? r->filled : now.base);
-        if (write)
-            bad(s, d, "remote-access", "buffer-write");
-        else if (!r->filled)
-            bad(s, d, "remote-access", "not-filled");
+        if (write) bad(s, d, "remote-access", "buffer-write");
+        else if (!r->filled) bad(s, d, "remote-access", "not-filled");
         return true;
     }
     return false;
@@ -247,8 +209,7 @@ static bool fetched(struct site *s, struct detail *d, struct object *o, uintptr_
 
 /* An array where tables tell who owns an element: nothing that holds here holds at a distance from here. */
 static void by_tables(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
-                      bool write)
-{
+                      bool write) {
     unsigned apart = scattered_apart(o, at);
     stamp_t when = 0;
     interval(s, a, a + size);
@@ -256,21 +217,16 @@ static void by_tables(struct site *s, struct detail *d, struct object *o, uintpt
         mode(s, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
     } else if (!fetched(s, d, o, a, at, size, write)) {
         int edge = scattered_edge(o, at, apart, &when);
-        if (edge == 0)
-            bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
-        else if (write)
-            bad(s, d, "halo-write", NULL);
-        else if (edge == 1)
-            bad(s, d, "stale-halo-read", "never");
-        else
-            mode(s, EDGE, when < now.base ? when : now.base);
+        if (edge == 0) bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        else if (write) bad(s, d, "halo-write", NULL);
+        else if (edge == 1) bad(s, d, "stale-halo-read", "never");
+        else mode(s, EDGE, when < now.base ? when : now.base);
     }
     s->closed = true;
 }
 
 /* A distributed array in a construct that has owners. */
-static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
-{
+static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write) {
     struct aspect *v = aspect_of(o);
     int64_t at[WEFT_MAX_RANK];
     int axes;
@@ -283,8 +239,7 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         interval(s, o->low, o->high);
         bool shared = here.what == LOOP && !here.on;
         mode(s, shared ? SHARED : OWN, now.base);
-        if (shared && only_read_so_far(o->low, write))
-            s->track = 0, s->least = 0, s->limit = now.base;
+        if (shared && only_read_so_far(o->low, write)) s->track = 0, s->least = 0, s->limit = now.base;
         return;
     }
     const struct widths nothing = {{0}, {0}};
@@ -292,10 +247,8 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         by_tables(s, d, o, a, at, size, write);
         return;
     }
-    if (gridded())
-        around_in_block(s, v, a, at);
-    else
-        around(s, v, a, size);
+    if (gridded()) around_in_block(s, v, a, at);
+    else around(s, v, a, size);
     int far = distance(v, at, &nothing, d->delta, &axes);
     bool elsewhere = fixed_elsewhere(o);
     d->has_delta = true;
@@ -303,14 +256,12 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     s->closed |= !d->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
         mode(s, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
-        if (here.flags & WEFT_UNORDERED)
-            mode(s, SHARED, now.base);
+        if (here.flags & WEFT_UNORDERED) mode(s, SHARED, now.base);
         return;
     }
     if (v->across && !elsewhere && distance(v, at, &v->over, d->delta, &axes) == 1) {
         mode(s, ACROSS, SPLIT - 1);
-        if (write)
-            bad(s, d, "halo-write", NULL);
+        if (write) bad(s, d, "halo-write", NULL);
         return;
     }
     for (int i = 0; i < here.computed_count && write; i++)
@@ -318,23 +269,17 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
             mode(s, OWN, now.base);
             return;
         }
-    if (fetched(s, d, o, a, at, size, write))
-        return;
+    if (fetched(s, d, o, a, at, size, write)) return;
     far = elsewhere ? 2 : distance(v, at, &o->shadow, d->delta, &axes);
-    if (far == 1)
-        edge(s, d, v, write, d->delta, axes);
-    else
-        bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
+    if (far == 1) edge(s, d, v, write, d->delta, axes);
+    else bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
 }
 
 /* An array without distribution that ACROSS names: TIE says which element is whose. */
-static bool tied_across(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size)
-{
+static bool tied_across(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size) {
     int i = 0;
-    while (i < here.across_count && here.across[i].object != o)
-        i++;
-    if (i == here.across_count)
-        return false;
+    while (i < here.across_count && here.across[i].object != o) i++;
+    if (i == here.across_count) return false;
     struct aspect *v = aspect_of(o);
     if (!v) {
         interval(s, o->low, o->high);
@@ -352,16 +297,14 @@ static bool tied_across(struct site *s, struct detail *d, struct object *o, uint
         covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
     }
     d->has_delta = true;
-    if (!covered)
-        return false;
+    if (!covered) return false;
     around(s, v, a, size);
     mode(s, ACROSS, SPLIT - 1);
     return true;
 }
 
 /* A replicated array whose copies are made the same afterwards: each iteration writes what the clause gives it. */
-static void consistent(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write)
-{
+static void consistent(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write) {
     const struct widths nothing = {{0}, {0}};
     struct aspect *v = aspect_of(o);
     int64_t at[WEFT_MAX_RANK];
@@ -373,13 +316,11 @@ static void consistent(struct site *s, struct detail *d, struct object *o, uintp
         bad(s, d, "shared-write", "consistent");
         return;
     }
-    if (write && v)
-        around(s, v, a, size);
+    if (write && v) around(s, v, a, size);
     mode(s, SHARED, now.base);
 }
 
-static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write)
-{
+static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write) {
     struct private *which;
     struct reduction *r;
     struct object *o = object_at(a);
@@ -394,8 +335,7 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         interval(s, location ? (uintptr_t)r->location : r->low,
                  location ? (uintptr_t)r->location + r->location_bytes : r->high);
         mode(s, FREE, 0);
-        if (!write)
-            r->reader = s->place;
+        if (!write) r->reader = s->place;
     } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
         uintptr_t low, high;
         object_gap(a, &low, &high);
@@ -419,65 +359,50 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
         mode(s, shared ? SHARED : REPLICATED, now.base);
-        if (shared && only_read_so_far(o ? o->low : a, write))
-            s->track = 0, s->least = 0, s->limit = now.base;
+        if (shared && only_read_so_far(o ? o->low : a, write)) s->track = 0, s->least = 0, s->limit = now.base;
     }
 }
 
 /* What is older than this may be another copy than the one that is read here: it is judged element by element. */
-static void only_since(struct site *s, stamp_t since)
-{
+static void only_since(struct site *s, stamp_t since) {
     s->since = since;
-    if (s->track)
-        return;
+    if (s->track) return;
     stamp_t newest = s->least + s->limit;
-    if (newest < since)
-        s->least = 1, s->limit = 0;
-    else
-        s->least = since, s->limit = newest - since;
+    if (newest < since) s->least = 1, s->limit = 0;
+    else s->least = since, s->limit = newest - since;
 }
 
-static void copies(struct site *s, struct object *o, bool write)
-{
-    if (!o || s->mode == BAD)
-        return;
+static void copies(struct site *s, struct object *o, bool write) {
+    if (!o || s->mode == BAD) return;
     if (weft_in_region) {
         if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
             return;
-        if (!o->on_device)
-            o->on_device = region_start();
-        if (write)
-            o->device_wrote = now.cur;
+        if (!o->on_device) o->on_device = region_start();
+        if (write) o->device_wrote = now.cur;
         else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
                  o->local_to || (o->device_wrote > o->got_at && o->actual_at > o->device_wrote))
             only_since(s, region_start());
-        if (write && o->direction == WEFT_IN)
-            s->closed = true;
+        if (write && o->direction == WEFT_IN) s->closed = true;
     } else if (o->on_device) {
-        if (write)
-            o->host_wrote = now.cur;
-        else if (o->device_wrote > o->got_at)
-            only_since(s, region_end_stamp());
+        if (write) o->host_wrote = now.cur;
+        else if (o->device_wrote > o->got_at) only_since(s, region_end_stamp());
     }
 }
 
 /* Whether a REMOTE_ACCESS directive of this statement names the element. */
-static bool named_remote(const struct object *o, uintptr_t a)
-{
+static bool named_remote(const struct object *o, uintptr_t a) {
     int64_t at[WEFT_MAX_RANK];
     index_of(o, a, at);
     for (int i = 0; i < here.remote_count; i++) {
         bool all = here.remotes[i].object == o;
         for (int k = 0; all && k < here.remotes[i].rank; k++)
             all = here.remotes[i].terms[k].axis == WEFT_ALL || here.remotes[i].terms[k].offset == at[k];
-        if (all)
-            return true;
+        if (all) return true;
     }
     return false;
 }
 
-static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write)
-{
+static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write) {
     struct object *o = object_at(a);
     if (o) {
         interval(s, o->low, o->high);
@@ -491,65 +416,50 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool writ
         mode(s, FREE, 0);
         return;
     }
-    if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o))
-        return;
+    if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o)) return;
     d->steady = here.remote_count == 0;
     bool remote = here.remote_count && named_remote(o, a);
-    if (here.remote_count)
-        s->closed = true;
-    if (remote && write)
-        bad(s, d, "remote-access", "buffer-write");
-    else if (weft_sequential_checked && !remote && !write)
-        bad(s, d, "remote-access", "sequential");
+    if (here.remote_count) s->closed = true;
+    if (remote && write) bad(s, d, "remote-access", "buffer-write");
+    else if (weft_sequential_checked && !remote && !write) bad(s, d, "remote-access", "sequential");
 }
 
 bool site_again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
 {
-    if (!s->period)
-        return false;
+    if (!s->period) return false;
     uintptr_t from = a - *s->home - s->low;
-    if ((intptr_t)from < 0)
-        from += s->total;
+    if ((intptr_t)from < 0) from += s->total;
     uintptr_t over = from % s->period;
-    if (from >= s->total || over + size > s->length)
-        return false;
+    if (from >= s->total || over + size > s->length) return false;
     const struct object *o = s->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     index_of(o, *s->home + s->low, before);
     index_of(o, a - over, after);
     int moved = 0; /* only the one free dimension may have changed */
-    for (int k = 0; k < o->rank; k++)
-        moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
-    if (moved || outside(o, after))
-        return false;
+    for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
+    if (moved || outside(o, after)) return false;
     s->low = a - over - *s->home;
     weft_sites_changed++;
     return true;
 }
 
 /* What a place may access from here on in this construct, and what is to be said of it where that is nothing. */
-void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place)
-{
+void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place) {
     struct site *next = s->next;
     weft_sites_changed += s->key != 0;
     *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
     s->object = object_at(a);
-    if (!s->object && !on_stack(a))
-        s->object = block_object(a, size);
+    if (!s->object && !on_stack(a)) s->object = block_object(a, size);
     else if (s->object && !s->object->array && s->object->data == 0) /* a long block without a name */
         block_shape(s->object, size);
     s->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL)
-        ran_place(place);
-    if (here.started || here.what == OWNED)
-        in_construct(s, verdict, a, size, write);
-    else
-        in_sequence(s, verdict, a, write);
+    if (here.what != SEQUENTIAL) ran_place(place);
+    if (here.started || here.what == OWNED) in_construct(s, verdict, a, size, write);
+    else in_sequence(s, verdict, a, write);
     copies(s, s->object, write);
     uintptr_t length = s->length;
     s->closed |= length < size;
-    if (weft_parts_under_way && s->object)
-        s->closed |= under_way_near(s->object->low, s->object->high);
+    if (weft_parts_under_way && s->object) s->closed |= under_way_near(s->object->low, s->object->high);
     if (s->mode == BAD) {
         s->wrong_home = s->home, s->wrong_low = s->low;
         s->known = verdict->steady && now.looked ? weft_sites_forgotten : 0;

@@ -207,13 +207,28 @@ struct construct {
     int reduction_count;
     struct aspect aspects[MAX_ASPECTS];
     int aspect_count;
-    struct { struct object *object; struct widths widths; } across[32], computed[32];
+    struct {
+        struct object *object;
+        struct widths widths;
+    } across[32], computed[32];
     int across_count, computed_count;
-    struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; stamp_t filled; } remotes[64];
+    struct {
+        struct object *object;
+        struct term terms[WEFT_MAX_RANK];
+        int rank;
+        stamp_t filled;
+    } remotes[64];
     int remote_count;
-    struct { struct object *object; struct term terms[WEFT_MAX_RANK]; int rank; } ties[32];
+    struct {
+        struct object *object;
+        struct term terms[WEFT_MAX_RANK];
+        int rank;
+    } ties[32];
     int tie_count;
-    struct { struct object *object; int group; } consistent[32];
+    struct {
+        struct object *object;
+        int group;
+    } consistent[32];
     int consistent_count;
     unsigned instance; /* of this loop, from 1 */
     struct object *written[MAX_CLAUSES]; /* undistributed objects that iterations wrote, to be undefined afterwards */
@@ -296,7 +311,11 @@ void row_advance(int64_t count);
 
 /* --- groups.c --- */
 struct groups {
-    struct held { int group; uintptr_t low, high; bool started; } held[MAX_CLAUSES];
+    struct held {
+        int group;
+        uintptr_t low, high;
+        bool started;
+    } held[MAX_CLAUSES];
     int count;
 };
 void groups_hold(struct groups *g, int group, uintptr_t low, uintptr_t high);
@@ -357,7 +376,13 @@ bool from_device(stamp_t s);
 stamp_t region_start(void);
 stamp_t region_end_stamp(void); /* the last region's */
 stamp_t section_known(const struct object *o, uintptr_t a, bool got);
-extern struct task_state { int tasks; bool in_task; int64_t task; stamp_t base, begun; int construct; } weft_task;
+extern struct task_state {
+    int tasks;
+    bool in_task;
+    int64_t task;
+    stamp_t base, begun;
+    int construct;
+} weft_task;
 
 /* --- ran.c --- */
 void ran(int construct);
@@ -383,7 +408,8 @@ struct detail {
 };
 uint64_t *found(const struct detail *d);
 void findings_place(const char *file, unsigned line, unsigned column, const char *type, int64_t index);
-void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high, uintptr_t place);
+void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high,
+                     uintptr_t place);
 void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
                         int64_t high);
 void findings_directive(const char *why, int construct, int data);

@@ -17,10 +17,8 @@ static struct part {
 static int room;
 int weft_parts_under_way;
 
-static bool holds(const struct part *p, uintptr_t a)
-{
-    if (a < p->low || a >= p->high)
-        return false;
+static bool holds(const struct part *p, uintptr_t a) {
+    if (a < p->low || a >= p->high) return false;
     uintptr_t rest = a - p->low;
     for (int d = 0; d < p->rank; d++) {
         int64_t k = p->stride[d] ? (int64_t)rest / p->stride[d] : 0;
@@ -31,17 +29,14 @@ static bool holds(const struct part *p, uintptr_t a)
 }
 
 /* Whether accesses between these addresses have to be judged one by one. */
-bool under_way_near(uintptr_t low, uintptr_t high)
-{
+bool under_way_near(uintptr_t low, uintptr_t high) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (low < parts[i].high && parts[i].low < high)
-            return true;
+        if (low < parts[i].high && parts[i].low < high) return true;
     return false;
 }
 
 /* What is wrong with an access: a case of `early-copy-use`; NULL: nothing. */
-const char *under_way_wrong(uintptr_t a, bool write)
-{
+const char *under_way_wrong(uintptr_t a, bool write) {
     for (int i = 0; i < weft_parts_under_way; i++)
         if ((write || parts[i].written) && holds(&parts[i], a))
             return !parts[i].written ? "source" : write ? "written" : "read";
@@ -49,53 +44,45 @@ const char *under_way_wrong(uintptr_t a, bool write)
 }
 
 /* Other data lies there now. */
-void under_way_forget(uintptr_t low, uintptr_t high)
-{
+void under_way_forget(uintptr_t low, uintptr_t high) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (low < parts[i].high && parts[i].low < high)
-            parts[i].low = parts[i].high = 0;
+        if (low < parts[i].high && parts[i].low < high) parts[i].low = parts[i].high = 0;
 }
 
-static bool under_way(int group)
-{
+static bool under_way(int group) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (parts[i].group == group)
-            return true;
+        if (parts[i].group == group) return true;
     return false;
 }
 
-void weft_check_copy_start(int construct, int group)
-{
-    if (now.off)
-        return;
+void weft_check_copy_start(int construct, int group) {
+    if (now.off) return;
     tick();
     ran(construct);
-    if (under_way(group))
-        findings_directive("copy-twice", construct, group);
+    if (under_way(group)) findings_directive("copy-twice", construct, group);
 }
 
 void weft_check_copy_part(int construct, int group, int written, const void *base, size_t element, int rank,
-                          const int64_t count[], const int64_t stride[])
-{
-    if (now.off || !base || rank > WEFT_MAX_RANK)
-        return;
+                          const int64_t count[], const int64_t stride[]) {
+    if (now.off || !base || rank > WEFT_MAX_RANK) return;
     if (weft_parts_under_way == room) {
         room = room ? 2 * room : 16;
         struct part *more = realloc(parts, sizeof *parts * (size_t)room);
-        if (!more)
-            abort();
+        if (!more) abort();
         parts = more;
     }
     struct part *p = &parts[weft_parts_under_way];
-    *p = (struct part){.group = group, .construct = construct, .written = written, .low = (uintptr_t)base,
-                       .element = element, .rank = rank};
+    *p = (struct part){.group = group,
+                       .construct = construct,
+                       .written = written,
+                       .low = (uintptr_t)base,
+                       .element = element,
+                       .rank = rank};
     uintptr_t across = element;
     for (int d = 0; d < rank; d++) {
-        if (count[d] < 1)
-            return; /* nothing is copied */
+        if (count[d] < 1) return; /* nothing is copied */
         int64_t width = stride[d] < 0 ? -stride[d] : stride[d];
-        if (stride[d] < 0)
-            p->low -= (uintptr_t)(width * (count[d] - 1));
+        if (stride[d] < 0) p->low -= (uintptr_t)(width * (count[d] - 1));
         across += (uintptr_t)(width * (count[d] - 1));
         int at = d;
         for (; at > 0 && p->stride[at - 1] < width; at--)
@@ -107,25 +94,20 @@ void weft_check_copy_part(int construct, int group, int written, const void *bas
     forget_sites();
 }
 
-void weft_check_copy_wait(int construct, int group)
-{
-    if (now.off)
-        return;
+void weft_check_copy_wait(int construct, int group) {
+    if (now.off) return;
     tick();
     ran(construct);
-    if (!under_way(group))
-        findings_directive("copy-wait", construct, group);
+    if (!under_way(group)) findings_directive("copy-wait", construct, group);
     int kept = 0;
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (parts[i].group != group)
-            parts[kept++] = parts[i];
+        if (parts[i].group != group) parts[kept++] = parts[i];
     weft_parts_under_way = kept;
     forget_sites();
 }
 
 /* The program has come to its end. */
-void under_way_end(void)
-{
+void under_way_end(void) {
     for (int i = 0; i < weft_parts_under_way; i++)
         if (i == 0 || parts[i].construct != parts[i - 1].construct)
             findings_directive("copy-unwaited", parts[i].construct, parts[i].group);

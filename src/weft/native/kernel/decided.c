@@ -143,9 +143,10 @@ void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *late
     free(pairs);
 }
 
-void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
-                const uint32_t *earlier, const uint32_t *later, uint32_t *reach) {
-    for (uint64_t i = 0; i < recvs; i++) reach[i] = partner[i] == NONE || known[partner[i]] == NONE ? 0 : known[partner[i]];
+void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs, const uint32_t *earlier,
+                const uint32_t *later, uint32_t *reach) {
+    for (uint64_t i = 0; i < recvs; i++)
+        reach[i] = partner[i] == NONE || known[partner[i]] == NONE ? 0 : known[partner[i]];
     for (uint64_t k = 0; k < pairs; k++)
         if (reach[earlier[k]] > reach[later[k]]) reach[later[k]] = reach[earlier[k]];
 }

@@ -32,7 +32,7 @@ struct weft_ops {
     struct table requests; /* of struct request */
     struct table messages, windows, files; /* of uint32_t: index of a receive or a collective */
     uint32_t *comm_calls;  /* collectives so far, by local communicator */
-    uint32_t *coll_calls;  /* calls so far on a window, file or persistent operation, by the collective that made it */
+    uint32_t *coll_calls; /* calls so far on a window, file or persistent operation, by the collective that made it */
     uint64_t coll_calls_room;
     bool failed; /* out of memory */
 };
@@ -143,9 +143,15 @@ static uint32_t post_send(struct weft_ops *ops, uint64_t i, uint64_t args, struc
     struct weft_post *s = &ops->sends[ops->send_count];
     bool whole = !(spec.flags & WEFT_SPEC_NONBLOCKING) && ops->in->events[i].flags & WEFT_FLAG_CLOSED;
     *s = (struct weft_post){
-        .event = (uint32_t)i, .args = (uint32_t)args, .completion = whole ? (uint32_t)i : NONE, .decided = NONE,
-        .comm = comm->index, .peer = peer_of(ops->in, comm, e->peer), .tag = e->tag,
-        .ticket = ticket_of(ops->in, i), .flags = post_flags(spec) | more,
+        .event = (uint32_t)i,
+        .args = (uint32_t)args,
+        .completion = whole ? (uint32_t)i : NONE,
+        .decided = NONE,
+        .comm = comm->index,
+        .peer = peer_of(ops->in, comm, e->peer),
+        .tag = e->tag,
+        .ticket = ticket_of(ops->in, i),
+        .flags = post_flags(spec) | more,
     };
     return (uint32_t)ops->send_count++;
 }
@@ -188,8 +194,14 @@ static bool make_receive(struct weft_ops *ops, struct weft_post *r, uint64_t i, 
     if (pattern.source == WEFT_RANK_ANY_SOURCE) flags |= WEFT_POST_ANY_SOURCE | WEFT_POST_UNDECIDED;
     if (pattern.tag == WEFT_TAG_ANY) flags |= WEFT_POST_ANY_TAG | WEFT_POST_UNDECIDED;
     *r = (struct weft_post){
-        .event = (uint32_t)i, .args = (uint32_t)args, .completion = NONE, .decided = NONE, .comm = comm->index,
-        .peer = peer_of(ops->in, comm, pattern.source), .tag = pattern.tag, .ticket = ticket_of(ops->in, i),
+        .event = (uint32_t)i,
+        .args = (uint32_t)args,
+        .completion = NONE,
+        .decided = NONE,
+        .comm = comm->index,
+        .peer = peer_of(ops->in, comm, pattern.source),
+        .tag = pattern.tag,
+        .ticket = ticket_of(ops->in, i),
         .flags = flags,
     };
     return true;
@@ -240,8 +252,13 @@ static uint32_t add_coll(struct weft_ops *ops, uint64_t i, int32_t comm, uint32_
     const struct weft_event *e = &ops->in->events[i];
     bool whole = e->flags & WEFT_FLAG_CLOSED && !(flags & WEFT_POST_NONBLOCKING);
     ops->colls[ops->coll_count] = (struct weft_coll){
-        .event = (uint32_t)i, .completion = whole ? (uint32_t)i : NONE, .comm = comm, .parent = parent,
-        .ordinal = ordinal, .function = function, .flags = flags,
+        .event = (uint32_t)i,
+        .completion = whole ? (uint32_t)i : NONE,
+        .comm = comm,
+        .parent = parent,
+        .ordinal = ordinal,
+        .function = function,
+        .flags = flags,
     };
     return (uint32_t)ops->coll_count++;
 }
@@ -331,7 +348,9 @@ static void recalled(struct weft_ops *ops, uint64_t id) {
 
 /* Who cancels an operation and asks for nothing wants none of it: it counts as cancelled, for else it would stand in the way
  * of those behind it. */
-static void given_up(struct weft_post *p) { p->flags |= p->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED; }
+static void given_up(struct weft_post *p) {
+    p->flags |= p->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED;
+}
 
 static void released(struct weft_ops *ops, uint64_t id) {
     struct request *r = request_of(ops, id);
@@ -484,7 +503,8 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
     case WEFT_OP_COLL: collective(ops, i, spec); return;
     case WEFT_OP_FINALIZE:
         if (e->buffer == WEFT_LEAVING) return; /* no call of the program */
-        add_coll(ops, i, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, e->function, 0); return;
+        add_coll(ops, i, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, e->function, 0);
+        return;
     case WEFT_OP_COLL_OBJECT: collective_on_object(ops, i, spec); return;
     }
     if (!closed) return;
@@ -571,7 +591,8 @@ void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
     most[0] = by_op[WEFT_OP_SEND] + by_op[WEFT_OP_SENDRECV] + started;
     most[1] = by_op[WEFT_OP_RECV] + by_op[WEFT_OP_SENDRECV] + by_op[WEFT_OP_MPROBE] + started;
     most[2] = by_op[WEFT_OP_PROBE];
-    most[3] = by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
+    most[3] =
+        by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
 }
 
 static void forget(struct table *table, size_t size) {

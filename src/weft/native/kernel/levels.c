@@ -155,7 +155,8 @@ int weft_levels(const struct weft_steps *in, uint32_t *ends) {
     if (!status && in->rows) {
         s.at = wide, s.message = wide + rows, s.arrival = wide + 2 * rows, s.departure = wide + 3 * rows;
         s.row_waiters = narrow, s.next = narrow + rows, s.queue = narrow + 2 * rows;
-        s.gathering_waiters = narrow + 3 * rows, s.arrived = s.gathering_waiters + gatherings, s.height = s.arrived + gatherings;
+        s.gathering_waiters = narrow + 3 * rows, s.arrived = s.gathering_waiters + gatherings,
+        s.height = s.arrived + gatherings;
         s.begun = flags, s.queued = flags + rows;
         memset(narrow, 0xff, (3 * rows + gatherings) * sizeof *narrow);
         memset(s.arrived, 0, 2 * gatherings * sizeof *narrow);

@@ -116,14 +116,16 @@ static void release(struct weft_order *o, uint32_t version) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
-static void raise_all(uint32_t *restrict to, const uint32_t *restrict from, uint32_t n) {
+static void
+raise_all(uint32_t *restrict to, const uint32_t *restrict from, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
-static void higher_of(uint32_t *restrict to, const uint32_t *restrict a, const uint32_t *restrict b, uint32_t n) {
+static void
+higher_of(uint32_t *restrict to, const uint32_t *restrict a, const uint32_t *restrict b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
@@ -402,15 +404,15 @@ static bool group_edges(struct weft_order *o) {
     uint64_t total = in->event_first[ranks], edges = 0;
     uint32_t *first = o->in_first = calloc(total + 2, sizeof *first);
     if (!first) return false;
-#define EACH_EDGE(DO)                                                                                       \
-    for (uint64_t s = 0; s < in->sends; s++)                                                                \
-        if (in->send_target[s] != NONE) DO(in->event_first[in->send_peer[s]] + in->send_target[s], s);      \
-    for (uint64_t g = 0; g < in->generics; g++)                                                             \
-        DO(in->event_first[in->rank_of[in->generic_target_process[g]]] + in->generic_target[g], in->sends + g); \
-    for (uint64_t c = 0; c < in->colls; c++)                                                                \
-        if (in->coll_role[c] & COLL_TARGET && in->coll_completion[c] != NONE &&                             \
-            in->instance_kind[in->coll_instance[c]] != COLL_NO_EDGE)                                        \
-            DO(in->event_first[in->rank_of[in->coll_completion_process[c]]] + in->coll_completion[c],       \
+#define EACH_EDGE(DO)                                                                                                  \
+    for (uint64_t s = 0; s < in->sends; s++)                                                                           \
+        if (in->send_target[s] != NONE) DO(in->event_first[in->send_peer[s]] + in->send_target[s], s);                 \
+    for (uint64_t g = 0; g < in->generics; g++)                                                                        \
+        DO(in->event_first[in->rank_of[in->generic_target_process[g]]] + in->generic_target[g], in->sends + g);        \
+    for (uint64_t c = 0; c < in->colls; c++)                                                                           \
+        if (in->coll_role[c] & COLL_TARGET && in->coll_completion[c] != NONE &&                                        \
+            in->instance_kind[in->coll_instance[c]] != COLL_NO_EDGE)                                                   \
+            DO(in->event_first[in->rank_of[in->coll_completion_process[c]]] + in->coll_completion[c],                  \
                in->sends + in->generics + c);
 #define COUNT(at, edge) (first[(at) + 2]++, edges++)
     EACH_EDGE(COUNT)

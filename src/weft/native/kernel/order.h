@@ -35,7 +35,7 @@ struct weft_order_input {
 
     uint64_t generics;
     const uint64_t *generic_of_process;
-    const uint32_t *generic_event;  /* source */
+    const uint32_t *generic_event; /* source */
     const uint32_t *generic_process;
     const uint32_t *generic_target; /* event in the target process's rank */
     const uint32_t *generic_target_process;

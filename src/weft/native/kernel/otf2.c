@@ -27,41 +27,28 @@ static int write_row(const struct weft_otf2 *to, void *w, const struct weft_otf2
         return ((with_ref *)f)(w, r->y != NONE ? to->list : NULL, r->time, r->x);
     case LEAVE:
     case RMA_WIN_CREATE:
-    case RMA_WIN_DESTROY:
-        return ((with_ref *)f)(w, NULL, r->time, r->x);
+    case RMA_WIN_DESTROY: return ((with_ref *)f)(w, NULL, r->time, r->x);
     case SEND:
-    case RECV:
-        return ((message *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a);
+    case RECV: return ((message *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a);
     case ISEND:
-    case IRECV:
-        return ((imessage *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a, r->id);
+    case IRECV: return ((imessage *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a, r->id);
     case ISEND_COMPLETE:
     case IRECV_REQUEST:
-    case COLLECTIVE_REQUEST:
-        return ((with_id *)f)(w, NULL, r->time, r->id);
+    case COLLECTIVE_REQUEST: return ((with_id *)f)(w, NULL, r->time, r->id);
     case COLLECTIVE_BEGIN:
-    case RMA_COLLECTIVE_BEGIN:
-        return ((plain *)f)(w, NULL, r->time);
-    case COLLECTIVE_END:
-        return ((collective_end *)f)(w, NULL, r->time, r->small, r->x, r->y, r->a, r->b);
+    case RMA_COLLECTIVE_BEGIN: return ((plain *)f)(w, NULL, r->time);
+    case COLLECTIVE_END: return ((collective_end *)f)(w, NULL, r->time, r->small, r->x, r->y, r->a, r->b);
     case COLLECTIVE_COMPLETE:
         return ((collective_complete *)f)(w, NULL, r->time, r->small, r->x, r->y, r->a, r->b, r->id);
-    case RMA_COLLECTIVE_END:
-        return ((rma_end *)f)(w, NULL, r->time, r->small, r->z, r->x, r->y, r->a, r->b);
+    case RMA_COLLECTIVE_END: return ((rma_end *)f)(w, NULL, r->time, r->small, r->z, r->x, r->y, r->a, r->b);
     case RMA_PUT:
-    case RMA_GET:
-        return ((rma_transfer *)f)(w, NULL, r->time, r->x, r->y, r->a, r->id);
-    case RMA_ATOMIC:
-        return ((rma_atomic *)f)(w, NULL, r->time, r->x, r->y, r->small, r->a, r->b, r->id);
-    case RMA_COMPLETE:
-        return ((rma_complete *)f)(w, NULL, r->time, r->x, r->id);
+    case RMA_GET: return ((rma_transfer *)f)(w, NULL, r->time, r->x, r->y, r->a, r->id);
+    case RMA_ATOMIC: return ((rma_atomic *)f)(w, NULL, r->time, r->x, r->y, r->small, r->a, r->b, r->id);
+    case RMA_COMPLETE: return ((rma_complete *)f)(w, NULL, r->time, r->x, r->id);
     case RMA_REQUEST_LOCK:
-    case RMA_ACQUIRE_LOCK:
-        return ((rma_lock *)f)(w, NULL, r->time, r->x, r->y, r->id, r->small);
-    case RMA_RELEASE_LOCK:
-        return ((rma_unlock *)f)(w, NULL, r->time, r->x, r->y, r->id);
-    default:
-        return -1;
+    case RMA_ACQUIRE_LOCK: return ((rma_lock *)f)(w, NULL, r->time, r->x, r->y, r->id, r->small);
+    case RMA_RELEASE_LOCK: return ((rma_unlock *)f)(w, NULL, r->time, r->x, r->y, r->id);
+    default: return -1;
     }
 }
 

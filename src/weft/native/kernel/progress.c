@@ -35,8 +35,7 @@ int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, c
         while (c < end) {
             int64_t t = target[c];
             if (t >= 0) {
-                bool there = t == p ? at[c] >= value[c]
-                                    : place[t] >= first[t + 1] || at[place[t]] >= value[c];
+                bool there = t == p ? at[c] >= value[c] : place[t] >= first[t + 1] || at[place[t]] >= value[c];
                 if (!there) {
                     waits_on = t;
                     break;
@@ -115,8 +114,8 @@ static uint32_t rank_of(const struct weft_matched *in, const struct weft_waits *
 }
 
 /* At its completion each of `mine` needs that its partner was posted. */
-static void place_messages(struct placing *p, const struct weft_waits *mine, const struct weft_waits *theirs, const uint8_t *which,
-                           bool sends) {
+static void place_messages(struct placing *p, const struct weft_waits *mine, const struct weft_waits *theirs,
+                           const uint8_t *which, bool sends) {
     for (uint64_t i = mine->first[p->rank]; i < mine->first[p->rank + 1]; i++) {
         uint32_t partner = mine->partner[i];
         if (partner == NONE || mine->completion[i] == NONE || (which && !which[i])) continue;

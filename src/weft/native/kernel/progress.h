@@ -21,7 +21,7 @@ struct weft_waits {
 struct weft_matched {
     uint32_t ranks;
     const uint32_t *process_first; /* ranks + 1 */
-    const uint64_t *events;        /* by rank, how many */
+    const uint64_t *events; /* by rank, how many */
     const int32_t *const *threads;
     const uint32_t *const *slot;
     struct weft_waits recvs, probes, sends;

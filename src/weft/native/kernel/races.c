@@ -82,9 +82,7 @@ static bool add_group(struct finder *f, int32_t comm, int32_t tag) {
     return true;
 }
 
-static bool is_wildcard(uint16_t flags) {
-    return flags & WEFT_POST_ANY_SOURCE && !(flags & WEFT_POST_UNDECIDED);
-}
+static bool is_wildcard(uint16_t flags) { return flags & WEFT_POST_ANY_SOURCE && !(flags & WEFT_POST_UNDECIDED); }
 
 static int32_t tag_pattern(uint16_t flags, int32_t tag) { return flags & WEFT_POST_ANY_TAG ? -1 : tag; }
 
@@ -188,7 +186,8 @@ static void take_message(struct finder *f, uint32_t send) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
-static uint32_t count_below(const uint32_t *heads, uint32_t n, uint32_t limit) {
+static uint32_t
+count_below(const uint32_t *heads, uint32_t n, uint32_t limit) {
     uint32_t below = 0;
     for (uint32_t i = 0; i < n; i++) below += heads[i] < limit;
     return below;
@@ -328,8 +327,8 @@ static bool one_rank(struct finder *f, uint32_t rank) {
     bool good = fill_groups(f, rank);
     uint64_t probe = in->probe_first[rank], end = in->recv_first[rank + 1];
     for (uint64_t i = in->recv_first[rank]; i <= end && good; i++) {
-        for (; good && probe < in->probe_first[rank + 1] &&
-               (i == end || in->probe_event[probe] < in->recv_event[i]); probe++)
+        for (; good && probe < in->probe_first[rank + 1] && (i == end || in->probe_event[probe] < in->recv_event[i]);
+             probe++)
             good = one_probe(f, probe);
         if (i < end) good = good && one_receive(f, i);
     }

@@ -29,7 +29,8 @@ static void completed(struct weft_completions *c, uint64_t request, uint64_t eve
     c->event[c->count++] = (uint32_t)event;
 }
 
-static void completed_by(struct weft_completions *c, const struct weft_extract_input *in, uint64_t i, struct weft_spec spec) {
+static void completed_by(struct weft_completions *c, const struct weft_extract_input *in, uint64_t i,
+                         struct weft_spec spec) {
     switch (spec.op) {
     case WEFT_OP_WAIT: completed(c, in->events[i].object, i); return;
     case WEFT_OP_WAITALL: {
@@ -108,10 +109,14 @@ uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int64_t *en
         if (sort & ACCESS_COMPLETES && e->buffer == WEFT_GUESSED) {
             /* It may have completed any send before it: several had one handle (format.h). */
             for (; guessed < found; guessed++)
-                if (in->sort[in->events[begin[guessed]].function] & ACCESS_SHORT && end[guessed] > (int64_t)i) end[guessed] = (int64_t)i;
+                if (in->sort[in->events[begin[guessed]].function] & ACCESS_SHORT && end[guessed] > (int64_t)i)
+                    end[guessed] = (int64_t)i;
         }
-        if (!(sort & ACCESS_MADE) || !e->buffer || e->buffer == WEFT_IN_PLACE || e->count <= 0 || e->count == INT32_MAX) continue;
-        if (e->peer == WEFT_RANK_PROC_NULL || e->peer == WEFT_RANK_ROOT || e->error || e->datatype >= in->types || !in->solid[e->datatype]) continue;
+        if (!(sort & ACCESS_MADE) || !e->buffer || e->buffer == WEFT_IN_PLACE || e->count <= 0 || e->count == INT32_MAX)
+            continue;
+        if (e->peer == WEFT_RANK_PROC_NULL || e->peer == WEFT_RANK_ROOT || e->error || e->datatype >= in->types ||
+            !in->solid[e->datatype])
+            continue;
         begin[found] = (int64_t)i;
         end[found] = (int64_t)end_of(in, e, i, sort);
         low[found] = e->buffer;

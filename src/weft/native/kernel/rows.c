@@ -272,8 +272,7 @@ static void put_part(struct out *o, const struct weft_rows_input *in, const stru
 static void put_parts(struct out *o, const struct weft_rows_input *in, const struct weft_row_function *f,
                       const struct weft_names *names, const struct weft_event *e, const struct tail_view *t) {
     bool first = true;
-    for (uint32_t k = 0; k < f->parts; k++)
-        put_part(o, in, f, &in->parts[f->first_part + k], names, e, t, &first);
+    for (uint32_t k = 0; k < f->parts; k++) put_part(o, in, f, &in->parts[f->first_part + k], names, e, t, &first);
 }
 
 /* Rows */
@@ -340,7 +339,8 @@ static int duration_text(char *text, size_t size, int64_t ns) {
     for (int k = 0; k < 3; k++)
         if (ns >= units[k].size) {
             double value = (double)ns / (double)units[k].size;
-            if ((double)ns < 999.5 * (double)units[k].size) return snprintf(text, size, "%.3g %s", value, units[k].unit);
+            if ((double)ns < 999.5 * (double)units[k].size)
+                return snprintf(text, size, "%.3g %s", value, units[k].unit);
             return snprintf(text, size, "%.0f %s", value, units[k].unit);
         }
     return snprintf(text, size, "%lld ns", (long long)ns);

@@ -47,7 +47,8 @@ static bool aliased(const struct weft_rules *in, const struct weft_event *e, uin
     const uint8_t *codes = in->codes + in->lead[e->function];
     struct tail unused;
     for (uint8_t k = 0; k < codes[0]; k++) {
-        if (codes[1 + k] & WEFT_CODE_ARRAY) read_array(&c, codes[1 + k] & (uint8_t)~WEFT_CODE_ARRAY, WEFT_ROLE_SKIP, false, &unused);
+        if (codes[1 + k] & WEFT_CODE_ARRAY)
+            read_array(&c, codes[1 + k] & (uint8_t)~WEFT_CODE_ARRAY, WEFT_ROLE_SKIP, false, &unused);
         else read_scalar(&c, codes[1 + k], WEFT_ROLE_SKIP, &unused);
     }
     return read_z(&c) == 0 || c.bad;

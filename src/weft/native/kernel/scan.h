@@ -16,18 +16,18 @@ EXPORT void weft_catalogue(const struct weft_event *events, uint64_t count, uint
 /* Writes the rows whose function has a place in `wanted` (65,536 of 0 or 1); `rows` has room for one more than them. */
 EXPORT void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows);
 
-#define RULE_COUNT 0x001u    /* a count is not negative */
-#define RULE_PEER 0x002u     /* the peer is a rank of the communicator */
-#define RULE_WINDOW 0x004u   /* ... of the window */
-#define RULE_ANY 0x008u      /* ... or ANY_SOURCE */
-#define RULE_NOBODY 0x010u   /* ... or PROC_NULL */
-#define RULE_TAG 0x020u      /* a tag is not negative */
-#define RULE_ANY_TAG 0x040u  /* ... but for ANY_TAG */
-#define RULE_COMM 0x080u     /* these are no null handles */
+#define RULE_COUNT 0x001u /* a count is not negative */
+#define RULE_PEER 0x002u /* the peer is a rank of the communicator */
+#define RULE_WINDOW 0x004u /* ... of the window */
+#define RULE_ANY 0x008u /* ... or ANY_SOURCE */
+#define RULE_NOBODY 0x010u /* ... or PROC_NULL */
+#define RULE_TAG 0x020u /* a tag is not negative */
+#define RULE_ANY_TAG 0x040u /* ... but for ANY_TAG */
+#define RULE_COMM 0x080u /* these are no null handles */
 #define RULE_TYPE 0x100u
 #define RULE_OP 0x200u
 #define RULE_OBJECT 0x400u
-#define RULE_ALIAS 0x800u    /* the tail holds a buffer that is not the slot's */
+#define RULE_ALIAS 0x800u /* the tail holds a buffer that is not the slot's */
 
 struct weft_rules {
     const struct weft_event *events;
@@ -35,10 +35,10 @@ struct weft_rules {
     const int32_t *threads; /* NULL for one thread */
     const uint8_t *const *tails;
     const uint64_t *tail_bytes;
-    const uint16_t *rules;  /* by function, 65,536 */
-    const uint16_t *lead;   /* by function with RULE_ALIAS: where in `codes` the values before that buffer begin */
-    const uint8_t *codes;   /* number of values, then the code of each (enum weft_code, WEFT_CODE_ARRAY) */
-    const int32_t *sizes;   /* peers by communicator, -1 unknown */
+    const uint16_t *rules; /* by function, 65,536 */
+    const uint16_t *lead; /* by function with RULE_ALIAS: where in `codes` the values before that buffer begin */
+    const uint8_t *codes; /* number of values, then the code of each (enum weft_code, WEFT_CODE_ARRAY) */
+    const int32_t *sizes; /* peers by communicator, -1 unknown */
     uint64_t size_count;
     const int32_t *windows; /* the same by window */
     uint64_t window_count;
@@ -51,12 +51,12 @@ struct weft_gathered {
     uint64_t instances;
     const uint64_t *first;
     const uint32_t *rows; /* of parts, by instance */
-    const int32_t *rank;  /* by part */
+    const int32_t *rank; /* by part */
     const uint32_t *event;
     const uint16_t *function;
-    const uint16_t *name;   /* by function, 65,536: equal for a function and its large-count form */
-    const uint8_t *anyway;  /* by function: members differ by design, or in what the slot does not hold */
-    const int32_t *comm;    /* by instance */
+    const uint16_t *name; /* by function, 65,536: equal for a function and its large-count form */
+    const uint8_t *anyway; /* by function: members differ by design, or in what the slot does not hold */
+    const int32_t *comm; /* by instance */
     const int64_t *members; /* by communicator, how many */
     const struct weft_event *const *events; /* by rank */
 };

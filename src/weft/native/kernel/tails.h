@@ -142,7 +142,8 @@ static inline struct weft_spec spec_of(const struct weft_extract_input *in, cons
 }
 
 /* The tail of event `i`, read up to the parameter of role `last` (SKIP: all of it). */
-static inline struct tail read_tail(const struct weft_extract_input *in, uint64_t i, struct weft_spec spec, uint8_t last) {
+static inline struct tail read_tail(const struct weft_extract_input *in, uint64_t i, struct weft_spec spec,
+                                    uint8_t last) {
     const struct weft_event *e = &in->events[i];
     struct tail t = {.source = WEFT_RANK_PROC_NULL, .index = -1, .outcount = -1};
     if (!(e->flags & WEFT_FLAG_HAS_TAIL)) return t;
@@ -154,7 +155,8 @@ static inline struct tail read_tail(const struct weft_extract_input *in, uint64_
     if (e->count == INT32_MAX) skip_u(&c);
     const uint8_t *program = in->programs + spec.program;
     int steps = program[0];
-    if (e->flags & WEFT_FLAG_CLOSED && !(program[1] & WEFT_PROGRAM_POLL && failed_polls(e))) steps += program[1] & (WEFT_PROGRAM_POLL - 1);
+    if (e->flags & WEFT_FLAG_CLOSED && !(program[1] & WEFT_PROGRAM_POLL && failed_polls(e)))
+        steps += program[1] & (WEFT_PROGRAM_POLL - 1);
     for (int k = 0; k < steps && !c.bad; k++) {
         uint8_t code = program[2 + 2 * k], role = program[3 + 2 * k];
         bool done = k + 1 == steps || (role == last && role != WEFT_ROLE_SKIP);

@@ -29,7 +29,9 @@ static inline int64_t ns_of(const struct weft_axis *axis, uint64_t ticks) {
     return (int64_t)((uint64_t)delta + (uint64_t)axis->origin);
 }
 
-static inline int64_t enter_of(const struct weft_axis *axis, const struct weft_event *e) { return ns_of(axis, e->enter); }
+static inline int64_t enter_of(const struct weft_axis *axis, const struct weft_event *e) {
+    return ns_of(axis, e->enter);
+}
 
 static inline int64_t exit_of(const struct weft_axis *axis, const struct weft_event *e) {
     uint64_t ticks = (uint64_t)(e->duration & 0x3fffffffu) << (8 * (e->duration >> 30));

@@ -49,7 +49,8 @@ static void mark(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
     marks[at < count ? at : count - 1] = 1;
 }
 
-void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count, int64_t span) {
+void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
+                     int64_t span) {
     int64_t spent[CLASSES] = {0}, from = INT64_MIN;
     for (uint64_t i = 0; i < row->count; i++) {
         int64_t next;
@@ -159,7 +160,8 @@ static uint64_t begun_before(const struct weft_row *row, int64_t t) {
     return s.i;
 }
 
-void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first, uint64_t *end) {
+void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first,
+                     uint64_t *end) {
     for (uint64_t r = 0; r < count; r++) {
         const struct weft_row *row = &rows[r];
         end[r] = begun_before(row, t1);
@@ -170,13 +172,15 @@ void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, in
     }
 }
 
-void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end, struct weft_box *out) {
+void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
+                     struct weft_box *out) {
     int64_t from = INT64_MIN;
     for (uint64_t i = first; i < end && i < row->count; i++, out++) {
         const struct weft_event *e = &row->events[i];
         int64_t next;
         struct call c = call_at(row, i, from, &next);
-        *out = (struct weft_box){c.start, c.end, (uint32_t)i, e->function, classes[e->function] & (CLASSES - 1), e->flags};
+        *out =
+            (struct weft_box){c.start, c.end, (uint32_t)i, e->function, classes[e->function] & (CLASSES - 1), e->flags};
         from = next;
     }
 }

@@ -62,8 +62,8 @@ struct late {
 };
 
 /* A call of a rank needed somebody who was late. */
-static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_t *blocks, uint32_t rank, uint32_t event,
-                 struct late late) {
+static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_t *blocks, uint32_t rank,
+                 uint32_t event, struct late late) {
     uint8_t how = blocks[t->events[rank][event].function];
     if (how == WEFT_BLOCKS_NEVER || how == WEFT_POLLS) return;
     int64_t enter = entered(t, rank, event), ns = late.at - enter;
@@ -71,7 +71,8 @@ static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_
     int64_t leave = left(t, rank, event);
     if (late.at > leave) ns = leave - enter;
     if (ns < 0) ns = 0;
-    int64_t place = (int64_t)(t->event_first[rank] + event), culprit = (int64_t)(t->event_first[late.rank] + late.event);
+    int64_t place = (int64_t)(t->event_first[rank] + event),
+            culprit = (int64_t)(t->event_first[late.rank] + late.event);
     uint32_t b = f->best[place];
     if (b == NONE) {
         f->best[place] = (uint32_t)f->found;
@@ -99,7 +100,8 @@ static int64_t bytes_of(const struct weft_clocks *t, const struct weft_messages 
 /* A message that a matched probe took goes over when its receive is called. */
 static struct late receive_of(const struct weft_clocks *t, const struct weft_messages *in, uint64_t row) {
     uint32_t partner = in->partner[row], rank = (uint32_t)in->peer[row], event = in->their_event[partner];
-    if (in->their_flags[partner] & WEFT_POST_MATCHED_PROBE && in->their_args[partner] != NONE) event = in->their_args[partner];
+    if (in->their_flags[partner] & WEFT_POST_MATCHED_PROBE && in->their_args[partner] != NONE)
+        event = in->their_args[partner];
     return (struct late){entered(t, rank, event), rank, event, WEFT_CAUSE_LATE_RECEIVER};
 }
 
@@ -126,7 +128,8 @@ void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages
         int64_t limit = in->rendezvous[is_far(in, in->peer[i])];
         if (!synchronous && limit == INT64_MAX) continue;
         struct late late = receive_of(t, in, i);
-        if (late.at <= entered(t, in->rank, in->completion[i]) || left(t, in->rank, in->completion[i]) <= late.at) continue;
+        if (late.at <= entered(t, in->rank, in->completion[i]) || left(t, in->rank, in->completion[i]) <= late.at)
+            continue;
         if (synchronous || bytes_of(t, in, i) >= limit) note(f, t, in->blocks, in->rank, in->completion[i], late);
     }
 }
@@ -147,7 +150,8 @@ static bool completes_several(const struct weft_clocks *t, const struct weft_mes
     return in->blocks[t->events[in->rank][in->completion[row]].function] == WEFT_BLOCKS_ALL;
 }
 
-static struct lasts *lasts_of(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs) {
+static struct lasts *lasts_of(const struct weft_clocks *t, const struct weft_messages *sends,
+                              const struct weft_messages *recvs) {
     uint64_t events = t->event_first[sends->rank + 1] - t->event_first[sends->rank];
     struct lasts *of = malloc((events + 1) * sizeof *of);
     for (uint64_t i = 0; of && i < events; i++) of[i] = (struct lasts){INT64_MIN, INT64_MIN};
@@ -156,7 +160,8 @@ static struct lasts *lasts_of(const struct weft_clocks *t, const struct weft_mes
             came(&of[sends->completion[i]], receive_of(t, sends, i).at);
     for (uint64_t i = recvs->first[recvs->rank]; of && i < recvs->first[recvs->rank + 1]; i++)
         if (usable(t, recvs, i, 0) && completes_several(t, recvs, i))
-            came(&of[recvs->completion[i]], entered(t, (uint32_t)recvs->peer[i], recvs->their_event[recvs->partner[i]]));
+            came(&of[recvs->completion[i]],
+                 entered(t, (uint32_t)recvs->peer[i], recvs->their_event[recvs->partner[i]]));
     return of;
 }
 
@@ -189,12 +194,18 @@ int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *s
 
 /* ---- collectives ---- */
 
-static const uint8_t LATE_CAUSE[] = {0, WEFT_CAUSE_WAIT_AT_NXN, WEFT_CAUSE_LATE_BROADCAST, WEFT_CAUSE_EARLY_REDUCE,
-                                     WEFT_CAUSE_EARLY_SCAN, WEFT_CAUSE_WAIT_AT_BARRIER, WEFT_CAUSE_WAIT_AT_FENCE};
+static const uint8_t LATE_CAUSE[] = {0,
+                                     WEFT_CAUSE_WAIT_AT_NXN,
+                                     WEFT_CAUSE_LATE_BROADCAST,
+                                     WEFT_CAUSE_EARLY_REDUCE,
+                                     WEFT_CAUSE_EARLY_SCAN,
+                                     WEFT_CAUSE_WAIT_AT_BARRIER,
+                                     WEFT_CAUSE_WAIT_AT_FENCE};
 
 static struct late part_late(const struct weft_clocks *t, const struct weft_late_members *in, uint32_t row) {
     uint32_t rank = (uint32_t)in->rank[row];
-    return (struct late){entered(t, rank, in->event[row]), rank, in->event[row], LATE_CAUSE[in->sort[in->function[row]]]};
+    return (struct late){entered(t, rank, in->event[row]), rank, in->event[row],
+                         LATE_CAUSE[in->sort[in->function[row]]]};
 }
 
 static bool is_root(const struct weft_clocks *t, const struct weft_late_members *in, uint64_t instance, uint32_t row) {
@@ -204,8 +215,8 @@ static bool is_root(const struct weft_clocks *t, const struct weft_late_members 
 }
 
 /* One that returned before the late one came did not need it; between hosts only clocks that differ show that. */
-static void note_part(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in, uint32_t row,
-                      struct late late) {
+static void note_part(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
+                      uint32_t row, struct late late) {
     uint32_t rank = (uint32_t)in->rank[row], completion = in->completion[row];
     if (completion >= t->event_first[rank + 1] - t->event_first[rank]) return;
     if (in->host[rank] == in->host[late.rank] && left(t, rank, completion) < late.at) return;
@@ -214,7 +225,8 @@ static void note_part(struct weft_found *f, const struct weft_clocks *t, const s
 }
 
 /* At a scan a member waits for those of lower rank. */
-static void note_scan(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in, uint64_t n) {
+static void note_scan(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
+                      uint64_t n) {
     int64_t first = in->member_first[in->comm[n]], end = in->member_first[in->comm[n] + 1];
     for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) in->place[in->rank[in->rows[k]]] = in->rows[k];
     struct late late = {.at = INT64_MIN};
@@ -231,8 +243,8 @@ static void note_scan(struct weft_found *f, const struct weft_clocks *t, const s
 }
 
 /* Once the first member has left, the others are held by the library alone. */
-static void note_completion(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in, uint64_t n,
-                            int64_t last) {
+static void note_completion(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
+                            uint64_t n, int64_t last) {
     int64_t least = INT64_MAX, members = in->member_first[in->comm[n] + 1] - in->member_first[in->comm[n]];
     for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
         uint32_t row = in->rows[k], rank = (uint32_t)in->rank[row];
@@ -250,7 +262,8 @@ static void note_completion(struct weft_found *f, const struct weft_clocks *t, c
     }
 }
 
-static void note_instance(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in, uint64_t n) {
+static void note_instance(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
+                          uint64_t n) {
     if (in->member_first[in->comm[n]] == in->member_first[in->comm[n] + 1]) return;
     struct late last = {.at = INT64_MIN}, root = {.at = INT64_MIN};
     bool rooted = false, any = false, scan = false, at_root = false;
@@ -272,7 +285,9 @@ static void note_instance(struct weft_found *f, const struct weft_clocks *t, con
     for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
         uint32_t row = in->rows[k];
         uint8_t sort = in->sort[in->function[row]];
-        if (sort == LATE_NONE || (sort == LATE_FROM_ROOT && !at_root) || (sort == LATE_TO_ROOT && !is_root(t, in, n, row))) continue;
+        if (sort == LATE_NONE || (sort == LATE_FROM_ROOT && !at_root) ||
+            (sort == LATE_TO_ROOT && !is_root(t, in, n, row)))
+            continue;
         note_part(f, t, in, row, sort == LATE_FROM_ROOT ? root : last);
     }
     note_completion(f, t, in, n, last.at);

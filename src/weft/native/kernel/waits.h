@@ -14,7 +14,7 @@ enum weft_blocks {
     WEFT_BLOCKS_ONE = 1,   /* until what it is given is complete */
     WEFT_BLOCKS_ALL = 2,   /* until all of several are */
     WEFT_BLOCKS_FIRST = 3, /* until the first of several is */
-    WEFT_POLLS = 4,        /* never: it asks; an event may stand for many that failed, and for what lay between them */
+    WEFT_POLLS = 4, /* never: it asks; an event may stand for many that failed, and for what lay between them */
 };
 
 /* What is asked of all times of a rank together. */
@@ -26,8 +26,8 @@ struct weft_span {
 
 /* `inside`, by causes[function] (both tables by function id, 65,536): the time in calls that returned, polls that failed
  * apart. */
-EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-                      const uint8_t *causes, struct weft_span *out, int64_t *inside);
+EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
+                      const uint8_t *blocks, const uint8_t *causes, struct weft_span *out, int64_t *inside);
 
 /* Borrowed, by rank. */
 struct weft_clocks {
@@ -65,9 +65,10 @@ struct weft_messages {
     const int32_t *peer;
     const uint16_t *flags, *their_flags;
     const uint8_t *blocks;
-    const int32_t *host;  /* by rank */
+    const int32_t *host; /* by rank */
     const int64_t *sizes; /* bytes of the rank's datatypes by id, -1 unknown */
-    int64_t rendezvous[2]; /* standard sends of so many bytes and more wait for their receive: on one host, between two */
+    int64_t
+        rendezvous[2]; /* standard sends of so many bytes and more wait for their receive: on one host, between two */
 };
 
 /* Receives and probes that waited for a send. Of a partitioned message the begin of the send says nothing. */
@@ -81,27 +82,36 @@ EXPORT void weft_late_receivers(const struct weft_clocks *t, const struct weft_m
  * into `blocked`, with room for all sends, bytes * 2 + far of each that was there before its receive, waited for nothing
  * else, and returned soon after the receive was posted: in a fifth of the time or less. Returns their number, -1 without
  * memory. */
-EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs,
-                             int64_t *eager, int64_t *blocked);
+EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends,
+                             const struct weft_messages *recvs, int64_t *eager, int64_t *blocked);
 
-enum weft_late { LATE_NONE = 0, LATE_ALL = 1, LATE_FROM_ROOT = 2, LATE_TO_ROOT = 3, LATE_SCAN = 4, LATE_BARRIER = 5, LATE_FENCE = 6 };
+enum weft_late {
+    LATE_NONE = 0,
+    LATE_ALL = 1,
+    LATE_FROM_ROOT = 2,
+    LATE_TO_ROOT = 3,
+    LATE_SCAN = 4,
+    LATE_BARRIER = 5,
+    LATE_FENCE = 6
+};
 
 /* Borrowed. */
 struct weft_late_members {
     uint64_t instances;
     const uint64_t *first;
     const uint32_t *rows; /* of parts, by instance */
-    const int32_t *rank;  /* by part */
+    const int32_t *rank; /* by part */
     const uint32_t *event, *completion;
     const uint16_t *function;
-    const uint8_t *sort;         /* LATE_... by function, 65,536 */
-    const int32_t *comm;         /* by instance */
-    const int64_t *member_first; /* by communicator, where its members begin; one more than there are. Without members it
+    const uint8_t *sort; /* LATE_... by function, 65,536 */
+    const int32_t *comm; /* by instance */
+    const int64_t
+        *member_first; /* by communicator, where its members begin; one more than there are. Without members it
                                     is left out */
     const int32_t *members;
     const uint8_t *blocks;
     const int32_t *host; /* by rank */
-    uint32_t *place;     /* scratch, by rank */
+    uint32_t *place; /* scratch, by rank */
 };
 
 /* The calls that waited in collectives, or for them, for the last member or for the root, instance by instance. */

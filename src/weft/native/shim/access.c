@@ -184,7 +184,8 @@ static inline uint64_t moment_now(uint64_t event) {
 }
 
 static inline uint64_t events_so_far(void) {
-    return weft_self ? (uint64_t)(weft_self->events.next - weft_self->events.base) / sizeof(struct weft_event) : WEFT_TOUCH_NO_EVENTS;
+    return weft_self ? (uint64_t)(weft_self->events.next - weft_self->events.base) / sizeof(struct weft_event)
+                     : WEFT_TOUCH_NO_EVENTS;
 }
 
 static struct weft_touch *row_new(struct toucher *t) {
@@ -360,7 +361,8 @@ void weft_access_begin(bool threads) {
     if (!clients || weft_accessing) return;
     weft_access_threads = threads;
     first_thread = weft_self;
-    holds = mmap(NULL, HOLDS * sizeof *holds, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    holds =
+        mmap(NULL, HOLDS * sizeof *holds, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (holds == MAP_FAILED) return;
     hold_top = 1;
     pthread_key_create(&toucher_end, toucher_ended);
@@ -379,7 +381,10 @@ void weft_access_fork(void) {
 
 /* ---- parts ---- */
 enum { FEW = 64 };
-static __thread struct { int64_t n, space; struct weft_part *each, few[FEW]; } named;
+static __thread struct {
+    int64_t n, space;
+    struct weft_part *each, few[FEW];
+} named;
 
 void weft_parts_begin(void) { named.n = 0; }
 
@@ -414,7 +419,8 @@ void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_D
 static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *high) {
     MPI_Aint lb, extent, true_lb, true_extent;
     if (REAL(MPI_Type_get_extent)(part->type, &lb, &extent) != MPI_SUCCESS ||
-        REAL(MPI_Type_get_true_extent)(part->type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0) return false;
+        REAL(MPI_Type_get_true_extent)(part->type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0)
+        return false;
     int64_t first = true_lb, last = true_lb + (part->count - 1) * (int64_t)extent;
     if (last < first) {
         int64_t other = first;
@@ -431,7 +437,9 @@ static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     if (!span_of(part, &low, &high)) return 0;
     uint32_t number = hold_add(low, high, part->written);
     uint32_t type = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
-    if (number) tell_hold(part->written ? WEFT_TOUCH_WRITTEN : WEFT_TOUCH_SENT, (uintptr_t)part->buffer, part->count, type, high - low, object);
+    if (number)
+        tell_hold(part->written ? WEFT_TOUCH_WRITTEN : WEFT_TOUCH_SENT, (uintptr_t)part->buffer, part->count, type,
+                  high - low, object);
     return number;
 }
 
@@ -465,7 +473,10 @@ void weft_parts_free(struct weft_parts *parts) {
 
 /* ---- blocking calls: their buffers are MPI's until they return, for all other threads ---- */
 enum { MOST_OF_CALL = 8 };
-static __thread struct { int n; uint32_t holds[MOST_OF_CALL]; } called;
+static __thread struct {
+    int n;
+    uint32_t holds[MOST_OF_CALL];
+} called;
 
 void weft_parts_call(void) {
     int64_t n = named.n;
@@ -479,7 +490,11 @@ void weft_parts_returned(void) {
 }
 
 /* ---- one-sided operations ---- */
-struct operation { MPI_Win window; int target; uint32_t hold; };
+struct operation {
+    MPI_Win window;
+    int target;
+    uint32_t hold;
+};
 static struct operation *operations;
 static int64_t operation_count, operation_space;
 static pthread_mutex_t operations_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -512,7 +527,8 @@ void weft_parts_completed(MPI_Win window, int target) {
     pthread_mutex_lock(&operations_lock);
     int64_t kept = 0;
     for (int64_t i = 0; i < operation_count; i++) {
-        if (operations[i].window == window && (target < 0 || operations[i].target == target)) hold_end(operations[i].hold);
+        if (operations[i].window == window && (target < 0 || operations[i].target == target))
+            hold_end(operations[i].hold);
         else operations[kept++] = operations[i];
     }
     operation_count = kept;
@@ -520,22 +536,30 @@ void weft_parts_completed(MPI_Win window, int target) {
 }
 
 /* ---- windows ---- */
-struct exposure { MPI_Win window; const void *base; uint32_t hold, id; struct exposure *next; };
+struct exposure {
+    MPI_Win window;
+    const void *base;
+    uint32_t hold, id;
+    struct exposure *next;
+};
 static struct exposure *exposures;
 
 static void expose(MPI_Win window, uint32_t id, int target, const void *base, int64_t size, int64_t unit) {
     if (!base || size <= 0) return;
     int *model = NULL, there = 0;
-    bool separate = REAL(MPI_Win_get_attr)(window, MPI_WIN_MODEL, &model, &there) == MPI_SUCCESS && there && *model == MPI_WIN_SEPARATE;
+    bool separate = REAL(MPI_Win_get_attr)(window, MPI_WIN_MODEL, &model, &there) == MPI_SUCCESS && there &&
+                    *model == MPI_WIN_SEPARATE;
     struct exposure *made = malloc(sizeof *made);
     if (!made) return;
     *made = (struct exposure){.window = window, .base = base, .id = id, .next = exposures};
     made->hold = hold_add((uintptr_t)base, (uintptr_t)base + (uintptr_t)size, true);
     exposures = made;
-    tell_hold(separate ? WEFT_TOUCH_SEPARATE : WEFT_TOUCH_UNIFIED, (uintptr_t)base, target, (uint32_t)unit, (uint64_t)size, id);
+    tell_hold(separate ? WEFT_TOUCH_SEPARATE : WEFT_TOUCH_UNIFIED, (uintptr_t)base, target, (uint32_t)unit,
+              (uint64_t)size, id);
 }
 
-void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size,
+                        int64_t unit) {
     enum { DYNAMIC = 2, SHARED = 3 };
     if (flavor == DYNAMIC) return;
     int rank = 0, n = 0;
@@ -549,7 +573,8 @@ void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, 
         MPI_Aint bytes = 0;
         int step = 1;
         void *at = NULL;
-        if (REAL(MPI_Win_shared_query)(window, r, &bytes, &step, &at) == MPI_SUCCESS) expose(window, id, r, at, bytes, step);
+        if (REAL(MPI_Win_shared_query)(window, r, &bytes, &step, &at) == MPI_SUCCESS)
+            expose(window, id, r, at, bytes, step);
     }
 }
 

@@ -13,7 +13,12 @@ struct weft_part { /* of the buffers of one operation */
     MPI_Datatype type;
     bool written;
 };
-struct weft_parts { int64_t n; bool held; uint32_t *holds; struct weft_part each[]; };
+struct weft_parts {
+    int64_t n;
+    bool held;
+    uint32_t *holds;
+    struct weft_part each[];
+};
 
 extern WEFT_HIDDEN volatile int weft_accessing;  /* the program was built with `weft cc`, and is recorded */
 extern WEFT_HIDDEN void *const weft_accessed[];  /* what stands beneath the wrappers then, NULL: nothing */
@@ -44,7 +49,8 @@ WEFT_HIDDEN void weft_parts_of_window(MPI_Win window, int target);
 WEFT_HIDDEN void weft_parts_completed(MPI_Win window, int target);
 
 /* Memory of a window. */
-WEFT_COLD void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit);
+WEFT_COLD void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base,
+                                  int64_t size, int64_t unit);
 WEFT_COLD void weft_access_attached(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_access_window_gone(MPI_Win window, const void *base);
 

@@ -23,8 +23,9 @@ static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
         return 1;
     }
     for (int i = 0; i < WATCHED_PIECES; i++)
-        pieces[i] = (struct iovec){.iov_base = (void *)(bytes + (n - WATCHED_PIECE) * (uint64_t)i / (WATCHED_PIECES - 1)),
-                                   .iov_len = WATCHED_PIECE};
+        pieces[i] =
+            (struct iovec){.iov_base = (void *)(bytes + (n - WATCHED_PIECE) * (uint64_t)i / (WATCHED_PIECES - 1)),
+                           .iov_len = WATCHED_PIECE};
     return WATCHED_PIECES;
 }
 
@@ -135,8 +136,10 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
     int size;
     if (!its_turn(site)) return 0;
     if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
-    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) return 0; /* gaps: what is sent is not all */
-    if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS) return 0;
+    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC)
+        return 0; /* gaps: what is sent is not all */
+    if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS)
+        return 0;
     return size <= 0 || lb || extent != size ? 0 : (uint64_t)size * (uint64_t)count;
 }
 
@@ -146,8 +149,8 @@ void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer,
     if (pending->bytes && !pending->persistent) pending->checksum = checksum(buffer, pending->bytes);
 }
 
-void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                        MPI_Request request) {
+void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                        MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type);
     if (!pending->bytes) return;
@@ -180,7 +183,8 @@ static struct origin *origins;
 static int origin_space;
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to) {
+void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
+                 bool written_to) {
     struct origin made = {.window = window, .target = target};
     if (target < 0) return;
     if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
@@ -254,7 +258,8 @@ struct exposed {
 static struct exposed *exposed;
 
 static bool look_at(const uint8_t *from, uint8_t *copy, size_t bytes) {
-    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes}, here = {.iov_base = copy, .iov_len = bytes};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
+                 here = {.iov_base = copy, .iov_len = bytes};
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
@@ -266,7 +271,8 @@ void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t si
         *made = (struct exposed){.window = window, .id = id, .base = base, .next = exposed};
         made->bytes = size < EXPOSED_BYTES ? (size_t)size : EXPOSED_BYTES;
         for (struct exposed *other = exposed; other; other = other->next)
-            if (made->base < other->base + other->bytes && other->base < made->base + made->bytes) /* stores by way of both */
+            if (made->base < other->base + other->bytes &&
+                other->base < made->base + made->bytes) /* stores by way of both */
                 made->bytes = other->bytes = 0;
         exposed = made;
     }
@@ -301,7 +307,10 @@ void weft_exposed_closing(MPI_Win window) {
 /* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
 static void tell_changes(const struct exposed *e, const uint8_t *now) {
     uint8_t payload[EXPOSED_RANGES * 24 + 64];
-    struct { size_t at, bytes; bool again; } found[EXPOSED_RANGES];
+    struct {
+        size_t at, bytes;
+        bool again;
+    } found[EXPOSED_RANGES];
     int n = 0;
     for (size_t i = 0; i < e->bytes; i++) {
         if (e->closing[i] == e->opened[i]) continue;

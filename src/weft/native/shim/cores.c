@@ -56,7 +56,8 @@ void weft_define_cores(void) {
         if (!CPU_ISSET_S(first, sizeof allowed, allowed)) continue;
         int last = first;
         while (last + 1 < MOST && CPU_ISSET_S(last + 1, sizeof allowed, allowed)) last++;
-        length += (size_t)snprintf(words + length, LISTED - length, last > first ? "%s%d-%d" : "%s%d", length ? "," : "", first, last);
+        length += (size_t)snprintf(words + length, LISTED - length, last > first ? "%s%d-%d" : "%s%d",
+                                   length ? "," : "", first, last);
         first = last;
     }
     if (!length) return;

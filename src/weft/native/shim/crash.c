@@ -28,7 +28,10 @@ static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static const int warnings[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 enum { FAULTS = sizeof faults / sizeof *faults, WARNINGS = sizeof warnings / sizeof *warnings };
 
-static struct { struct sigaction program; bool ours, done; } table[65];
+static struct {
+    struct sigaction program;
+    bool ours, done;
+} table[65];
 static volatile bool armed;
 static volatile int turn; /* of the table */
 static int (*real_sigaction)(int, const struct sigaction *, struct sigaction *);
@@ -84,7 +87,8 @@ static void show_oneself(const void *context) {
     if (!sigsetjmp(back, 1)) weft_stack_take(&shown, context);
     way_back = NULL;
     __atomic_store_n(&shown_by, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < 200 && !__atomic_load_n(&seen, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    for (int i = 0; i < 200 && !__atomic_load_n(&seen, __ATOMIC_ACQUIRE); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 static bool ask(pid_t tid) {
@@ -95,7 +99,8 @@ static bool ask(pid_t tid) {
     shown_by = seen = 0;
     asked_of = tid;
     if (syscall(SYS_rt_tgsigqueueinfo, weft_pid, tid, ASKED, &info)) return false;
-    for (int i = 0; i < 1000 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    for (int i = 0; i < 1000 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     return shown_by;
 }
 
@@ -110,7 +115,13 @@ static void name_of_thread(pid_t tid, char *name, size_t size) {
 
 /* The same told of each other thread that answers. */
 static void tell_others(struct weft_told told) {
-    struct { uint64_t inode; int64_t next; uint16_t length; uint8_t type; char name[]; } *entry;
+    struct {
+        uint64_t inode;
+        int64_t next;
+        uint16_t length;
+        uint8_t type;
+        char name[];
+    } *entry;
     char buffer[2048], name[32];
     int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), left = THREADS;
     pid_t self = (pid_t)syscall(SYS_gettid);
@@ -164,7 +175,10 @@ static const char *why_aborted(void) {
             return plain_name ? plain_name : mangled;
         }
     }
-    struct { unsigned size; char text[]; } *message = abort_message ? (void *)*abort_message : NULL;
+    struct {
+        unsigned size;
+        char text[];
+    } *message = abort_message ? (void *)*abort_message : NULL;
     return message ? message->text : NULL;
 }
 
@@ -174,15 +188,20 @@ static bool deadly(int number) {
     Dl_info info;
     if (plain(program, SIG_DFL)) return true;
     if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
-    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libmpi") || strstr(info.dli_fname, "libgfortran") ||
-           strstr(info.dli_fname, "libpmix") || strstr(info.dli_fname, "libucs");
+    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libmpi") ||
+           strstr(info.dli_fname, "libgfortran") || strstr(info.dli_fname, "libpmix") ||
+           strstr(info.dli_fname, "libucs");
 }
 
 static void look(int number, const siginfo_t *info, const void *context) {
     static struct weft_stack stack; /* large: handlers of one thread at a time come here */
     bool fault = among(number, faults, FAULTS);
-    struct weft_told told = {.kind = fault ? WEFT_ENDING_SIGNAL : number == ASKED ? WEFT_ENDING_WHERE : WEFT_ENDING_WARNED,
-                             .code = number == ASKED ? 0 : number, .name = name_of(number), .stack = &stack};
+    struct weft_told told = {.kind = fault             ? WEFT_ENDING_SIGNAL
+                                     : number == ASKED ? WEFT_ENDING_WHERE
+                                                       : WEFT_ENDING_WARNED,
+                             .code = number == ASKED ? 0 : number,
+                             .name = name_of(number),
+                             .stack = &stack};
     if (fault) {
         told.detail = info->si_code;
         if (info->si_code > 0) told.address = (uint64_t)(uintptr_t)info->si_addr;
@@ -270,7 +289,8 @@ static bool blocked_by_main(int number) {
 
 static bool for_the_main_thread(int number, const siginfo_t *info) {
     if ((pid_t)syscall(SYS_gettid) == weft_pid || getpid() != weft_pid || !among(number, warnings, WARNINGS) ||
-        info->si_code == SI_TKILL || blocked_by_main(number)) return false;
+        info->si_code == SI_TKILL || blocked_by_main(number))
+        return false;
     carried[number] = *info;
     sent_on[number] = 1;
     return !syscall(SYS_tgkill, weft_pid, weft_pid, number);
@@ -308,7 +328,8 @@ static int exchange(int number, const struct sigaction *action, struct sigaction
     sigset_t all, mask;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask);
-    while (__atomic_exchange_n(&turn, 1, __ATOMIC_ACQUIRE)) {}
+    while (__atomic_exchange_n(&turn, 1, __ATOMIC_ACQUIRE)) {
+    }
     struct sigaction was = table[number].program;
     if (action) {
         table[number].program = *action;
@@ -320,7 +341,8 @@ static int exchange(int number, const struct sigaction *action, struct sigaction
     return 0;
 }
 
-__attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action, struct sigaction *restrict before) {
+__attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action,
+                                                     struct sigaction *restrict before) {
     find_real();
     return ours(number) ? exchange(number, action, before) : real_sigaction(number, action, before);
 }
@@ -348,7 +370,8 @@ sighandler_t __sysv_signal(int number, sighandler_t handler) {
 void weft_crash_thread(void) {
     stack_t there;
     if (sigaltstack(NULL, &there) || !(there.ss_flags & SS_DISABLE)) return;
-    void *space = mmap(NULL, OWN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    void *space =
+        mmap(NULL, OWN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) return;
     own_stack = space;
     if (sigaltstack(&(stack_t){.ss_sp = space, .ss_size = OWN_STACK}, NULL)) weft_crash_thread_end();

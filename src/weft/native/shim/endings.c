@@ -40,7 +40,11 @@ bool weft_peek(void *to, uintptr_t from, size_t bytes) {
 }
 
 /* ---- stacks ---- */
-struct unwinding { struct weft_stack *stack; uintptr_t from; bool begun, interrupted; };
+struct unwinding {
+    struct weft_stack *stack;
+    uintptr_t from;
+    bool begun, interrupted;
+};
 
 static bool of_the_recorder(uintptr_t address) {
     Dl_info there, here;
@@ -67,8 +71,10 @@ static void walk(struct weft_stack *stack, uintptr_t top, uintptr_t frame) {
     uintptr_t pair[2];
     uint32_t module;
     uint64_t offset;
-    if (weft_peek(pair, top, sizeof *pair) && weft_place(pair[0], &module, &offset)) stack->native[stack->natives++] = pair[0];
-    while (frame >= top && stack->natives < WEFT_ENDING_FRAMES && weft_peek(pair, frame, sizeof pair) && pair[0] > frame) {
+    if (weft_peek(pair, top, sizeof *pair) && weft_place(pair[0], &module, &offset))
+        stack->native[stack->natives++] = pair[0];
+    while (frame >= top && stack->natives < WEFT_ENDING_FRAMES && weft_peek(pair, frame, sizeof pair) &&
+           pair[0] > frame) {
         if (!weft_place(pair[1], &module, &offset)) return;
         stack->native[stack->natives++] = pair[1];
         frame = pair[0];
@@ -80,7 +86,8 @@ void weft_stack_take(struct weft_stack *stack, const void *context) {
     stack->slot = weft_self ? weft_self->slot + 1 : 0;
     stack->natives = 0;
     stack->pythons = weft_python ? weft_python_places(stack->python, WEFT_ENDING_FRAMES) : 0;
-    struct unwinding u = {.stack = stack, .from = (uintptr_t)__builtin_return_address(0), .interrupted = context != NULL};
+    struct unwinding u = {
+        .stack = stack, .from = (uintptr_t)__builtin_return_address(0), .interrupted = context != NULL};
     if (context) {
         const ucontext_t *c = context;
 #if defined(__x86_64__)
@@ -123,7 +130,8 @@ static void text_pythons(struct weft_text *text, const struct weft_told *told) {
     struct weft_text frames = {.p = text->p + 10, .end = text->end};
     uint8_t *start = frames.p;
     uint32_t n = 0;
-    for (uint32_t i = 0; told->stack && i < told->stack->pythons; i++) n += weft_python_text(&frames, &told->stack->python[i]);
+    for (uint32_t i = 0; told->stack && i < told->stack->pythons; i++)
+        n += weft_python_text(&frames, &told->stack->python[i]);
     text->overflow |= frames.overflow;
     text->p = weft_put_u(text->p, n);
     memmove(text->p, start, (size_t)(frames.p - start));
@@ -133,7 +141,8 @@ static void text_pythons(struct weft_text *text, const struct weft_told *told) {
 enum { MOST_TEXT = 1 << 16, MOST_TRACEBACK = 1 << 20, SPACE = 1 << 18 };
 
 void weft_tell(const struct weft_told *told) {
-    size_t size = SPACE + 3 * MOST_TEXT + (told->traceback ? strnlen(told->traceback, MOST_TRACEBACK) : 0) + told->python_bytes;
+    size_t size =
+        SPACE + 3 * MOST_TEXT + (told->traceback ? strnlen(told->traceback, MOST_TRACEBACK) : 0) + told->python_bytes;
     uint8_t *space = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) return;
     struct weft_text text = {.p = space, .end = space + size};
@@ -168,7 +177,8 @@ static int fortran_end(const struct weft_stack *stack, const char **name) {
             *name = error ? "ERROR STOP" : "STOP";
             return WEFT_EXIT_FORTRAN;
         }
-        if (!strncmp(info.dli_sname, "_gfortran_runtime_error", 23) || !strncmp(info.dli_sname, "_gfortran_os_error", 18) ||
+        if (!strncmp(info.dli_sname, "_gfortran_runtime_error", 23) ||
+            !strncmp(info.dli_sname, "_gfortran_os_error", 18) ||
             !strncmp(info.dli_sname, "_gfortran_generate_error", 24)) {
             *name = "Fortran runtime error";
             return WEFT_EXIT_RUNTIME;
@@ -206,12 +216,12 @@ void exit(int status) {
     real(status);
 }
 
-#define AT_ONCE(name)                                                                                                      \
-    __attribute__((visibility("default"), noreturn)) void name(int status);                                               \
-    void name(int status) {                                                                                                \
-        void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, #name);                          \
-        if (weft_the_record) exiting(status, WEFT_EXIT_AT_ONCE, #name);                                                   \
-        real(status);                                                                                                      \
+#define AT_ONCE(name)                                                                                                  \
+    __attribute__((visibility("default"), noreturn)) void name(int status);                                            \
+    void name(int status) {                                                                                            \
+        void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, #name);                       \
+        if (weft_the_record) exiting(status, WEFT_EXIT_AT_ONCE, #name);                                                \
+        real(status);                                                                                                  \
     }
 AT_ONCE(_exit)
 AT_ONCE(_Exit)
@@ -225,7 +235,10 @@ static void returned(int status, void *unused) {
 }
 
 /* Whether a function is among the callers. */
-struct search { uintptr_t function; bool found; };
+struct search {
+    uintptr_t function;
+    bool found;
+};
 static _Unwind_Reason_Code find_function(struct _Unwind_Context *context, void *data) {
     struct search *search = data;
     uintptr_t at = unwound_ip(context);
@@ -253,9 +266,11 @@ void weft_abort_told(int code) {
 
 /* ---- calls outside of MPI's life ---- */
 static bool allowed(const char *name) {
-    static const char *const names[] = {"Initialized", "Finalized", "Get_version", "Get_library_version", "Abi_get_", "Init",
-                                        "Session_", "Info_", "Errhandler_", "T_", "Error_", "Add_error_", "Remove_error_",
-                                        "Wtime", "Wtick", "Aint_", "Status_", "Get_address", "Pcontrol", "Query_thread"};
+    static const char *const names[] = {"Initialized",   "Finalized",   "Get_version", "Get_library_version",
+                                        "Abi_get_",      "Init",        "Session_",    "Info_",
+                                        "Errhandler_",   "T_",          "Error_",      "Add_error_",
+                                        "Remove_error_", "Wtime",       "Wtick",       "Aint_",
+                                        "Status_",       "Get_address", "Pcontrol",    "Query_thread"};
     name += 4;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strncmp(name, names[i], strlen(names[i]))) return true;
@@ -272,7 +287,8 @@ bool weft_outside(int k) {
     if (before) {
         int one = 0;
         if (__atomic_exchange_n(&said_before, true, __ATOMIC_ACQ_REL)) return false;
-        if ((REAL(MPI_Initialized)(&one) == MPI_SUCCESS && one) || (REAL(MPI_Finalized)(&one) == MPI_SUCCESS && one)) return false;
+        if ((REAL(MPI_Initialized)(&one) == MPI_SUCCESS && one) || (REAL(MPI_Finalized)(&one) == MPI_SUCCESS && one))
+            return false;
         weft_start();
         if (!weft_the_record || !weft_recording) return false;
     }
@@ -281,7 +297,8 @@ bool weft_outside(int k) {
     struct weft_stack stack;
     weft_depth = 1;
     weft_stack_take(&stack, NULL);
-    weft_tell(&(struct weft_told){.kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
+    weft_tell(&(struct weft_told){
+        .kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
     weft_depth = 0;
     weft_recording = !before; /* the tables of objects ask MPI, which is not there yet */
     return !before;

@@ -12,7 +12,10 @@
 
 #include "shim.h"
 
-struct weft_python_place { uintptr_t code; uint32_t instruction; };
+struct weft_python_place {
+    uintptr_t code;
+    uint32_t instruction;
+};
 
 /* Where a thread is: addresses only. Native ones as in format.h: of a signal's frame the instruction plus 1. */
 struct weft_stack {

@@ -44,7 +44,8 @@ __attribute__((visibility("default"))) int fputs(const char *restrict words, FIL
     static int (*real)(const char *, FILE *);
     if (UNLIKELY(!real)) real = (__typeof__(real))dlsym(RTLD_NEXT, "fputs");
     uintptr_t at = (uintptr_t)__builtin_return_address(0);
-    if (UNLIKELY(stream == stderr && at - weft_library_start < weft_library_end - weft_library_start) && strstr(words, "Abort("))
+    if (UNLIKELY(stream == stderr && at - weft_library_start < weft_library_end - weft_library_start) &&
+        strstr(words, "Abort("))
         ended(words);
     return real(words, stream);
 }

@@ -16,8 +16,22 @@
 typedef struct object Object;
 typedef Object *(*Function)(Object *, Object *);
 typedef Object *(*Fast)(Object *, Object *const *, ssize_t);
-struct method { const char *name; Function function; int flags; const char *text; };
-enum { NO_ARGUMENTS = 4, ONE = 8, VARIABLE = 1, FAST = 0x80, FILE_INPUT = 257, FIRST_FIELD = 16, TYPE_NAME = 24, TYPE_INIT = 296 };
+struct method {
+    const char *name;
+    Function function;
+    int flags;
+    const char *text;
+};
+enum {
+    NO_ARGUMENTS = 4,
+    ONE = 8,
+    VARIABLE = 1,
+    FAST = 0x80,
+    FILE_INPUT = 257,
+    FIRST_FIELD = 16,
+    TYPE_NAME = 24,
+    TYPE_INIT = 296
+};
 
 /* What is used of CPython. */
 static struct {
@@ -57,13 +71,37 @@ static bool there; /* all of it was found */
 static bool told_exception;
 
 static bool find_python(void) {
-#define FIND(name) if (!(py.name = (__typeof__(py.name))dlsym(RTLD_DEFAULT, #name))) return false
-    FIND(Py_IsInitialized); FIND(Py_GetVersion); FIND(PyGILState_Ensure); FIND(PyGILState_Release); FIND(PyGILState_Check);
-    FIND(PyImport_ImportModule); FIND(PyObject_GetAttrString); FIND(PyObject_CallFunctionObjArgs); FIND(PyCFunction_NewEx);
-    FIND(PySys_GetObject); FIND(PyDict_New); FIND(PyDict_GetItemString); FIND(PyDict_SetItemString); FIND(PyEval_GetBuiltins);
-    FIND(PyRun_StringFlags); FIND(PyTuple_GetItem); FIND(PyTuple_Size); FIND(PyBytes_AsString); FIND(PyBytes_Size); FIND(PyLong_AsLong);
-    FIND(PyUnicode_AsUTF8); FIND(PyErr_Fetch); FIND(PyErr_Restore); FIND(PyErr_GetExcInfo); FIND(PyErr_Clear); FIND(PyType_IsSubtype);
-    FIND(PySys_AddAuditHook); FIND(Py_DecRef); FIND(Py_IncRef);
+#define FIND(name)                                                                                                     \
+    if (!(py.name = (__typeof__(py.name))dlsym(RTLD_DEFAULT, #name))) return false
+    FIND(Py_IsInitialized);
+    FIND(Py_GetVersion);
+    FIND(PyGILState_Ensure);
+    FIND(PyGILState_Release);
+    FIND(PyGILState_Check);
+    FIND(PyImport_ImportModule);
+    FIND(PyObject_GetAttrString);
+    FIND(PyObject_CallFunctionObjArgs);
+    FIND(PyCFunction_NewEx);
+    FIND(PySys_GetObject);
+    FIND(PyDict_New);
+    FIND(PyDict_GetItemString);
+    FIND(PyDict_SetItemString);
+    FIND(PyEval_GetBuiltins);
+    FIND(PyRun_StringFlags);
+    FIND(PyTuple_GetItem);
+    FIND(PyTuple_Size);
+    FIND(PyBytes_AsString);
+    FIND(PyBytes_Size);
+    FIND(PyLong_AsLong);
+    FIND(PyUnicode_AsUTF8);
+    FIND(PyErr_Fetch);
+    FIND(PyErr_Restore);
+    FIND(PyErr_GetExcInfo);
+    FIND(PyErr_Clear);
+    FIND(PyType_IsSubtype);
+    FIND(PySys_AddAuditHook);
+    FIND(Py_DecRef);
+    FIND(Py_IncRef);
 #undef FIND
     py.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     py.function_type = dlsym(RTLD_DEFAULT, "PyCFunction_Type");
@@ -86,8 +124,13 @@ static Object *tell(Object *self, Object *arguments) {
     Object *frames = py.PyTuple_GetItem(arguments, 4);
     for (int i = 0; i < 4; i++)
         if (!frames || !(words[i] = py.PyBytes_AsString(py.PyTuple_GetItem(arguments, i)))) return NULL;
-    struct weft_told told = {.kind = WEFT_ENDING_EXCEPTION, .name = words[0], .text = words[1], .traceback = words[2], .who = words[3],
-                             .python = py.PyBytes_AsString(frames), .python_bytes = (size_t)py.PyBytes_Size(frames)};
+    struct weft_told told = {.kind = WEFT_ENDING_EXCEPTION,
+                             .name = words[0],
+                             .text = words[1],
+                             .traceback = words[2],
+                             .who = words[3],
+                             .python = py.PyBytes_AsString(frames),
+                             .python_bytes = (size_t)py.PyBytes_Size(frames)};
     if (weft_telling()) weft_tell(&told);
     if (!*words[3]) told_exception = true;
     return nothing();
@@ -99,7 +142,8 @@ static Object *globals(void) {
     if (kept) return kept;
     Object *made = py.PyDict_New(), *function = py.PyCFunction_NewEx(&method, NULL, NULL);
     if (!made || !function || py.PyDict_SetItemString(made, "__builtins__", py.PyEval_GetBuiltins()) ||
-        py.PyDict_SetItemString(made, "tell", function)) return NULL;
+        py.PyDict_SetItemString(made, "tell", function))
+        return NULL;
     Object *done = py.PyRun_StringFlags(weft_leaving_py, FILE_INPUT, made, made, NULL);
     if (!done) return NULL;
     py.Py_DecRef(done);
@@ -124,7 +168,8 @@ static void call(const char *name, Object *argument) {
 static bool any_exception(void) {
     Object *handled[3] = {NULL, NULL, NULL};
     py.PyErr_GetExcInfo(&handled[0], &handled[1], &handled[2]);
-    bool any = (handled[1] && handled[1] != py.none) || py.PySys_GetObject("last_exc") || py.PySys_GetObject("last_value");
+    bool any =
+        (handled[1] && handled[1] != py.none) || py.PySys_GetObject("last_exc") || py.PySys_GetObject("last_value");
     for (int i = 0; i < 3; i++)
         if (handled[i]) py.Py_DecRef(handled[i]);
     return any;
@@ -135,7 +180,13 @@ void weft_leaving_look(void) {
 }
 
 /* ---- SystemExit ---- */
-static struct { bool raised; int status; char text[1024]; uint8_t *frames; size_t bytes; } last;
+static struct {
+    bool raised;
+    int status;
+    char text[1024];
+    uint8_t *frames;
+    size_t bytes;
+} last;
 
 static int status_of(Object *value, char *text, size_t size) {
     text[0] = 0;
@@ -172,8 +223,13 @@ static WEFT_COLD void remember(Object *value) {
 bool weft_leaving_exit(int status, struct weft_told *told) {
     if (told_exception && status == 1) return true; /* said already */
     if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
-    struct weft_told exited = {.kind = WEFT_ENDING_EXIT, .code = status, .detail = WEFT_EXIT_PYTHON, .name = "sys.exit", .text = last.text,
-                               .python = last.frames, .python_bytes = last.bytes};
+    struct weft_told exited = {.kind = WEFT_ENDING_EXIT,
+                               .code = status,
+                               .detail = WEFT_EXIT_PYTHON,
+                               .name = "sys.exit",
+                               .text = last.text,
+                               .python = last.frames,
+                               .python_bytes = last.bytes};
     (void)told;
     weft_tell(&exited);
     return true;
@@ -237,7 +293,8 @@ static Object *on_the_way_out(Object *self, Object *unused) {
     weft_leaving_look();
     weft_leaving = 1;
     /* Only an exception that nobody caught leads through Py_Exit. With `python -m` it does not; then exit() tells. */
-    if (weft_telling() && !told_exception && last.raised && weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))) weft_exit_soon(last.status);
+    if (weft_telling() && !told_exception && last.raised && weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit")))
+        weft_exit_soon(last.status);
     return nothing();
 }
 

@@ -22,16 +22,22 @@
 #include "endings.h"
 
 enum {
-    IN_USE = 1, MAPPED = 2, OTHER_ARENA = 4, SIZE_BITS = 7,
-    HEAD = 16,             /* bytes of a chunk before its block */
-    LEAST = 32,            /* the smallest chunk */
+    IN_USE = 1,
+    MAPPED = 2,
+    OTHER_ARENA = 4,
+    SIZE_BITS = 7,
+    HEAD = 16, /* bytes of a chunk before its block */
+    LEAST = 32, /* the smallest chunk */
     PAGE = 4096,
-    STEPS = 1 << 22,       /* chunks that a process may walk over in its life: some 50 ms */
-    WINDOWS = 64,          /* windows in blocks of the heap that are watched at once */
+    STEPS = 1 << 22, /* chunks that a process may walk over in its life: some 50 ms */
+    WINDOWS = 64, /* windows in blocks of the heap that are watched at once */
     MET = WEFT_BUFFERS_MET,
 };
 
-struct region { uintptr_t start, end; bool anonymous, heap; };
+struct region {
+    uintptr_t start, end;
+    bool anonymous, heap;
+};
 
 volatile int weft_attention;
 
@@ -46,7 +52,8 @@ static bool region_of_line(const char *line, struct region *r) {
     unsigned long start, end, inode;
     int length = 0;
     if (sscanf(line, "%lx-%lx %*4s %*x %*x:%*x %lu %n", &start, &end, &inode, &length) < 3) return false;
-    *r = (struct region){.start = start, .end = end, .anonymous = !inode && !line[length], .heap = !strcmp(line + length, "[heap]")};
+    *r = (struct region){
+        .start = start, .end = end, .anonymous = !inode && !line[length], .heap = !strcmp(line + length, "[heap]")};
     return true;
 }
 
@@ -63,7 +70,8 @@ static bool region_find(uintptr_t address, struct region *found) {
         char *line = text, *end;
         for (; !hit && (end = strchr(line, '\n')); line = end + 1) {
             *end = 0;
-            hit = region_of_line(line, found) && (address ? address >= found->start && address < found->end : found->heap);
+            hit = region_of_line(line, found) &&
+                  (address ? address >= found->start && address < found->end : found->heap);
         }
         have = (size_t)(text + have - line);
         if (hit || have >= sizeof text - 1) break;
@@ -106,7 +114,8 @@ static bool block_of_heap(uintptr_t p, uintptr_t top, struct weft_block *block) 
 /* The block at a page of a mapping, where it is one of malloc's that is mapped for itself: its head begins the page. */
 static bool mapped_block(const struct region *region, uintptr_t chunk, struct weft_block *block) {
     size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
-    if (word_at(chunk) || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk) return false;
+    if (word_at(chunk) || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk)
+        return false;
     *block = (struct weft_block){.low = chunk + HEAD, .high = chunk + size};
     return true;
 }
@@ -137,7 +146,8 @@ static bool block_of(uintptr_t p, struct weft_block *block) {
 /* ---- buffers of a call that came a new way ---- */
 void weft_buffer_met(const void *buffer) {
     struct weft_thread *thread = weft_self;
-    if (thread && thread->fresh && thread->met < MET && buffer != MPI_IN_PLACE) thread->buffers[thread->met++] = (uintptr_t)buffer;
+    if (thread && thread->fresh && thread->met < MET && buffer != MPI_IN_PLACE)
+        thread->buffers[thread->met++] = (uintptr_t)buffer;
 }
 
 /* u thread slot, u ticks before the call, u n, n (u address, u first byte of its block, u bytes) */
@@ -193,7 +203,11 @@ void weft_way_tell(const struct weft_site_cached *site) {
 }
 
 /* ---- windows in blocks of the heap: each must outlive its window ---- */
-static struct { MPI_Win window; uintptr_t base, end; struct weft_block block; } watched[WINDOWS];
+static struct {
+    MPI_Win window;
+    uintptr_t base, end;
+    struct weft_block block;
+} watched[WINDOWS];
 static int watching;
 
 void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {

@@ -14,7 +14,12 @@
 #include "access.h"
 
 /* ---- one table a class: handle -> id and what hangs on it ---- */
-struct entry { uintptr_t handle; uint32_t id; uint32_t state; void *extra; };
+struct entry {
+    uintptr_t handle;
+    uint32_t id;
+    uint32_t state;
+    void *extra;
+};
 enum { FREE = 0, FULL = 1, GONE = 2 };
 
 static struct table {
@@ -41,7 +46,8 @@ static inline void table_lock(struct table *t) {
         }
         inside = false;
     }
-    while (__atomic_test_and_set(&t->busy, __ATOMIC_ACQUIRE)) {}
+    while (__atomic_test_and_set(&t->busy, __ATOMIC_ACQUIRE)) {
+    }
 }
 
 static inline void table_unlock(struct table *t) {
@@ -184,13 +190,21 @@ void weft_objects_reset(void) {
 
 /* ---- groups of processes, as runs of world ranks ---- */
 enum { FOREIGN = 64 };
-static struct { MPI_Group group; uint32_t world; } foreign[FOREIGN];
+static struct {
+    MPI_Group group;
+    uint32_t world;
+} foreign[FOREIGN];
 static int foreign_count;
 static MPI_Group world_group;
 static bool world_known;
 static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct runs { struct weft_text text; uint8_t *start; uint64_t n; int64_t world, first, stride, count; };
+struct runs {
+    struct weft_text text;
+    uint8_t *start;
+    uint64_t n;
+    int64_t world, first, stride, count;
+};
 
 static void run_flush(struct runs *r) {
     if (!r->count) return;
@@ -246,7 +260,8 @@ static void text_members(struct weft_text *out, MPI_Group group) {
     pthread_mutex_lock(&foreign_lock);
     for (int f = -1; f < foreign_count; f++) {
         MPI_Group known = f < 0 ? world_group : foreign[f].group;
-        if ((f < 0 && !world_known) || REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
+        if ((f < 0 && !world_known) ||
+            REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
             continue;
         for (int i = 0; i < n; i++)
             if (where[i] < 0 && translated[i] != MPI_UNDEFINED)
@@ -281,7 +296,10 @@ static void foreign_add(MPI_Group group, uint32_t world) {
 }
 
 /* A definition of a size that is known only by its group: bounded by 48 bytes a member. */
-struct definition { uint8_t *start; struct weft_text text; };
+struct definition {
+    uint8_t *start;
+    struct weft_text text;
+};
 
 static struct definition definition_start(size_t size) {
     struct definition d = {.start = malloc(size)};
@@ -336,7 +354,8 @@ int weft_outdegree(MPI_Comm comm) {
     return out;
 }
 
-static void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal, const char *key) {
+static void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal,
+                        const char *key) {
     struct weft_comm *facts = calloc(1, sizeof *facts);
     MPI_Group local = MPI_GROUP_NULL, remote = MPI_GROUP_NULL;
     int inter = 0;
@@ -492,25 +511,42 @@ void weft_made_group(MPI_Group made) {
 }
 
 static int combiner_number(int combiner) {
-#define C(name, number) if (combiner == MPI_COMBINER_##name) return number;
-    C(NAMED, 0) C(DUP, 1) C(CONTIGUOUS, 2) C(VECTOR, 3) C(HVECTOR, 4) C(INDEXED, 5) C(HINDEXED, 6) C(INDEXED_BLOCK, 7)
-    C(HINDEXED_BLOCK, 8) C(STRUCT, 9) C(SUBARRAY, 10) C(DARRAY, 11) C(F90_REAL, 12) C(F90_COMPLEX, 13)
-    C(F90_INTEGER, 14) C(RESIZED, 15)
+    switch (combiner) {
+    case MPI_COMBINER_NAMED: return 0;
+    case MPI_COMBINER_DUP: return 1;
+    case MPI_COMBINER_CONTIGUOUS: return 2;
+    case MPI_COMBINER_VECTOR: return 3;
+    case MPI_COMBINER_HVECTOR: return 4;
+    case MPI_COMBINER_INDEXED: return 5;
+    case MPI_COMBINER_HINDEXED: return 6;
+    case MPI_COMBINER_INDEXED_BLOCK: return 7;
+    case MPI_COMBINER_HINDEXED_BLOCK: return 8;
+    case MPI_COMBINER_STRUCT: return 9;
+    case MPI_COMBINER_SUBARRAY: return 10;
+    case MPI_COMBINER_DARRAY: return 11;
+    case MPI_COMBINER_F90_REAL: return 12;
+    case MPI_COMBINER_F90_COMPLEX: return 13;
+    case MPI_COMBINER_F90_INTEGER: return 14;
+    case MPI_COMBINER_RESIZED: return 15;
 #ifdef MPI_COMBINER_VALUE_INDEX
-    C(VALUE_INDEX, 16)
+    case MPI_COMBINER_VALUE_INDEX: return 16;
 #endif
-#undef C
-    return 255;
+    default: return 255;
+    }
 }
 
 /* How a datatype was made. A type made by a large-count function has large counts beside the integers, and the old
  * enquiry refuses it. */
-struct envelope { int64_t ints, larges, addresses, types; int combiner; };
+struct envelope {
+    int64_t ints, larges, addresses, types;
+    int combiner;
+};
 
 static bool envelope_of(MPI_Datatype type, struct envelope *e) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
-    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS) return false;
+    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS)
+        return false;
 #else
     int ints = 0, addresses = 0, larges = 0, types = 0;
     if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &e->combiner) != MPI_SUCCESS) return false;
@@ -522,7 +558,8 @@ static bool envelope_of(MPI_Datatype type, struct envelope *e) {
     return true;
 }
 
-static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l, MPI_Datatype *t) {
+static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
+                        MPI_Datatype *t) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
 #else
@@ -541,7 +578,8 @@ void weft_made_datatype(MPI_Datatype made) {
     REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
     if (!envelope_of(made, &e)) return;
     int number = combiner_number(e.combiner);
-    if (number == 0 || e.ints + e.larges > 1 << 22) e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
+    if (number == 0 || e.ints + e.larges > 1 << 22)
+        e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
     size_t n = (size_t)(e.ints + e.larges + e.addresses + e.types);
     void *space = malloc(n * sizeof(uint64_t) + 24);
     struct definition d = definition_start(128 + 10 * n);
@@ -696,8 +734,9 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             }
         }
         /* Another thread may still be inside the call that completed the request of which this one got the handle. */
-        bool queued = kept && head && ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
-                                       head->maker != weft_self);
+        bool queued = kept && head &&
+                      ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
+                       head->maker != weft_self);
         if (queued) {
             head->last->next = kept;
             head->last = kept;
@@ -718,7 +757,8 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
 
 /* Of the requests that share a handle the one that was put there, else the first one that this thread made and this
  * stamp has not got yet, else the first one that it has not got. */
-static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Request *at, uint64_t stamp, bool *guessed) {
+static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Request *at, uint64_t stamp,
+                                       bool *guessed) {
     *guessed = head && head->id <= head->doubt;
     if (!head || !head->next) return head;
     struct weft_pending *p = pending_at(at, head->handle);
@@ -785,7 +825,8 @@ void weft_request_started(MPI_Request request) {
     bool watched = p && p->persistent && p->bytes;
     table_unlock(t);
     if (UNLIKELY(weft_accessing) && p && p->parts) weft_parts_hold(p->parts, p->id);
-    if (UNLIKELY(watched)) weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
+    if (UNLIKELY(watched))
+        weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
 }
 
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {

@@ -99,14 +99,22 @@ static size_t text_of(uintptr_t object, char *out, size_t size) {
     if (!(state >> 5 & 1)) return 0;
     uintptr_t text = object + (state >> 6 & 1 ? layout->text_ascii : layout->text_wide);
     for (uint64_t i = 0; i < length && n + 4 < size; i++) {
-        uint32_t c = kind == 1 ? AT(uint8_t, text, i) : kind == 2 ? AT(uint16_t, text, 2 * i) : AT(uint32_t, text, 4 * i);
+        uint32_t c = kind == 1   ? AT(uint8_t, text, i)
+                     : kind == 2 ? AT(uint16_t, text, 2 * i)
+                                 : AT(uint32_t, text, 4 * i);
         if (c < 0x80) out[n++] = (char)c;
-        else if (c < 0x800) { out[n++] = (char)(0xc0 | c >> 6); out[n++] = (char)(0x80 | (c & 63)); }
-        else if (c < 0x10000) {
-            out[n++] = (char)(0xe0 | c >> 12); out[n++] = (char)(0x80 | (c >> 6 & 63)); out[n++] = (char)(0x80 | (c & 63));
+        else if (c < 0x800) {
+            out[n++] = (char)(0xc0 | c >> 6);
+            out[n++] = (char)(0x80 | (c & 63));
+        } else if (c < 0x10000) {
+            out[n++] = (char)(0xe0 | c >> 12);
+            out[n++] = (char)(0x80 | (c >> 6 & 63));
+            out[n++] = (char)(0x80 | (c & 63));
         } else {
-            out[n++] = (char)(0xf0 | c >> 18); out[n++] = (char)(0x80 | (c >> 12 & 63));
-            out[n++] = (char)(0x80 | (c >> 6 & 63)); out[n++] = (char)(0x80 | (c & 63));
+            out[n++] = (char)(0xf0 | c >> 18);
+            out[n++] = (char)(0x80 | (c >> 12 & 63));
+            out[n++] = (char)(0x80 | (c >> 6 & 63));
+            out[n++] = (char)(0x80 | (c & 63));
         }
     }
     out[n] = 0;
@@ -175,7 +183,8 @@ static const struct code *code_at(uintptr_t *frame, int *depth) {
 }
 
 static uint32_t instruction_of(uintptr_t frame) {
-    return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) - (AT(uintptr_t, frame, layout->frame_code) + layout->code_bytes));
+    return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) -
+                      (AT(uintptr_t, frame, layout->frame_code) + layout->code_bytes));
 }
 
 /* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
@@ -211,12 +220,16 @@ uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
     uintptr_t state = (uintptr_t)this_thread(), frame = 0, next;
     uint32_t found = 0;
     if (!state || !weft_peek(&frame, state + layout->thread_frame, sizeof frame)) return 0;
-    if (layout->cframe_frame >= 0 && frame && !weft_peek(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame)) return 0;
+    if (layout->cframe_frame >= 0 && frame && !weft_peek(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame))
+        return 0;
     for (int depth = 0; frame && found < n && depth < 1024; depth++, frame = next) {
         uintptr_t code, at, type;
-        if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) || !weft_peek(&code, frame + layout->frame_code, sizeof code)) break;
+        if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) ||
+            !weft_peek(&code, frame + layout->frame_code, sizeof code))
+            break;
         if (!weft_peek(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
-        if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes) continue;
+        if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes)
+            continue;
         uintptr_t first = code + layout->code_bytes;
         places[found++] = (struct weft_python_place){code, at > first ? (uint32_t)(at - first) : 0};
     }
@@ -225,7 +238,10 @@ uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
 
 /* As text_of, of a str that may not be there: its head and its text are copied first. */
 static size_t text_peeked(uintptr_t object, char *out, size_t size) {
-    struct { uintptr_t head[4]; uint32_t state; } head;
+    struct {
+        uintptr_t head[4];
+        uint32_t state;
+    } head;
     uint8_t copy[96 + 4 * 256];
     size_t whole, n = 0;
     if (!object || !weft_peek(&head, object, sizeof head)) return 0;
@@ -238,7 +254,10 @@ static size_t text_peeked(uintptr_t object, char *out, size_t size) {
     return n;
 }
 
-struct line_table { uintptr_t at, end, window; uint8_t copy[256]; };
+struct line_table {
+    uintptr_t at, end, window;
+    uint8_t copy[256];
+};
 
 static int table_byte(struct line_table *table) {
     if (table->at >= table->end) return -1;
@@ -267,7 +286,8 @@ static int line_of(uintptr_t code, uint32_t instruction) {
     int line = 0;
     uint32_t end = 0;
     if (!weft_peek(&lines, code + layout->code_lines, sizeof lines) || !weft_peek(&length, lines + 16, sizeof length) ||
-        !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20) return 0;
+        !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20)
+        return 0;
     struct line_table table = {.at = lines + 32, .end = lines + 32 + length};
     for (int head; (head = table_byte(&table)) >= 0;) {
         int kind = head >> 3 & 15;
@@ -290,7 +310,8 @@ bool weft_python_text(struct weft_text *text, const struct weft_python_place *pl
     char file[1024], name[512];
     uintptr_t of_file = 0, of_name = 0;
     if (!weft_peek(&of_file, place->code + layout->code_file, sizeof of_file) ||
-        !weft_peek(&of_name, place->code + layout->code_name, sizeof of_name)) return false;
+        !weft_peek(&of_name, place->code + layout->code_name, sizeof of_name))
+        return false;
     size_t file_length = text_peeked(of_file, file, sizeof file), name_length = text_peeked(of_name, name, sizeof name);
     if (!file_length || !strcmp(file, "<shim>")) return false;
     weft_text_s(text, file, file_length);

@@ -149,9 +149,9 @@ static void tell(const struct call *c, int i, int part, struct weft_text *text) 
     else if (a->form == IS_STATUS) {
         const MPI_Status *status = a->traits & OUT ? c->status : (const MPI_Status *)c->words[i];
         weft_text_status(text, status, after ? c->ok : status && status != MPI_STATUS_IGNORE);
-    }
-    else if (a->form == IS_HANDLE) weft_text_u(text, c->ok ? id(c, i) : 0);
-    else if (a->form == IS_ADDRESS) weft_text_address(text, after ? attribute(c, i) : (const void *)c->words[i], c->event);
+    } else if (a->form == IS_HANDLE) weft_text_u(text, c->ok ? id(c, i) : 0);
+    else if (a->form == IS_ADDRESS)
+        weft_text_address(text, after ? attribute(c, i) : (const void *)c->words[i], c->event);
     else weft_text_z(text, c->ok ? integer(c, i) : 0);
 }
 
@@ -199,11 +199,13 @@ static void entry(const struct call *c) {
 /* ---- after a successful call: the tables of objects ---- */
 static void watch(const struct call *c, struct weft_pending *pending, MPI_Request request) {
     const struct weft_seldom *f = c->f;
-    if (f->watching == NO_WATCH || (f->watching == WATCH_AT_ROOT && !weft_root(comm_of(c), (int)value(c, f->root)))) return;
+    if (f->watching == NO_WATCH || (f->watching == WATCH_AT_ROOT && !weft_root(comm_of(c), (int)value(c, f->root))))
+        return;
     const void *buffer = (const void *)c->words[f->buffer];
     int64_t amount = value(c, f->amount);
     MPI_Datatype type = HANDLE(MPI_Datatype, value(c, f->datatype));
-    if (c->event->peer == WEFT_RANK_PROC_NULL && f->watching != WATCH_AT_ROOT) return; /* nothing is sent, nothing comes */
+    if (c->event->peer == WEFT_RANK_PROC_NULL && f->watching != WATCH_AT_ROOT)
+        return; /* nothing is sent, nothing comes */
     if (f->watching == WATCH_RECEIVE) weft_watch_receive(pending, c->event->site, buffer, amount, type, request);
     else weft_watch(pending, c->event->site, buffer, amount, type);
 }
@@ -212,8 +214,10 @@ static void made(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     uintptr_t handle = (uintptr_t)value(c, i);
     if (a->class == WEFT_CLASS_REQUEST && !(c->f->manners & GETTER)) {
-        struct weft_pending pending = {.function = c->f->function, .persistent = c->f->manners & PERSISTENT,
-                                       .silent = c->f->manners & SILENT, .place = (const MPI_Request *)c->words[i]};
+        struct weft_pending pending = {.function = c->f->function,
+                                       .persistent = c->f->manners & PERSISTENT,
+                                       .silent = c->f->manners & SILENT,
+                                       .place = (const MPI_Request *)c->words[i]};
         watch(c, &pending, HANDLE(MPI_Request, handle));
         c->event->object = weft_request_new(HANDLE(MPI_Request, handle), &pending);
         return;
@@ -233,8 +237,10 @@ static void made(const struct call *c, int i) {
 static void freed(const struct call *c, int i) {
     const struct weft_event *event = c->event;
     const uint8_t place = c->arguments[i].place;
-    uint32_t known = place == AT_COMM ? event->comm : place == AT_DATATYPE ? event->datatype
-                   : place == AT_TAG_ID ? (uint32_t)event->tag : event->object;
+    uint32_t known = place == AT_COMM       ? event->comm
+                     : place == AT_DATATYPE ? event->datatype
+                     : place == AT_TAG_ID   ? (uint32_t)event->tag
+                                            : event->object;
     weft_gone(c->arguments[i].class, c->before, known);
 }
 
@@ -266,13 +272,13 @@ static void leave(struct call *c, word result, uint64_t now) {
         tell_all(c, EXIT, &text);
         if (in_slot) weft_text_u(&text, bytes);
         weft_tail_end(c->thread, &text);
-    }
-    else if (in_slot) weft_received(c->thread, event, bytes, false);
+    } else if (in_slot) weft_received(c->thread, event, bytes, false);
     weft_leave(event, now, (int)result);
 }
 
 WEFT_HIDDEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word, word);
-word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, word w7, word w8, word w9, word w10, word w11, word w12, word w13) {
+word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, word w7, word w8, word w9, word w10,
+                 word w11, word w12, word w13) {
     word words[WEFT_WORDS] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13};
     const struct weft_seldom *f = &weft_seldoms[weft_seldom_at];
     void *site = __builtin_return_address(0);
@@ -283,7 +289,12 @@ word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, 
         if (weft_outside(f->k) && (thread = weft_enter(site))) event = weft_begin(thread, f->function, site);
         if (!event) return forward(weft_next[f->k], words);
     }
-    struct call c = {.f = f, .arguments = &weft_seldom_arguments[f->first], .words = words, .thread = thread, .event = event, .ok = true};
+    struct call c = {.f = f,
+                     .arguments = &weft_seldom_arguments[f->first],
+                     .words = words,
+                     .thread = thread,
+                     .event = event,
+                     .ok = true};
     for (int i = 0; i < f->n; i++) fill(&c, i);
     MPI_Status own;
     word handed[WEFT_WORDS];

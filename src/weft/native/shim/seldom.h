@@ -17,22 +17,40 @@ enum weft_form { IS_INT, IS_RANK, IS_TAG, IS_LOCK_TYPE, IS_ASSERT, IS_HANDLE, IS
 enum weft_trait {
     POINTED = 1, /* the argument is the address of the value */
     ARRAY = 2,
-    WIDE = 4,    /* a value has eight bytes, else four */
-    ENTRY = 8, EXIT = 16, /* parts of the tail that have it */
+    WIDE = 4, /* a value has eight bytes, else four */
+    ENTRY = 8,
+    EXIT = 16, /* parts of the tail that have it */
     OUT = 32,
-    FREED = 64,  /* a handle that the call frees */
+    FREED = 64, /* a handle that the call frees */
     WEIGHTS = 128,
 };
 /* Lengths of arrays: the argument of this number, or one of these. */
 enum weft_length {
-    OF_PEERS = 32, OF_ROOTS_PEERS, OF_LOCAL, OF_INDEGREE, OF_OUTDEGREE, OF_DIMENSIONS, OF_SUM, OF_GRAPH_EDGES, OF_RANGES,
+    OF_PEERS = 32,
+    OF_ROOTS_PEERS,
+    OF_LOCAL,
+    OF_INDEGREE,
+    OF_OUTDEGREE,
+    OF_DIMENSIONS,
+    OF_SUM,
+    OF_GRAPH_EDGES,
+    OF_RANGES,
 };
 enum weft_watching { NO_WATCH, WATCH_SEND, WATCH_RECEIVE, WATCH_AT_ROOT };
 enum weft_manner {
-    HAS_TAIL = 1, ENQUIRY = 2, POSTS = 4, RECEIVES = 8, GETTER = 16, PERSISTENT = 32, SILENT = 64, TAG_ASKED = 128,
+    HAS_TAIL = 1,
+    ENQUIRY = 2,
+    POSTS = 4,
+    RECEIVES = 8,
+    GETTER = 16,
+    PERSISTENT = 32,
+    SILENT = 64,
+    TAG_ASKED = 128,
 };
 
-struct weft_argument { uint8_t place, form, traits, class, length, more; }; /* `more`: the argument that the length needs beside those before it */
+struct weft_argument {
+    uint8_t place, form, traits, class, length, more;
+}; /* `more`: the argument that the length needs beside those before it */
 struct weft_seldom {
     uint16_t function, k, first; /* `first`: of its arguments in weft_seldom_arguments */
     uint8_t n, manners, watching;

@@ -49,7 +49,8 @@ void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *reque
     for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_request_id(requests[i], NULL));
 }
 
-struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all) {
+struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests,
+                                            bool all) {
     size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
     char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
     struct weft_completion c = {.n = space && requests ? n : 0};
@@ -87,13 +88,15 @@ void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
     text->p = p;
 }
 
-void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c) {
+void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n,
+                        const struct weft_completion *c) {
     weft_text_u(text, (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t request = c->indices ? c->indices[i] : i;
         /* The status of a send says nothing but whether it was cancelled. */
         bool known = request >= 0 && request < c->n;
-        if (known && (!c->silent[request] || weft_status_cancelled(&statuses[i]))) weft_text_status(text, &statuses[i], true);
+        if (known && (!c->silent[request] || weft_status_cancelled(&statuses[i])))
+            weft_text_status(text, &statuses[i], true);
         else weft_text_u(text, 0);
     }
 }

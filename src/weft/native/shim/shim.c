@@ -34,11 +34,16 @@ static pthread_key_t thread_end, thread_crash;
 static struct weft_thread *free_threads;
 static uint32_t thread_count;
 static struct weft_stream definitions_stream;
-static struct { uintptr_t start, end; } fortran_modules[8];
+static struct {
+    uintptr_t start, end;
+} fortran_modules[8];
 static int fortran_module_count;
 
 /* ---- finding the MPI library that this process uses ---- */
-struct library { char path[PATH_MAX], other[PATH_MAX]; uintptr_t start, end; };
+struct library {
+    char path[PATH_MAX], other[PATH_MAX];
+    uintptr_t start, end;
+};
 
 static void module_code(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
     *start = UINTPTR_MAX;
@@ -127,7 +132,8 @@ static WEFT_COLD void start_again(void) {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
     if (fd >= 0) close(fd);
-    for (ssize_t at = 0; at < length && n + 1 < sizeof words / sizeof *words; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
+    for (ssize_t at = 0; at < length && n + 1 < sizeof words / sizeof *words; at += (ssize_t)strlen(line + at) + 1)
+        words[n++] = line + at;
     words[n] = NULL;
     if (!n || length >= (ssize_t)sizeof line - 1) return;
     clean_environment();
@@ -239,8 +245,9 @@ static void define_text(int type, const char *const *texts, size_t n, bool count
 extern char **environ;
 
 static void define_surroundings(void) {
-    static const char *const kept[] = {"OMP_", "MPICH_", "MPIR_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "I_MPI_", "UCX_", "FI_",
-                                       "PYTHON", "MPI4PY_", "LD_LIBRARY_PATH=", "MALLOC_", "GOMP_", "KMP_"};
+    static const char *const kept[] = {
+        "OMP_",    "MPICH_",           "MPIR_",   "OMPI_", "PMI_", "PMIX_", "SLURM_", "I_MPI_", "UCX_", "FI_", "PYTHON",
+        "MPI4PY_", "LD_LIBRARY_PATH=", "MALLOC_", "GOMP_", "KMP_"};
     for (char **e = environ; e && *e; e++)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
             if (!strncmp(*e, kept[i], strlen(kept[i]))) define_text(WEFT_DEF_ENV, (const char *const *)e, 1, false);
@@ -309,7 +316,11 @@ struct weft_thread *weft_thread_new(void) {
 
 /* Threads are known from run to run by the order in which the program makes them; those that MPI makes do not count. */
 __thread uint32_t weft_made;
-struct birth { void *(*body)(void *); void *argument; uint32_t made; };
+struct birth {
+    void *(*body)(void *);
+    void *argument;
+    uint32_t made;
+};
 
 static void *born(void *data) {
     struct birth birth = *(struct birth *)data;
@@ -321,7 +332,7 @@ static void *born(void *data) {
 }
 
 __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                                                           void *(*body)(void *), void *argument) {
+                                                          void *(*body)(void *), void *argument) {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     static uint32_t count;
     if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, "pthread_create");
@@ -379,7 +390,8 @@ static void job_name(char *out, size_t size) {
     if (name) snprintf(out, size, "%s", name);
     else if (getenv("PMI_SPAWNED")) snprintf(out, size, "spawned-%d", (int)getppid());
     else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(out, size, "world");
-    else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID"))) snprintf(out, size, "%s.%s", name, step ? step : "");
+    else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID")))
+        snprintf(out, size, "%s.%s", name, step ? step : "");
     else snprintf(out, size, "single-%d", (int)getpid());
 }
 
@@ -398,8 +410,10 @@ static void clean_python_environment(void) {
         quoted[n] = 0;
     }
     snprintf(code, sizeof code,
-             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', 'WEFT_REPLAY', 'WEFT_AGENT')] and "
-             "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n", quoted, quoted);
+             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', "
+             "'WEFT_REPLAY', 'WEFT_AGENT')] and "
+             "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n",
+             quoted, quoted);
     int state = ensure();
     run(code);
     release(state);
@@ -434,8 +448,10 @@ static WEFT_COLD void debug_attend(int rank) {
     int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
     if (!initialized || !ensure || !release || !run || !initialized() || strpbrk(agent_path, "'\\\n")) return;
     char code[2 * PATH_MAX + 256];
-    snprintf(code, sizeof code, "(lambda p: exec(compile(open(p + '/agent.py').read(), p + '/agent.py', 'exec'), "
-             "{'__name__': 'weft_agent', 'FOLDER': p, 'RANK': %d}))('%s')\n", rank, agent_path);
+    snprintf(code, sizeof code,
+             "(lambda p: exec(compile(open(p + '/agent.py').read(), p + '/agent.py', 'exec'), "
+             "{'__name__': 'weft_agent', 'FOLDER': p, 'RANK': %d}))('%s')\n",
+             rank, agent_path);
     int depth = weft_depth, state = ensure();
     weft_depth = 1;
     run(code);
@@ -451,7 +467,8 @@ static void clean_environment(void) {
     if (preload && dladdr((void *)weft_bind, &self) && self.dli_fname) {
         char kept[PATH_MAX] = "";
         char *copy = strdup(preload);
-        for (char *state = NULL, *word = copy ? strtok_r(copy, ": ", &state) : NULL; word; word = strtok_r(NULL, ": ", &state)) {
+        for (char *state = NULL, *word = copy ? strtok_r(copy, ": ", &state) : NULL; word;
+             word = strtok_r(NULL, ": ", &state)) {
             if (!strcmp(soname_of(word), soname_of(self.dli_fname))) continue;
             if (kept[0]) strncat(kept, ":", sizeof kept - strlen(kept) - 1);
             strncat(kept, word, sizeof kept - strlen(kept) - 1);
@@ -486,8 +503,9 @@ static uint32_t job_hash(const char *job) {
 static bool record_path_set(const char *job, int rank) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
-    int n = rank >= 0 ? snprintf(record_path, sizeof record_path, "%s/ranks/%08x-%06d.weft", run_path, job_hash(job), rank)
-                      : snprintf(record_path, sizeof record_path, "%s/ranks/tmp-%s-%d.weft", run_path, host, (int)getpid());
+    int n = rank >= 0
+                ? snprintf(record_path, sizeof record_path, "%s/ranks/%08x-%06d.weft", run_path, job_hash(job), rank)
+                : snprintf(record_path, sizeof record_path, "%s/ranks/tmp-%s-%d.weft", run_path, host, (int)getpid());
     return n > 0 && n < (int)sizeof record_path;
 }
 
@@ -539,7 +557,10 @@ void weft_started(bool world, int provided) {
     static bool described;
     sessions_used |= !world;
     struct weft_header *header = weft_the_record->header;
-    header->thread_level = provided == MPI_THREAD_MULTIPLE ? 3 : provided == MPI_THREAD_SERIALIZED ? 2 : provided == MPI_THREAD_FUNNELED ? 1 : 0;
+    header->thread_level = provided == MPI_THREAD_MULTIPLE     ? 3
+                           : provided == MPI_THREAD_SERIALIZED ? 2
+                           : provided == MPI_THREAD_FUNNELED   ? 1
+                                                               : 0;
     if (world) {
         weft_objects_world();
         int rank = -1, size = -1;
@@ -596,8 +617,10 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         while (given && given[count]) count++;
         char **vector = calloc(count + 7, sizeof *vector);
         size_t at = 3;
-        if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 || asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
-            asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace") < 0) break;
+        if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 ||
+            asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
+            asprintf(&vector[2], "WEFT_LEVEL=%s", level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace") < 0)
+            break;
         if (replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", replay_path) < 0) break;
         if (agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", agent_path) < 0) break;
         spawn.variables = (int)at;
@@ -629,7 +652,8 @@ void weft_finalized(void) {
 WEFT_HIDDEN void weft_session_finalized(void);
 void weft_session_finalized(void) {
     int initialized = 0; /* the world model ends with its own MPI_Finalize */
-    if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized) weft_the_record->header->state = WEFT_STATE_FINALIZED;
+    if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized)
+        weft_the_record->header->state = WEFT_STATE_FINALIZED;
 }
 
 WEFT_HIDDEN void weft_aborting(int code);

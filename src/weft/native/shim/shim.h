@@ -40,27 +40,34 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* ---- generated tables (wrappers.c) and stubs ---- */
-extern WEFT_HIDDEN void *weft_slots[];           /* where each stub jumps: MPI_ names, then PMPI_ names */
-extern WEFT_HIDDEN void *weft_next[];            /* the MPI's own functions */
-extern WEFT_HIDDEN void *const weft_trace[];     /* wrappers of level trace */
-extern WEFT_HIDDEN void *const weft_outcomes[];     /* wrappers of level outcomes, NULL: straight on */
-extern WEFT_HIDDEN void *weft_under[];           /* what the wrappers of level trace call: weft_next, or a replay's */
-extern WEFT_HIDDEN void *const weft_split[];     /* likewise with several threads, see threads.c */
-extern WEFT_HIDDEN void *const weft_replayed[];  /* functions that a replay decides, NULL: MPI does */
+extern WEFT_HIDDEN void *weft_slots[]; /* where each stub jumps: MPI_ names, then PMPI_ names */
+extern WEFT_HIDDEN void *weft_next[]; /* the MPI's own functions */
+extern WEFT_HIDDEN void *const weft_trace[]; /* wrappers of level trace */
+extern WEFT_HIDDEN void *const weft_outcomes[]; /* wrappers of level outcomes, NULL: straight on */
+extern WEFT_HIDDEN void *weft_under[]; /* what the wrappers of level trace call: weft_next, or a replay's */
+extern WEFT_HIDDEN void *const weft_split[]; /* likewise with several threads, see threads.c */
+extern WEFT_HIDDEN void *const weft_replayed[]; /* functions that a replay decides, NULL: MPI does */
 extern WEFT_HIDDEN const char *const weft_names[];
 extern WEFT_HIDDEN const int weft_count;
-struct weft_variable { const char *name; void **address; };
+struct weft_variable {
+    const char *name;
+    void **address;
+};
 extern WEFT_HIDDEN const struct weft_variable weft_variables[];
 extern WEFT_HIDDEN void *weft_fortran_slots[];
 extern WEFT_HIDDEN const char *const weft_fortran_names[];
 extern WEFT_HIDDEN const int weft_fortran_count;
 extern WEFT_HIDDEN const char weft_soname[];
 extern WEFT_HIDDEN __thread void *weft_fortran_site; /* return address of the Fortran call under way */
-extern WEFT_HIDDEN __thread int weft_fortran_entry;   /* and which entry it went to */
+extern WEFT_HIDDEN __thread int weft_fortran_entry; /* and which entry it went to */
 extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an entry stands for, -1: none */
 
 /* ---- threads ---- */
-struct weft_cached { uintptr_t handle; uint32_t id; uint32_t generation; };
+struct weft_cached {
+    uintptr_t handle;
+    uint32_t id;
+    uint32_t generation;
+};
 enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512, WEFT_BUFFERS_MET = 4 };
 
 enum { WEFT_CALLERS = 6 };
@@ -76,28 +83,33 @@ struct weft_site_cached {
 struct weft_thread {
     struct weft_stream events, tails, outcomes, windows;
     uint32_t slot;
-    uint64_t stamps;               /* given out by weft_stamp */
-    bool fresh;                    /* its call came a way that it had not come before: */
-    uint32_t met;                  /* so many buffers of it are looked at */
+    uint64_t stamps; /* given out by weft_stamp */
+    bool fresh; /* its call came a way that it had not come before: */
+    uint32_t met; /* so many buffers of it are looked at */
     uintptr_t buffers[WEFT_BUFFERS_MET];
-    uint32_t made;                 /* weft_made, or WEFT_MADE_UNKNOWN */
-    uint32_t accesses;             /* locks and atomic accesses of windows so far */
+    uint32_t made; /* weft_made, or WEFT_MADE_UNKNOWN */
+    uint32_t accesses; /* locks and atomic accesses of windows so far */
     struct weft_thread *next_free;
-    struct weft_event *poll;       /* last event of the stream if it is a poll that failed, else NULL */
-    uint64_t poll_key;             /* of its arguments */
+    struct weft_event *poll; /* last event of the stream if it is a poll that failed, else NULL */
+    uint64_t poll_key; /* of its arguments */
     struct weft_cached caches[WEFT_CLASS_END][WEFT_CACHED];
     struct weft_site_cached sites[WEFT_SITES_CACHED];
     uintptr_t stack_start, stack_end; /* 0: not asked for yet */
-    void *scratch;                 /* statuses and handles of array calls; grows seldom */
+    void *scratch; /* statuses and handles of array calls; grows seldom */
     size_t scratch_size;
-    struct weft_outcome_state { uint32_t kind; uint64_t polls; uint64_t seen_ticket; double wtime; } outcome_state;
-    struct weft_replay *replay;    /* where it is in the plan that it follows, NULL: nowhere yet */
+    struct weft_outcome_state {
+        uint32_t kind;
+        uint64_t polls;
+        uint64_t seen_ticket;
+        double wtime;
+    } outcome_state;
+    struct weft_replay *replay; /* where it is in the plan that it follows, NULL: nowhere yet */
 };
 
 extern WEFT_HIDDEN __thread struct weft_thread *weft_self;
 extern WEFT_HIDDEN __thread int weft_depth;
 extern WEFT_HIDDEN volatile int weft_recording;
-extern WEFT_HIDDEN volatile int weft_threaded;  /* a second thread has called MPI */
+extern WEFT_HIDDEN volatile int weft_threaded; /* a second thread has called MPI */
 extern WEFT_HIDDEN int weft_clock_kind;
 extern WEFT_HIDDEN uint64_t weft_ticket;
 extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
@@ -113,8 +125,10 @@ WEFT_INLINE void *weft_thread_scratch_fast(struct weft_thread *thread, size_t by
 /* ---- call sites (sites.c, python.c) ---- */
 WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
 WEFT_COLD uint32_t weft_site_at(uintptr_t address);
-extern WEFT_HIDDEN volatile int weft_python;     /* 1: a supported interpreter lives in this process */
-struct weft_python_callers { uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS]; };
+extern WEFT_HIDDEN volatile int weft_python; /* 1: a supported interpreter lives in this process */
+struct weft_python_callers {
+    uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS];
+};
 WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
                                                                                       definition, 0: no Python here */
 WEFT_COLD void weft_python_look(void);
@@ -127,7 +141,10 @@ WEFT_INLINE bool weft_fortran_own(void *return_address, int k) {
 }
 
 /* ---- definitions ---- */
-struct weft_text { uint8_t *p, *end; bool overflow; }; /* a bounded writer of varints */
+struct weft_text {
+    uint8_t *p, *end;
+    bool overflow;
+}; /* a bounded writer of varints */
 WEFT_COLD void weft_define(int type, const void *payload, size_t length);
 WEFT_COLD void weft_define_cores(void); /* cores.c */
 
@@ -143,7 +160,10 @@ WEFT_HIDDEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *rank
 WEFT_HIDDEN void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size);
 WEFT_HIDDEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests);
 WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
-    if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) { t->overflow = true; return; }
+    if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) {
+        t->overflow = true;
+        return;
+    }
     t->p = weft_put_u(t->p, n);
     if (n) memcpy(t->p, bytes, n);
     t->p += n;
@@ -152,7 +172,7 @@ WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
 /* ---- objects (objects.c) ---- */
 WEFT_HIDDEN uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle);
 WEFT_COLD uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle);
-WEFT_HIDDEN uint32_t weft_new_id(int class, uintptr_t handle);        /* the handle names a new object from now on */
+WEFT_HIDDEN uint32_t weft_new_id(int class, uintptr_t handle); /* the handle names a new object from now on */
 WEFT_HIDDEN void weft_gone(int class, uintptr_t handle, uint32_t id); /* if the handle still names `id` */
 WEFT_COLD void weft_objects_predefine(void);
 WEFT_COLD void weft_objects_world(void);
@@ -166,7 +186,11 @@ struct weft_comm {
     uint32_t id;
     int size, remote_size, rank; /* remote_size 0: intracommunicator */
     uint32_t children, windows;
-    struct weft_group_made { uint64_t key; uint32_t n; struct weft_group_made *next; } *made;
+    struct weft_group_made {
+        uint64_t key;
+        uint32_t n;
+        struct weft_group_made *next;
+    } *made;
 };
 WEFT_HIDDEN struct weft_comm *weft_comm(MPI_Comm comm);
 /* Length of a per-process array of a collective on comm, and whether `root` makes it significant here. */
@@ -186,24 +210,24 @@ WEFT_COLD void weft_named(int class, uint32_t id, const char *name);
 WEFT_COLD void weft_spawned(MPI_Comm intercomm);
 
 /* ---- requests ---- */
-struct weft_pending {              /* what a completion needs to know of its start */
+struct weft_pending { /* what a completion needs to know of its start */
     const void *buffer;
-    uint64_t bytes;                /* of a contiguous buffer under watch, else 0 */
-    uint64_t checksum;             /* of a send's */
-    struct weft_seen *seen;        /* of a receive's */
-    struct weft_parts *parts;      /* its buffers, where the program's accesses are seen (access.h) */
-    MPI_Comm *made;                /* nonblocking creation: where the new communicator's handle appears */
+    uint64_t bytes; /* of a contiguous buffer under watch, else 0 */
+    uint64_t checksum; /* of a send's */
+    struct weft_seen *seen; /* of a receive's */
+    struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
+    MPI_Comm *made; /* nonblocking creation: where the new communicator's handle appears */
     uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
     uint16_t function;
     bool persistent;
-    bool silent;                   /* its status tells nothing: sends, collectives, one-sided */
+    bool silent; /* its status tells nothing: sends, collectives, one-sided */
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */
     uint64_t stamp, given;
-    uint32_t doubt;                /* requests up to this id may have been completed by a guess for another */
-    const MPI_Request *place;      /* the variable that the call put the request into */
+    uint32_t doubt; /* requests up to this id may have been completed by a guess for another */
+    const MPI_Request *place; /* the variable that the call put the request into */
     MPI_Request handle;
-    bool placed;                   /* in the buckets */
+    bool placed; /* in the buckets */
     struct weft_pending *same_bucket;
     const struct weft_thread *maker;
 };
@@ -212,24 +236,33 @@ WEFT_HIDDEN uint32_t weft_request_new(MPI_Request request, const struct weft_pen
 /* `at`: the variable that holds the request, NULL if it is not known. */
 WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request, const MPI_Request *at);
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
-struct weft_found { uint32_t id; bool silent, guessed; };
+struct weft_found {
+    uint32_t id;
+    bool silent, guessed;
+};
 WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
-struct weft_done { bool changed, guessed; }; /* `changed`: the program wrote into a watched buffer */
+struct weft_done {
+    bool changed, guessed;
+}; /* `changed`: the program wrote into a watched buffer */
 WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 /* A buffer that the operation reads, and one that it writes (buffers.c). */
-WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type);
-WEFT_HIDDEN void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                                    MPI_Request request);
-WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending, MPI_Request request); /* a persistent operation under watch */
-WEFT_HIDDEN void weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
+WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                            MPI_Datatype type);
+WEFT_HIDDEN void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                                    MPI_Datatype type, MPI_Request request);
+WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending,
+                                     MPI_Request request); /* a persistent operation under watch */
+WEFT_HIDDEN void
+weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
 WEFT_HIDDEN bool weft_buffer_changed(const struct weft_pending *pending);
 /* Origin buffers of one-sided operations: which one, when a call is about to complete those to `target` (-1: all) and when
  * it has; the address of one that the program wrote into meanwhile, or NULL. */
 extern WEFT_HIDDEN volatile int weft_origins; /* under watch now */
-WEFT_HIDDEN void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type, bool written_to);
+WEFT_HIDDEN void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count,
+                             MPI_Datatype type, bool written_to);
 WEFT_COLD void weft_origins_asked(MPI_Win window, int target);
 WEFT_COLD const void *weft_origins_done(MPI_Win window, int target);
 /* A window's memory: what its process stores between two fences. */
@@ -243,7 +276,9 @@ extern WEFT_HIDDEN void *weft_beneath[];
 WEFT_INLINE void **weft_lowest(int k) { return weft_beneath[k] ? &weft_beneath[k] : &weft_under[k]; }
 
 /* ---- the memory behind buffers (memory.c) ---- */
-struct weft_block { uintptr_t low, high; };
+struct weft_block {
+    uintptr_t low, high;
+};
 enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
 extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
 WEFT_COLD void weft_attend(struct weft_thread *thread, struct weft_event *event);
@@ -260,16 +295,17 @@ struct weft_did { /* an atomic access that has just been started */
     int64_t place, count;
     uint64_t begin;
     MPI_Datatype type;
-    MPI_Op op;                            /* of MPI_Compare_and_swap: none, but `compare` */
+    MPI_Op op; /* of MPI_Compare_and_swap: none, but `compare` */
     const void *operand, *compare;
-    void *result;                         /* NULL: it fetches nothing */
-    MPI_Request request;                  /* of the forms that have one */
+    void *result; /* NULL: it fetches nothing */
+    MPI_Request request; /* of the forms that have one */
     bool requested;
 };
 extern WEFT_HIDDEN volatile int weft_window_requests; /* accesses whose end a request tells */
 WEFT_HIDDEN void weft_window_made(MPI_Win window);
 WEFT_HIDDEN void weft_window_gone(MPI_Win window);
-WEFT_HIDDEN void weft_window_locked(struct weft_thread *thread, MPI_Win window, int target, bool exclusive, uint64_t begin);
+WEFT_HIDDEN void weft_window_locked(struct weft_thread *thread, MPI_Win window, int target, bool exclusive,
+                                    uint64_t begin);
 WEFT_HIDDEN void weft_window_unlocked(struct weft_thread *thread, MPI_Win window, int target);
 WEFT_HIDDEN void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did);
 /* What this process has begun at the target is complete; `only_here`: its results are. Target -1: at all targets. */
@@ -298,15 +334,17 @@ WEFT_COLD void weft_replay_turn(void);
 WEFT_COLD void weft_replay_turned(void);
 
 /* ---- several threads (threads.c) ---- */
-extern WEFT_HIDDEN __thread bool weft_posting;    /* this thread holds the lock of posting */
+extern WEFT_HIDDEN __thread bool weft_posting; /* this thread holds the lock of posting */
 extern WEFT_HIDDEN __thread uint64_t weft_decided; /* ticket of its last successful probe */
-extern WEFT_HIDDEN __thread uint32_t weft_made;   /* ordinal of its creation, 0: the main thread */
+extern WEFT_HIDDEN __thread uint32_t weft_made; /* ordinal of its creation, 0: the main thread */
 WEFT_COLD void weft_post_lock(void);
 WEFT_COLD void weft_post_unlock(void);
 WEFT_COLD void weft_post_reset(void);
 
 /* ---- the hot path ---- */
-WEFT_INLINE void weft_unwind(struct weft_thread **thread) { if (*thread) weft_depth = 0; }
+WEFT_INLINE void weft_unwind(struct weft_thread **thread) {
+    if (*thread) weft_depth = 0;
+}
 
 /* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
  * itself, before MPI_Init or after Weft stopped. */
@@ -349,9 +387,7 @@ WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
     __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
 }
 
-WEFT_INLINE uint64_t weft_address(const void *p) {
-    return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p;
-}
+WEFT_INLINE uint64_t weft_address(const void *p) { return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p; }
 
 WEFT_INLINE int32_t weft_rank(int rank) {
     if (LIKELY(rank >= 0)) return rank;

@@ -15,7 +15,10 @@
 
 #include "endings.h"
 
-struct module { uintptr_t base, start, end; uint32_t id; };
+struct module {
+    uintptr_t base, start, end;
+    uint32_t id;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_site_cached *known; /* open addressing, capacity a power of two */
@@ -29,7 +32,11 @@ static size_t hash_site(uintptr_t address, uint32_t code, uint32_t offset) {
     return (size_t)(h >> 32);
 }
 
-struct module_search { uintptr_t address; struct module *found; struct weft_text *text; };
+struct module_search {
+    uintptr_t address;
+    struct module *found;
+    struct weft_text *text;
+};
 
 static int module_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
@@ -130,7 +137,10 @@ static void site_define(const struct weft_site_cached *site) {
  * unwinding found them: a few loads, no unwinding. */
 enum { WAYS = 256, HEIGHTS = 4096, HEIGHTS_TOLD = 64, FARTHEST = 1 << 20 };
 
-struct unwinding { struct weft_site_cached *site; bool begun; };
+struct unwinding {
+    struct weft_site_cached *site;
+    bool begun;
+};
 
 static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *data) {
     struct unwinding *u = data;
@@ -142,7 +152,8 @@ static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *d
     }
     /* The frame below has this return address just under its canonical frame address; else the way ends here. */
     uintptr_t slot = _Unwind_GetCFA(context) - sizeof at;
-    if (slot <= site->frame || slot - site->frame >= FARTHEST || *(const uintptr_t *)slot != at) return _URC_END_OF_STACK;
+    if (slot <= site->frame || slot - site->frame >= FARTHEST || *(const uintptr_t *)slot != at)
+        return _URC_END_OF_STACK;
     site->slots[site->callers] = (uint32_t)(slot - site->frame);
     site->returns[site->callers++] = at;
     return site->callers == WEFT_CALLERS ? _URC_END_OF_STACK : _URC_NO_REASON;
@@ -208,10 +219,13 @@ static bool table_grow(void) {
 
 /* The entry of a way, or a free one where it is not known. The table has room. */
 static struct weft_site_cached *way(const struct weft_thread *thread, const struct weft_site_cached *asked) {
-    for (size_t at = hash_way(asked->address, asked->frame, asked->code, asked->offset) & (capacity - 1);; at = (at + 1) & (capacity - 1)) {
+    for (size_t at = hash_way(asked->address, asked->frame, asked->code, asked->offset) & (capacity - 1);;
+         at = (at + 1) & (capacity - 1)) {
         struct weft_site_cached *e = &known[at];
         if (!e->address && !e->code) return e;
-        if (e->address != asked->address || e->frame != asked->frame || e->code != asked->code || e->offset != asked->offset) continue;
+        if (e->address != asked->address || e->frame != asked->frame || e->code != asked->code ||
+            e->offset != asked->offset)
+            continue;
         if (e->code) return e;
         /* Another thread's stack may end lower. */
         if (e->callers && e->frame + e->slots[e->callers - 1] + sizeof(uintptr_t) > thread->stack_end) continue;
@@ -220,7 +234,8 @@ static struct weft_site_cached *way(const struct weft_thread *thread, const stru
 }
 
 /* Ways with the same callers are one site, whatever lies above: a recursion has many heights. 0: one of too many. */
-static uint32_t id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site, struct weft_site_cached *base) {
+static uint32_t id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site,
+                              struct weft_site_cached *base) {
     struct weft_site_cached same = {.address = site->address};
     for (uint32_t k = 0; k < site->callers; k++) same.frame = (same.frame ^ site->returns[k]) * 0x9e3779b97f4a7c15u + 1;
     same.frame |= 1; /* no height of a stack */
@@ -292,8 +307,10 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
 }
 
 static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_site_cached *cached, uintptr_t address,
-                                     uintptr_t frame, uint32_t code, uint32_t offset, const struct weft_python_callers *callers) {
-    *cached = site_slow(thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
+                                     uintptr_t frame, uint32_t code, uint32_t offset,
+                                     const struct weft_python_callers *callers) {
+    *cached = site_slow(
+        thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
     /* One of too many ways is told without its callers; Python's are in the hash. */
     if (cached->frame != frame || code) cached->callers = 0;
     cached->frame = frame;
@@ -311,11 +328,12 @@ uint32_t weft_site(struct weft_thread *thread, void *return_address) {
     struct weft_python_callers callers;
     if (weft_python && (code = weft_python_frame(&offset, &callers))) {
         frame = 0; /* the interpreter's own frames tell nothing */
-        for (uint32_t k = 0; k < callers.n; k++) frame = (frame ^ ((uint64_t)callers.code[k] << 32 | callers.offset[k])) * 0x9e3779b97f4a7c15u + 1;
+        for (uint32_t k = 0; k < callers.n; k++)
+            frame = (frame ^ ((uint64_t)callers.code[k] << 32 | callers.offset[k])) * 0x9e3779b97f4a7c15u + 1;
     }
     struct weft_site_cached *cached = &thread->sites[hash_way(address, frame, code, offset) % WEFT_SITES_CACHED];
-    if (LIKELY(cached->address == address && cached->frame == frame && cached->code == code && cached->offset == offset &&
-               cached->id && same_way(cached, frame)))
+    if (LIKELY(cached->address == address && cached->frame == frame && cached->code == code &&
+               cached->offset == offset && cached->id && same_way(cached, frame)))
         return cached->id;
     return site_cache(thread, cached, address, frame, code, offset, &callers);
 }

@@ -28,10 +28,13 @@ WEFT_INLINE uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
 }
 
 /* MPI libraries number these differently; the record has one numbering. */
-WEFT_INLINE int64_t weft_lock_type(int type) { return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0; }
+WEFT_INLINE int64_t weft_lock_type(int type) {
+    return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0;
+}
 WEFT_INLINE int64_t weft_assert(int assertion) {
-    return (assertion & MPI_MODE_NOCHECK ? 1 : 0) | (assertion & MPI_MODE_NOSTORE ? 2 : 0) | (assertion & MPI_MODE_NOPUT ? 4 : 0) |
-           (assertion & MPI_MODE_NOPRECEDE ? 8 : 0) | (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
+    return (assertion & MPI_MODE_NOCHECK ? 1 : 0) | (assertion & MPI_MODE_NOSTORE ? 2 : 0) |
+           (assertion & MPI_MODE_NOPUT ? 4 : 0) | (assertion & MPI_MODE_NOPRECEDE ? 8 : 0) |
+           (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
 }
 
 WEFT_INLINE int64_t weft_sum(int n, const int *values) {
@@ -58,13 +61,18 @@ WEFT_INLINE int64_t weft_strings_bound(char *const *strings) {
 }
 
 /* ---- spawned processes are recorded like the others ---- */
-struct weft_spawn { int n, variables; char **commands; char ***vectors; };
-WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, int multiple);
+struct weft_spawn {
+    int n, variables;
+    char **commands;
+    char ***vectors;
+};
+WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors,
+                                                 int multiple);
 WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
 
 /* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
 WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
-                                                 struct weft_event *folding) {
+                                               struct weft_event *folding) {
     if (UNLIKELY(!thread)) return NULL;
     struct weft_event *last = thread->poll;
     if (last && last->function == function && thread->poll_key == key && last->count < INT32_MAX) {
@@ -77,7 +85,8 @@ WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint1
     return weft_begin(thread, function, site);
 }
 
-WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key, uint64_t now) {
+WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
+                                  uint64_t now) {
     if (folded) event = thread->poll;
     event->count = folded ? event->count + 1 : 1;
     weft_leave(event, now, MPI_SUCCESS);
@@ -87,7 +96,7 @@ WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event 
 
 /* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
 WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
-                                                  const struct weft_event *folding, uint64_t enter) {
+                                                const struct weft_event *folding, uint64_t enter) {
     struct weft_event *event = weft_begin(thread, function, site);
     if (!event) return NULL;
     uint32_t at = folding->site;
@@ -112,19 +121,27 @@ struct weft_completion {
     const int *indices;   /* which requests the statuses belong to; NULL: all in order */
 };
 
-extern WEFT_HIDDEN __thread struct weft_completing { struct weft_found found; MPI_Request before; } weft_completing;
+extern WEFT_HIDDEN __thread struct weft_completing {
+    struct weft_found found;
+    MPI_Request before;
+} weft_completing;
 WEFT_INLINE struct weft_completion weft_completion_one(MPI_Request request, const MPI_Request *at) {
     struct weft_completing *one = &weft_completing;
     one->before = request;
     one->found = weft_request_look(request, at, 0);
-    return (struct weft_completion){.n = 1, .ids = &one->found.id, .before = &one->before, .silent = &one->found.silent,
+    return (struct weft_completion){.n = 1,
+                                    .ids = &one->found.id,
+                                    .before = &one->before,
+                                    .silent = &one->found.silent,
                                     .guessed = &one->found.guessed};
 }
 
 /* `all`: the call completes all requests or none. */
-WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests, bool all);
+WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n,
+                                                        const MPI_Request *requests, bool all);
 
-WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event, MPI_Request after) {
+WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event,
+                                      MPI_Request after) {
     if (i < 0 || i >= c->n) return;
     struct weft_done done = weft_request_done(c->ids[i], c->before[i], after, c->guessed[i]);
     if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
@@ -133,6 +150,7 @@ WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i
 
 WEFT_HIDDEN void weft_text_ids(struct weft_text *text, const struct weft_completion *c);
 
-WEFT_HIDDEN void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n, const struct weft_completion *c);
+WEFT_HIDDEN void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n,
+                                    const struct weft_completion *c);
 
 #endif

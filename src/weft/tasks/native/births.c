@@ -29,8 +29,14 @@ static int watched;
 static uint64_t ids = UINT64_MAX;  // the first birth is the one that shows whether this works: number 0
 static entry *table;
 static uint64_t room, used;
-static struct { object *code; int library; } seen[SEEN];
-static struct { object *loop; pthread_t thread; } sure;  // this thread runs that loop: it was asked
+static struct {
+    object *code;
+    int library;
+} seen[SEEN];
+static struct {
+    object *loop;
+    pthread_t thread;
+} sure;  // this thread runs that loop: it was asked
 
 static void drop(birth *b) {
     while (b != NULL && --b->owners == 0) {
@@ -44,7 +50,8 @@ static void drop(birth *b) {
 static birth *made(birth *parent, object *code, int lasti) {
     birth *b = malloc(sizeof *b);
     if (b == NULL) return NULL;
-    if (parent != NULL && parent->depth >= DEEP) {  // a task that makes its own successor, for ever, would fill the memory
+    if (parent != NULL &&
+        parent->depth >= DEEP) {  // a task that makes its own successor, for ever, would fill the memory
         birth *cut = malloc(sizeof *cut);
         if (cut != NULL) *cut = (birth){.id = parent->id};
         parent = cut;
@@ -63,7 +70,8 @@ static entry *place(entry *in, uint64_t size, const object *task) {
 // Take what is dead out of the table, and make room. 0 where there is no memory.
 static int sweep(void) {
     uint64_t alive = 0;
-    for (uint64_t i = 0; i < room; i++) alive += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
+    for (uint64_t i = 0; i < room; i++)
+        alive += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
     uint64_t size = SMALL;
     while (size < 4 * alive) size *= 2;
     entry *fresh = calloc(size, sizeof *fresh), *old = table;
@@ -181,7 +189,7 @@ static void note(object *task, object *ref) {
     int lasti;
     object *code = maker(&lasti);
     birth *early = known(task), *b = early != NULL ? NULL : made(from, code, lasti);
-    if (early != NULL && early->code == NULL && early->parent == NULL) {  // it began before, and made tasks of its own
+    if (early != NULL && early->code == NULL && early->parent == NULL) { // it began before, and made tasks of its own
         early->parent = from;
         early->code = code;
         early->lasti = lasti;
@@ -195,7 +203,8 @@ static void note(object *task, object *ref) {
     }
     if (weft_born != NULL && (b != NULL || early != NULL)) weft_born(task, b != NULL ? b : early);
     if (watched) {
-        object *answer = PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
+        object *answer =
+            PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
         if (answer != NULL) Py_DecRef(answer);
         else PyErr_Clear();
     }
@@ -252,7 +261,7 @@ static object *read_chain(object *self, object *task) {
 // ---- where all tasks stand ----
 
 typedef struct {
-    object *code;  // owned
+    object *code; // owned
     long lasti;
 } spot;
 
@@ -268,22 +277,28 @@ typedef struct {
     long made, shape, how;
 } line;
 
-enum { READY = 0, NEW = -1, RUNS = -2, PLAIN = -3, ASK = -4 };  // `how`; above 0: the task that it awaits
+enum { READY = 0, NEW = -1, RUNS = -2, PLAIN = -3, ASK = -4 }; // `how`; above 0: the task that it awaits
 
 static struct {
     spot *spots;
     shape *shapes;
-    long *index;  // by hash: the shape's number + 1
+    long *index; // by hash: the shape's number + 1
     long used, room, count, size;
 } in;
 
-static struct { object *waiter; long how; } met[SEEN];  // futures; owned: a future's callbacks may be as many as tasks
+static struct {
+    object *waiter;
+    long how;
+} met[SEEN]; // futures; owned: a future's callbacks may be as many as tasks
 
-static struct { object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks; } word;
+static struct {
+    object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks;
+} word;
 
 static int learn_words(void) {
-    static const char text[][24] = {"cr_frame", "gi_frame", "ag_frame", "cr_await", "gi_yieldfrom", "ag_await", "cr_running",
-        "gi_running", "ag_running", "cr_suspended", "gi_suspended", "ag_suspended"};
+    static const char text[][24] = {"cr_frame",     "gi_frame",     "ag_frame",     "cr_await",
+                                    "gi_yieldfrom", "ag_await",     "cr_running",   "gi_running",
+                                    "ag_running",   "cr_suspended", "gi_suspended", "ag_suspended"};
     object **const all = &word.frame[0];
     for (int i = 0; i < 12; i++)
         if ((all[i] = PyUnicode_InternFromString(text[i])) == NULL) return 0;
@@ -332,7 +347,8 @@ static long intern(long begin) {
     long length = in.used - begin;
     uint64_t hash = (uint64_t)length;
     for (long i = begin; i < in.used; i++)
-        hash = (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
+        hash =
+            (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
     if (2 * (in.count + 1) >= in.size && !grow_index()) return -1;
     long at = (long)(hash & (uint64_t)(in.size - 1));
     for (; in.index[at] != 0; at = (at + 1) & (in.size - 1)) {
@@ -393,7 +409,7 @@ static int chain(object *coro) {
         int kind = kind_of(at);
         object *frame = kind < 0 ? NULL : attribute(at, word.frame[kind]);
         object *onward = kind < 0 ? behind(at) : attribute(at, word.await[kind]);
-        if (frame != NULL && frame == last) {  // an asynchronous generator, met again in what sends to it
+        if (frame != NULL && frame == last) { // an asynchronous generator, met again in what sends to it
             Py_DecRef(frame);
             if (onward != NULL) Py_DecRef(onward);
             break;
@@ -418,7 +434,7 @@ static long how_future(object *waiter) {
     if (met[at].waiter == waiter) return met[at].how;
     object *callbacks = attribute(waiter, word.callbacks);
     long how = PLAIN;
-    if (callbacks != NULL && PyList_Size(callbacks) > 1) {  // else there is the task's own: nothing is shielded
+    if (callbacks != NULL && PyList_Size(callbacks) > 1) { // else there is the task's own: nothing is shielded
         object *told = PyObject_CallOneArg(py.shields, callbacks);
         if (told != NULL) Py_DecRef(told);
         if (told == NULL || told == _Py_TrueStruct) how = ASK;
@@ -537,15 +553,15 @@ static object *watch(object *self, object *on) {
     return _Py_NoneStruct;
 }
 
-static method methods[] = {{"add", add, ONE_ARGUMENT, NULL}, {"gone", gone, ONE_ARGUMENT, NULL},
-    {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL}, {"watch", watch, ONE_ARGUMENT, NULL},
-    {"walk", walk, ONE_ARGUMENT, NULL}};
+static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", gone, ONE_ARGUMENT, NULL},
+                           {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL},
+                           {"watch", watch, ONE_ARGUMENT, NULL},      {"walk", walk, ONE_ARGUMENT, NULL}};
 
 // (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`, which the caller keeps alive.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *made_of[6];
-    py = (names){given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7],
-                 given[8], given[9], given[10], given[11], given[12]};
+    py = (names){given[0], given[1], given[2], given[3],  given[4],  given[5], given[6],
+                 given[7], given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < 6; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep()) return NULL;

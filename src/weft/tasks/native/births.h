@@ -30,16 +30,20 @@ extern void PyErr_Clear(void);
 extern object *PyObject_CallOneArg(object *, object *), *PyObject_CallNoArgs(object *);
 extern object *PyObject_CallFunctionObjArgs(object *, ...), *PyCFunction_NewEx(method *, object *, object *);
 extern object *PyList_New(long), *PyLong_FromUnsignedLongLong(unsigned long long), *Py_BuildValue(const char *, ...);
-extern object *PyList_GetItem(object *, long), *PyTuple_New(long), *PyLong_FromLongLong(long long), *PyErr_NoMemory(void);
+extern object *PyList_GetItem(object *, long), *PyTuple_New(long), *PyLong_FromLongLong(long long),
+    *PyErr_NoMemory(void);
 extern int PyList_Append(object *, object *), PyList_SetItem(object *, long, object *);
-extern int PyTuple_SetItem(object *, long, object *), PyObject_IsInstance(object *, object *), PySet_Contains(object *, object *);
+extern int PyTuple_SetItem(object *, long, object *), PyObject_IsInstance(object *, object *),
+    PySet_Contains(object *, object *);
 extern long PyList_Size(object *);
-extern object *PyObject_GetAttr(object *, object *), *PyObject_Type(object *), *PyUnicode_InternFromString(const char *);
+extern object *PyObject_GetAttr(object *, object *), *PyObject_Type(object *),
+    *PyUnicode_InternFromString(const char *);
 extern object *PyObject_CallMethodObjArgs(object *, object *, ...);
 extern unsigned long long PyLong_AsUnsignedLongLong(object *);
 extern int PyDict_SetItem(object *, object *, object *);
 extern const char *PyUnicode_AsUTF8AndSize(object *, long *);
-extern object *PyCFunction_GetSelf(object *), *PyInstanceMethod_New(object *), *PyMethod_Function(object *), *PyMethod_Self(object *);
+extern object *PyCFunction_GetSelf(object *), *PyInstanceMethod_New(object *), *PyMethod_Function(object *),
+    *PyMethod_Self(object *);
 extern object *(*PyCFunction_GetFunction(object *))(object *, object *);
 extern object PyCFunction_Type[], PyMethod_Type[];
 extern object PyCoro_Type[], PyGen_Type[], PyAsyncGen_Type[], _Py_TrueStruct[];

@@ -7,17 +7,21 @@
 #include "record.h"
 #include <string.h>
 
-enum { ADDED = 0, CHANGED = 1 };  // events of PyDict_AddWatcher; with all others nothing is there any more
+enum { ADDED = 0, CHANGED = 1 }; // events of PyDict_AddWatcher; with all others nothing is there any more
 typedef int (*watcher)(int event, object *dictionary, object *loop, object *task);
 extern int PyDict_AddWatcher(watcher) __attribute__((weak)), PyDict_Watch(int, object *) __attribute__((weak));
 
-static struct { object *site, *names, *get_name, *run, *step, *wakeup, *own_step, *own_wakeup; } py;
-static struct { object *callback, *self, *get_name; } word;
+static struct {
+    object *site, *names, *get_name, *run, *step, *wakeup, *own_step, *own_wakeup;
+} py;
+static struct {
+    object *callback, *self, *get_name;
+} word;
 static uint64_t heard;
 
 enum { UNNAMED = UINT32_MAX };
 
-static int is_asyncios_own(const char *text, long length) {  // Task-17
+static int is_asyncios_own(const char *text, long length) { // Task-17
     if (length < 6 || memcmp(text, "Task-", 5) != 0) return 0;
     for (long i = 5; i < length; i++)
         if (text[i] < '0' || text[i] > '9') return 0;
@@ -59,7 +63,12 @@ static void come(object *task) {
     birth *b = weft_birth_of(task);
     struct weft_switch to = {0};
     if (b != NULL && b->name == 0) b->name = name_of(task);
-    if (b != NULL) to = (struct weft_switch){.task = b->id, .parent = b->parent != NULL ? b->parent->id : 0, .site = b->site, .name = b->name != UNNAMED ? b->name : 0, .kind = WEFT_TASK_EXPLICIT};
+    if (b != NULL)
+        to = (struct weft_switch){.task = b->id,
+                                  .parent = b->parent != NULL ? b->parent->id : 0,
+                                  .site = b->site,
+                                  .name = b->name != UNNAMED ? b->name : 0,
+                                  .kind = WEFT_TASK_EXPLICIT};
     weft_switch(&to);
     heard++;
 }
@@ -78,7 +87,8 @@ static object *task_of(object *callback) {
         task = PyObject_GetAttr(callback, word.self);
     } else if (type == PyCFunction_Type && PyCFunction_GetFunction(callback) == PyCFunction_GetFunction(py.wakeup)) {
         Py_IncRef(task = PyCFunction_GetSelf(callback));
-    } else if (type == PyMethod_Type && (PyMethod_Function(callback) == py.own_step || PyMethod_Function(callback) == py.own_wakeup)) {
+    } else if (type == PyMethod_Type &&
+               (PyMethod_Function(callback) == py.own_step || PyMethod_Function(callback) == py.own_wakeup)) {
         Py_IncRef(task = PyMethod_Self(callback));
     }
     if (type != NULL) Py_DecRef(type);

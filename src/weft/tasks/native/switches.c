@@ -23,9 +23,9 @@ enum { CALL = sizeof(struct weft_event), SITES = 4096, MODULES = 256, RECENT = 6
 
 // ---- the record of the rank, as a reader sees it ----
 
-struct table {  // of chunks, and its continuations
+struct table { // of chunks, and its continuations
     const struct weft_chunk *chunks;
-    const volatile void *count;  // 4 bytes in the header, 8 in a continuation's link
+    const volatile void *count; // 4 bytes in the header, 8 in a continuation's link
     uint32_t at;
     bool first;
 };
@@ -34,12 +34,15 @@ static struct {
     int fd;
     const struct weft_header *header;
     struct table definitions;
-    const struct weft_chunk *newest;  // chunk of DEFINITIONS
-    uint64_t parsed;                  // bytes of DEFINITIONS that are known
+    const struct weft_chunk *newest; // chunk of DEFINITIONS
+    uint64_t parsed; // bytes of DEFINITIONS that are known
 } of_rank = {.fd = -1};
 
 // A thread of the record: its number in the kernel, the slot it has from a call on.
-static struct met { uint32_t tid, slot; uint64_t first; } *met;
+static struct met {
+    uint32_t tid, slot;
+    uint64_t first;
+} *met;
 static size_t met_count, met_room;
 
 static const void *mapped(uint64_t offset, uint64_t bytes) {
@@ -52,7 +55,8 @@ static struct table table_begin(void) {
 }
 
 static uint64_t table_count(const struct table *t) {
-    return t->first ? __atomic_load_n((const uint32_t *)t->count, __ATOMIC_ACQUIRE) : __atomic_load_n((const uint64_t *)t->count, __ATOMIC_ACQUIRE);
+    return t->first ? __atomic_load_n((const uint32_t *)t->count, __ATOMIC_ACQUIRE)
+                    : __atomic_load_n((const uint64_t *)t->count, __ATOMIC_ACQUIRE);
 }
 
 // The next chunk of a stream, NULL where there is none so far: then the table is asked again from there later.
@@ -95,7 +99,8 @@ static COLD bool attach_record(const char *run) {
     of_rank.fd = find_record(run);
     of_rank.header = of_rank.fd < 0 ? NULL : mapped(0, WEFT_PAGE);
     const struct weft_header *h = of_rank.header;
-    if (h != NULL && !memcmp(h->magic, WEFT_MAGIC, 8) && h->major == WEFT_FORMAT_MAJOR && h->level == WEFT_LEVEL_TRACE && h->pid == (uint32_t)getpid()) {
+    if (h != NULL && !memcmp(h->magic, WEFT_MAGIC, 8) && h->major == WEFT_FORMAT_MAJOR &&
+        h->level == WEFT_LEVEL_TRACE && h->pid == (uint32_t)getpid()) {
         of_rank.definitions = table_begin();
         of_rank.newest = table_next(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
         if (of_rank.newest != NULL) return true;
@@ -127,7 +132,8 @@ static COLD uint8_t *definitions_more(size_t *length) {
         uint64_t n = used(c), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
         if (skip >= n) continue;
         uint8_t *more = realloc(bytes, *length + (n - skip));
-        if (more == NULL || pread(of_rank.fd, more + *length, n - skip, (off_t)(c->offset + skip)) != (ssize_t)(n - skip)) {
+        if (more == NULL ||
+            pread(of_rank.fd, more + *length, n - skip, (off_t)(c->offset + skip)) != (ssize_t)(n - skip)) {
             free(more != NULL ? more : bytes);
             return NULL;
         }
@@ -170,33 +176,39 @@ static COLD void learn(void) {
 
 static char run_path[PATH_MAX], runtime_name[32];
 static enum { OFF, WAITING, ON } state;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of the file, the threads, and what is read of the record
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the file, the threads, and what is read of the record
 static struct weft_record *file;
 static struct weft_stream definitions;
-static struct { uint8_t *bytes; size_t used, room; } kept;  // definitions from before there was a file
+static struct {
+    uint8_t *bytes;
+    size_t used, room;
+} kept; // definitions from before there was a file
 static uint32_t streams;
 static pthread_key_t thread_end;
 static uint64_t asked, ask_at = 1;
 
-struct switches {  // one a thread that has tasks
+struct switches { // one a thread that has tasks
     struct weft_switch now;
-    struct weft_switch *last;  // its newest one in the file
-    bool known;                // its slot in the record is
-    bool written;              // `now` is in the file, or need not be
-    bool closed;               // its newest one is the last
+    struct weft_switch *last; // its newest one in the file
+    bool known; // its slot in the record is
+    bool written; // `now` is in the file, or need not be
+    bool closed; // its newest one is the last
     uint32_t slot;
-    uint64_t first;            // calls of the slot before this thread's own
-    uint64_t before;           // bytes of the slot's older chunks
+    uint64_t first; // calls of the slot before this thread's own
+    uint64_t before; // bytes of the slot's older chunks
     const struct weft_chunk *chunk;
     struct table table;
-    uint64_t looked;           // `used` of the definitions when its slot was looked for
+    uint64_t looked; // `used` of the definitions when its slot was looked for
     struct weft_stream stream;
     uint32_t number;
-    struct { const void *address; uint32_t site; } recent[RECENT];
+    struct {
+        const void *address;
+        uint32_t site;
+    } recent[RECENT];
     struct switches *next_free;
 };
 
-static struct switches *left;  // by threads that have ended
+static struct switches *left; // by threads that have ended
 static __thread __attribute__((tls_model("initial-exec"))) struct switches *self;
 
 static bool append(const void *bytes, size_t n) {
@@ -308,7 +320,8 @@ static COLD struct switches *enter(void) {
 
 static COLD bool open_stream(struct switches *s) {
     pthread_mutex_lock(&lock);
-    bool good = s->stream.base != NULL || (streams <= 0xffff && weft_stream_open(file, &s->stream, WEFT_STREAM_EVENTS, (int)streams));
+    bool good = s->stream.base != NULL ||
+                (streams <= 0xffff && weft_stream_open(file, &s->stream, WEFT_STREAM_EVENTS, (int)streams));
     if (good && s->number == 0) s->number = ++streams, file->header->threads = streams;
     if (good) {
         uint8_t payload[64], *p = weft_put_u(payload, s->number - 1);
@@ -376,7 +389,7 @@ static inline void put(struct switches *s, uint64_t n, const struct weft_switch 
     struct weft_switch *at = s->last;
     bool again = at != NULL && at->calls == n;
     if (!again) {
-        if (RARELY(!weft_stream_fits(&s->stream, sizeof *at))) return stop(s);  // the disk is full
+        if (RARELY(!weft_stream_fits(&s->stream, sizeof *at))) return stop(s); // the disk is full
         at = s->last = (struct weft_switch *)s->stream.next;
         at->calls = n;
     }
@@ -415,15 +428,19 @@ void weft_switch(const struct weft_switch *to) {
     s->now = *to;
 }
 
-struct weft_switch weft_switch_now(void) {
-    return self != NULL ? self->now : (struct weft_switch){0};
-}
+struct weft_switch weft_switch_now(void) { return self != NULL ? self->now : (struct weft_switch){0}; }
 
 // ---- sites ----
 
-static struct { const void *address; } sites[SITES];
+static struct {
+    const void *address;
+} sites[SITES];
 static uint32_t site_count;
-static struct { const void *base; uint64_t id; ElfW(Addr) moved; } modules[MODULES];
+static struct {
+    const void *base;
+    uint64_t id;
+    ElfW(Addr) moved;
+} modules[MODULES];
 static uint32_t module_count;
 
 static COLD void put_build_id(const void *base, ElfW(Addr) moved, char *out) {
@@ -444,7 +461,7 @@ static COLD void put_build_id(const void *base, ElfW(Addr) moved, char *out) {
 }
 
 // The module of an address: its number, and by how much it lies elsewhere than its file says. The lock is held.
-static COLD uint64_t module_of(const void *address, ElfW(Addr) *moved) {
+static COLD uint64_t module_of(const void *address, ElfW(Addr) * moved) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map == NULL) return 0;
@@ -453,7 +470,7 @@ static COLD uint64_t module_of(const void *address, ElfW(Addr) *moved) {
     if (module_count == MODULES) return 0;
     char build_id[129] = "", executable[PATH_MAX] = "";
     const char *path = map->l_name;
-    if (path == NULL || !*path) {  // the program itself has no name here
+    if (path == NULL || !*path) { // the program itself has no name here
         ssize_t n = readlink("/proc/self/exe", executable, sizeof executable - 1);
         executable[n > 0 ? n : 0] = 0;
         path = executable;

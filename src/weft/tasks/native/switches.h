@@ -28,12 +28,12 @@ enum weft_task_kind { WEFT_TASK_NONE = 0, WEFT_TASK_INITIAL = 1, WEFT_TASK_IMPLI
 
 struct weft_switch {
     uint64_t calls;
-    uint64_t task;    // the runtime's number, from 1 on
-    uint64_t parent;  // 0: not known
-    uint32_t site;    // where it was made: a SITE of this file, 0: not known
-    uint32_t name;    // a NAME of this file, 0: none
-    uint32_t kind;    // enum weft_task_kind
-    uint32_t until;   // for so many calls only: the last one of a thread where no more could be written. Else 0
+    uint64_t task; // the runtime's number, from 1 on
+    uint64_t parent; // 0: not known
+    uint32_t site; // where it was made: a SITE of this file, 0: not known
+    uint32_t name; // a NAME of this file, 0: none
+    uint32_t kind; // enum weft_task_kind
+    uint32_t until; // for so many calls only: the last one of a thread where no more could be written. Else 0
 };
 
 _Static_assert(sizeof(struct weft_switch) == 40, "switch layout");

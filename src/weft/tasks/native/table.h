@@ -24,12 +24,12 @@ enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
 // bits are none of a task's flags in OMPT: on_create asks for both at once.
 enum { RUNS = 1 << 8, SPAWNS = 1 << 9, JOINS = 1 << 10, NOBODY = 1 << 11, TRACED = 15 << 8 };
 enum { UNTIED = 1 << 16, ON = 1 << 17, FINISHED = 1 << 18 };
-enum { WAIT_LOCK = 64, WAIT_EVENT = 65 };              // beside OMPT's kinds of sync region, which are 1 to 10
+enum { WAIT_LOCK = 64, WAIT_EVENT = 65 }; // beside OMPT's kinds of sync region, which are 1 to 10
 
 typedef struct task {
     uint64_t id, parent;
     const void *created;
-    struct task *below;  // a free record: the next free one
+    struct task *below; // a free record: the next free one
     struct scope *scope;
     const void *waiting;
     uint64_t what, needs;
@@ -39,30 +39,30 @@ typedef struct task {
 #define FRESH ((task *)1)
 
 typedef struct scope {
-    struct scope *outer;   // owned by the task that opened it, given back at its end
-    const void *created;   // a team's directive; 0 for a taskgroup
-    uint64_t opener;       // the number of the task that opened it
+    struct scope *outer; // owned by the task that opened it, given back at its end
+    const void *created; // a team's directive; 0 for a taskgroup
+    uint64_t opener; // the number of the task that opened it
 } scope;
 
-typedef struct worker {  // in its thread's own memory
+typedef struct worker { // in its thread's own memory
     task *top;
     task *free;
     uint64_t next_id;
-    uint64_t thread;  // its number in the kernel
-    scope *scopes;    // free ones
-    int64_t slot;     // its place in the table, -1 for none
-    const void *loop, *named;  // the last taskloop that it made tasks for, and what the runtime calls that place
+    uint64_t thread; // its number in the kernel
+    scope *scopes; // free ones
+    int64_t slot; // its place in the table, -1 for none
+    const void *loop, *named; // the last taskloop that it made tasks for, and what the runtime calls that place
 } worker;
 
 enum { SLAB = 1024, SLABS = 1 << 16, LOCKS = 4096, WORKERS = 4096 };
 
 typedef struct {
-    uint64_t lock, owner;  // the number of the task that holds it, 0 for none
+    uint64_t lock, owner; // the number of the task that holds it, 0 for none
 } lock;
 
 typedef struct {
-    char magic[8];  // "weftask4"
-    int32_t count, watch;  // watch: what implicit tasks are traced for from their begin
+    char magic[8]; // "weftask4"
+    int32_t count, watch; // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;
     task *slabs[SLABS];

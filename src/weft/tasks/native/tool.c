@@ -15,7 +15,10 @@
 #define COLD __attribute__((noinline, noipa, cold))
 #define RARELY(condition) __builtin_expect((condition) != 0, 0)
 #ifdef WEFT_TASKS_CHECK  // a test's build: what the hot paths take for granted is looked at
-#define CHECK(condition) do { if (!(condition)) abort(); } while (0)
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) abort();                                                                                     \
+    } while (0)
 #else
 #define CHECK(condition) ((void)0)
 #endif
@@ -103,7 +106,8 @@ static COLD void be_careful(void);
 
 // The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. Arguments that
 // on_create has too stay in their registers; `flags` may have bits of `traced` in it.
-static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                               const void *pc) {
     (void)from, (void)frame, (void)dependences;
     data->ptr = &nobody;
     if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences never runs
@@ -131,7 +135,8 @@ static void on_create(ompt_data *from, const void *frame, ompt_data *data, int f
     flags |= parent->traced;
     __asm__("" : "+r"(flags));  // in this order it needs no register more
     flags |= t->traced;  // `nobody` is traced
-    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) || RARELY((id & (SLAB - 1)) == 0))
+    if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) ||
+        RARELY((id & (SLAB - 1)) == 0))
         return create_rarely(NULL, NULL, data, flags, 0, pc);
     data->ptr = take(t, id, parent, pc);
 }
@@ -150,7 +155,8 @@ static COLD void off(task *t) {
 // an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
 static COLD void change(task *prior, task *next) {
     task *was = next->below;
-    int left = prior != &nobody && (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
+    int left = prior != &nobody &&
+               (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
     if (left) {
         next = prior->below;
         off(prior);
@@ -160,7 +166,8 @@ static COLD void change(task *prior, task *next) {
     }
     me.top = next;
     if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
-    if (!left && was <= FRESH && (next->traced & RUNS)) weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+    if (!left && was <= FRESH && (next->traced & RUNS))
+        weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
 }
 
 static COLD void ended(task *done, task *next) {
@@ -177,7 +184,7 @@ static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top, *next = to != NULL ? of(to) : prior->below;
     if (status == OMPT_SWITCH || status == OMPT_YIELD) return change(prior, next);
     if (status == OMPT_COMPLETE || status == OMPT_CANCEL) ended(prior, prior == &nobody ? next : prior->below);
-    if (status == OMPT_DETACH && prior != &nobody) {  // its body is done, its event is not: it lies on the heap for that
+    if (status == OMPT_DETACH && prior != &nobody) { // its body is done, its event is not: it lies on the heap for that
         me.top = prior->below;
         prior->below = NULL;
         prior->wait = WAIT_EVENT;
@@ -192,7 +199,7 @@ static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
 static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top;
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
-    if (status == OMPT_COMPLETE) {  // on with what lies beneath it
+    if (status == OMPT_COMPLETE) { // on with what lies beneath it
         CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
         if (RARELY(prior->traced & (TRACED | UNTIED))) return schedule_rarely(from, status, to);
         me.top = prior->below;
@@ -222,7 +229,8 @@ static COLD void settle(const task *here) {
     }
 }
 
-static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                           const void *pc) {
     settle(of(from));
     on_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
@@ -232,7 +240,7 @@ static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
     settle(prior);
     if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED)) return on_schedule(from, status, to);
     if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
-    if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return;  // its record lies in a stack still
+    if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return; // its record lies in a stack still
     prior->traced = 0;
     release(prior);
 }
@@ -249,7 +257,8 @@ static COLD const void *outside(const void *in_runtime) {
     if (!dladdr(in_runtime, &runtime) || !dladdr((void *)&weft_tasks, &here)) return in_runtime;
     int count = backtrace(at, 16);
     for (int i = 0; i < count; i++)
-        if (dladdr(at[i], &there) && there.dli_fbase != runtime.dli_fbase && there.dli_fbase != here.dli_fbase) return at[i];
+        if (dladdr(at[i], &there) && there.dli_fbase != runtime.dli_fbase && there.dli_fbase != here.dli_fbase)
+            return at[i];
     return in_runtime;
 }
 
@@ -293,7 +302,8 @@ static void close_scope(scope *s) {
     me.scopes = s;
 }
 
-static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags, const void *pc) {
+static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags,
+                              const void *pc) {
     (void)frame, (void)size, (void)flags;
     enter();
     data->ptr = open_scope(of(from)->scope, pc);
@@ -369,7 +379,8 @@ static lock *lock_of(uint64_t id) {
     for (int i = 0; i < LOCKS; i++, at = (at + 1) % LOCKS) {
         lock *l = &weft_tasks.locks[at];
         uint64_t seen = __atomic_load_n(&l->lock, __ATOMIC_ACQUIRE);
-        if (seen == 0 && __atomic_compare_exchange_n(&l->lock, &seen, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return l;
+        if (seen == 0 && __atomic_compare_exchange_n(&l->lock, &seen, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return l;
         if (seen == id) return l;
     }
     return NULL;
@@ -410,7 +421,8 @@ static ompt_set really_set;
 
 static int kind_of(const task *t) {
     if (t->parent == 0) return WEFT_TASK_INITIAL;
-    return t->scope != NULL && t->scope->created != NULL && t->scope->created == t->created ? WEFT_TASK_IMPLICIT : WEFT_TASK_EXPLICIT;
+    return t->scope != NULL && t->scope->created != NULL && t->scope->created == t->created ? WEFT_TASK_IMPLICIT
+                                                                                            : WEFT_TASK_EXPLICIT;
 }
 
 // The end of an untied task may be told by another thread, later (see above). Where the task beneath it stands in a wait,
@@ -435,7 +447,8 @@ static void note(void) {
     weft_switch(&to);
 }
 
-static void noted_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+static void noted_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                         const void *pc) {
     ((__typeof__(&noted_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
     note();
 }
@@ -445,7 +458,8 @@ static void noted_schedule(ompt_data *from, int status, ompt_data *to) {
     note();
 }
 
-static void noted_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
+static void noted_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
+                           int flags) {
     ((__typeof__(&noted_implicit))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
     note();
 }
@@ -459,8 +473,8 @@ static int set_noted(int event, ompt_function callback) {
     noted[event] = callback;
     if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)noted_schedule;
     if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)noted_implicit;
-    if (callback == (ompt_function)careful_create) callback = (ompt_function)noted_create;  // the others only add a task
-    if (callback == (ompt_function)careful_sync) callback = (ompt_function)noted_sync;      // and leave the top as it is
+    if (callback == (ompt_function)careful_create) callback = (ompt_function)noted_create; // the others only add a task
+    if (callback == (ompt_function)careful_sync) callback = (ompt_function)noted_sync; // and leave the top as it is
     return really_set(event, callback);
 }
 
