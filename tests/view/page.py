@@ -31,7 +31,7 @@ class Page:
     def ask(self, script: str) -> Any:
         """What a script returns that may wait; `page` is the page's own object."""
         return self.browser.execute_async_script(
-            "const done = arguments[0]; import('weft/main.js').then(async ({page}) => { " + script + " })"
+            "const done = arguments[0]; import('weft/main.js').then(async ({page}) => { " + script + "\n})"
             ".catch((error) => done(String(error)));"
         )
 

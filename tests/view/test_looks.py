@@ -104,7 +104,7 @@ class TestMessages:
 
     def middle(self, shown: Page) -> tuple[dict[str, Any], float, float]:
         """A message, and a place on its line that no other comes near."""
-        message, x, y = shown.state(script("middle"))
+        message, x, y = shown.ask(script("middle"))
         return message, x, y
 
     def test_a_message_says_what_it_was_and_stays_marked(self, page: Show, dynamics: Path, tmp_path: Path) -> None:
