@@ -38,13 +38,18 @@ function surroundings(command) {
 function report(folder, run) {
   return new Promise((resolve, reject) => {
     const words = ["report", ...(run ? [run] : []), "--format", "json"];
-    execFile(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)), maxBuffer: 1 << 28 }, (error, out, err) => {
-      try {
-        resolve(JSON.parse(out).findings);
-      } catch {
-        reject(new Error(err.trim() || error?.message || "weft report says nothing"));
-      }
-    });
+    execFile(
+      weft(folder),
+      words,
+      { cwd: folder, env: surroundings(weft(folder)), maxBuffer: 1 << 28 },
+      (error, out, err) => {
+        try {
+          resolve(JSON.parse(out).findings);
+        } catch {
+          reject(new Error(err.trim() || error?.message || "weft report says nothing"));
+        }
+      },
+    );
   });
 }
 
@@ -69,11 +74,15 @@ class Findings {
       const problem = new vscode.Diagnostic(line(places[0]), row.message, SEVERITY[row.severity]);
       problem.source = "weft";
       problem.code = row.kind;
-      problem.relatedInformation = places.slice(1, 8).map(
-        (site) => new vscode.DiagnosticRelatedInformation(
-          new vscode.Location(fileOf(site, folder), line(site)), `rank ${site.rank}: ${site.call}`
-        )
-      );
+      problem.relatedInformation = places
+        .slice(1, 8)
+        .map(
+          (site) =>
+            new vscode.DiagnosticRelatedInformation(
+              new vscode.Location(fileOf(site, folder), line(site)),
+              `rank ${site.rank}: ${site.call}`,
+            ),
+        );
       const file = fileOf(places[0], folder).toString();
       byFile.set(file, [...(byFile.get(file) ?? []), problem]);
     }
@@ -151,7 +160,9 @@ function activate(context) {
     vscode.commands.registerCommand("weft.goTo", goTo),
     vscode.commands.registerCommand("weft.view", () => view(vscode.debug.activeDebugSession)),
     vscode.commands.registerCommand("weft.until", async () => {
-      const where = await vscode.window.showInputBox({ prompt: "RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N" });
+      const where = await vscode.window.showInputBox({
+        prompt: "RANK:EVENT, FILE:LINE, FUNCTION, t=SECONDS or finding:N",
+      });
       if (where) await vscode.debug.activeDebugSession?.customRequest("weft/until", { where });
     }),
     vscode.debug.registerDebugAdapterDescriptorFactory("weft", {
@@ -178,12 +189,12 @@ function activate(context) {
             if (message.type !== "event" || message.event !== "initialized") return;
             session.customRequest("weft/findings").then(
               (told) => findings.show(told.findings, folderOf(session)),
-              (error) => vscode.window.showErrorMessage(`weft: ${error.message}`)
+              (error) => vscode.window.showErrorMessage(`weft: ${error.message}`),
             );
           },
         };
       },
-    })
+    }),
   );
 }
 

@@ -44,7 +44,13 @@ function packed(head, arrays) {
 
 test("a window is unpacked wherever its head ends", () => {
   for (const pad of ["", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg"]) {
-    const head = { pad, arrays: [["x", "u8", 3], ["y", "f64", 2]] };
+    const head = {
+      pad,
+      arrays: [
+        ["x", "u8", 3],
+        ["y", "f64", 2],
+      ],
+    };
     const held = unpack(packed(head, [new Uint8Array([1, 2, 3]), new Float64Array([0.5, -1])]));
     assert.deepEqual([...held.x], [1, 2, 3]);
     assert.deepEqual([...held.y], [0.5, -1]);

@@ -7,7 +7,11 @@ async function asked(name, given, signal) {
   if (answer.ok) return answer;
   const text = await answer.text();
   let said = text;
-  try { said = JSON.parse(text).error ?? text; } catch { /* a refusal is plain text */ }
+  try {
+    said = JSON.parse(text).error ?? text;
+  } catch {
+    /* a refusal is plain text */
+  }
   throw new Error(said);
 }
 

@@ -22,7 +22,11 @@ export function drawBands(context, view, bands, strong) {
     context.strokeStyle = thin(colour, strong ? 0.95 : 0.5);
     for (const side of [1, 2]) {
       context.beginPath();
-      parts.forEach((part, i) => (i ? context.lineTo(Math.min(part[side], view.torn()), part[0]) : context.moveTo(Math.min(part[side], view.torn()), part[0])));
+      parts.forEach((part, i) =>
+        i
+          ? context.lineTo(Math.min(part[side], view.torn()), part[0])
+          : context.moveTo(Math.min(part[side], view.torn()), part[0]),
+      );
       context.stroke();
     }
     context.globalAlpha = 1;
@@ -45,21 +49,44 @@ export function drawFinding(context, view, finding) {
   const palette = colours();
   const waits = finding.arrows.filter((a) => a.kind === "waits");
   const starts = new Map(finding.events.map(([rank, , , start]) => [rank, view.x(start)]));
-  waits.forEach((a, i) => drawWait(context, view, a, i, { all: waits.length, from: Math.max(starts.get(a.rank) ?? 0, starts.get(a.for) ?? 0) }));
+  waits.forEach((a, i) =>
+    drawWait(context, view, a, i, {
+      all: waits.length,
+      from: Math.max(starts.get(a.rank) ?? 0, starts.get(a.for) ?? 0),
+    }),
+  );
   const ring = waits.filter((a) => a.cycle);
   if (ring.length === 2 && Math.abs(view.rankY(ring[0].rank) - view.rankY(ring[0].for)) > 40) {
-    note(context, view, view.torn() - 81, (view.rankY(ring[0].rank) + view.rankY(ring[0].for)) / 2, "cycle", palette.error);
+    note(
+      context,
+      view,
+      view.torn() - 81,
+      (view.rankY(ring[0].rank) + view.rankY(ring[0].for)) / 2,
+      "cycle",
+      palette.error,
+    );
   }
   for (const a of finding.arrows.filter((one) => one.kind !== "waits")) {
     const took = a.kind === "took";
     const colour = took ? palette.accent : palette.error;
-    arrow(context, view.x(a.from[1]), view.rowY(a.from[0]), view.x(a.to[1]), view.rowY(a.to[0]),
-      { colour, width: 2.2, dash: took ? [] : [7, 4], head: 8 });
+    arrow(context, view.x(a.from[1]), view.rowY(a.from[0]), view.x(a.to[1]), view.rowY(a.to[0]), {
+      colour,
+      width: 2.2,
+      dash: took ? [] : [7, 4],
+      head: 8,
+    });
   }
   outlineAll(context, view, finding, new Set(waits.filter((a) => a.cycle).map((a) => a.rank)));
   for (const a of finding.arrows.filter((one) => one.kind !== "waits")) {
     const took = a.kind === "took";
-    note(context, view, view.x(a.from[1]) + 8, view.rowY(a.from[0]) - 14, took ? "taken" : "could have come first", took ? palette.accent : palette.error);
+    note(
+      context,
+      view,
+      view.x(a.from[1]) + 8,
+      view.rowY(a.from[0]) - 14,
+      took ? "taken" : "could have come first",
+      took ? palette.accent : palette.error,
+    );
   }
 }
 
@@ -82,7 +109,8 @@ function outlineAll(context, view, finding, cycle) {
       merged.set(lane, [Math.min(start, first), Math.max(end, last)]);
     }
     if (lane.rows.length > 1) continue;
-    if ((i < finding.first && finding.events.length <= 12) || i < Math.min(4, finding.first) || cycle.has(rank)) outline(context, view, row, start, end, colour);
+    if ((i < finding.first && finding.events.length <= 12) || i < Math.min(4, finding.first) || cycle.has(rank))
+      outline(context, view, row, start, end, colour);
     else outline(context, view, row, start, end, thin(colour, 0.6), 1);
   }
   for (const [lane, [start, end]] of merged) {
@@ -106,7 +134,10 @@ function drawWait(context, view, wait, i, { all, from: earliest }) {
   arc(context, x, from, to, { colour, ground: colours().paper, width: wait.cycle ? 3 : 2, bulge });
   if (all > 12 || wait.cycle) return;
   // The words stand between two rows, beside the arc, where they cover no call.
-  const y = Math.abs(to - from) > view.pitch * 1.5 && view.pitch > 36 ? from + (Math.sign(to - from) * view.pitch) / 2 : (from + to) / 2;
+  const y =
+    Math.abs(to - from) > view.pitch * 1.5 && view.pitch > 36
+      ? from + (Math.sign(to - from) * view.pitch) / 2
+      : (from + to) / 2;
   const text = wait.ranks > 1 ? `${wait.ranks} ranks wait for ${wait.for}` : `${wait.rank} waits for ${wait.for}`;
   const side = x - bulge * 0.78 * aside((y - from) / (to - from));
   note(context, view, bulge > 0 ? side - view.measure(context, text) * 1.12 - 8 : side + 8, y, text, colour);
@@ -135,4 +166,3 @@ function shade(context, view, lane, from, to, colour) {
   const edge = colour === colours().past ? to : from;
   if (edge > 0 && edge < view.width) context.fillRect(edge - 1, lane.y - 3, 2, lane.height + 6);
 }
-

@@ -9,10 +9,19 @@ import { hideTip } from "weft/tips.js";
 /** What the page does with calls and messages; the page itself has the graph, the state and the panels. */
 export class Calls extends Moves {
   async click(hit, message = null) {
-    if (hit.kind === "head") { this.fold(hit.item.name); return; }
+    if (hit.kind === "head") {
+      this.fold(hit.item.name);
+      return;
+    }
     byId("graph").focus();
-    if (message) { this.selectMessage([sideOf(message), message.row]); return; }
-    if (hit.kind !== "lane" || !hit.item) { if (hit.kind === "lane") this.select(null); return; }
+    if (message) {
+      this.selectMessage([sideOf(message), message.row]);
+      return;
+    }
+    if (hit.kind !== "lane" || !hit.item) {
+      if (hit.kind === "lane") this.select(null);
+      return;
+    }
     const event = await this.eventAt(hit);
     this.select(event);
   }
@@ -76,13 +85,18 @@ export class Calls extends Moves {
   /** Brings the chosen message into the window. */
   frameMessage() {
     const { places } = this.graph.message;
-    const [from, to] = [Math.min(...places.map((p) => p[1])), Math.max(...places.map((p) => Math.min(p[2], this.graph.axis.end)))];
+    const [from, to] = [
+      Math.min(...places.map((p) => p[1])),
+      Math.max(...places.map((p) => Math.min(p[2], this.graph.axis.end))),
+    ];
     this.unfoldRows(places.map((p) => p[0]));
     const wide = Math.max(to - from, NEAREST);
     this.zoomTo(from - wide * 0.25, to + wide * 0.25);
   }
 
-  chosenPlace() { return this.graph.chosen?.place ?? null; }
+  chosenPlace() {
+    return this.graph.chosen?.place ?? null;
+  }
 
   /** Selects a call and brings it into the window. */
   async jump(event) {
@@ -109,9 +123,15 @@ export class Calls extends Moves {
   }
 
   frame() {
-    if (this.graph.message) { this.frameMessage(); return; }
+    if (this.graph.message) {
+      this.frameMessage();
+      return;
+    }
     const place = this.chosenPlace();
-    if (!place) { say("Choose a call first."); return; }
+    if (!place) {
+      say("Choose a call first.");
+      return;
+    }
     const end = Math.min(place[2], this.graph.axis.end);
     const wide = Math.max(end - place[1], NEAREST);
     this.zoomTo(place[1] - wide * 0.5, end + wide * 0.5);
@@ -119,7 +139,10 @@ export class Calls extends Moves {
 
   step(by) {
     const call = this.graph.chosen;
-    if (!call) { this.firstInView(); return; }
+    if (!call) {
+      this.firstInView();
+      return;
+    }
     const next = call.event + by;
     if (next < 0) say("This is the first call of its rank.");
     else if (next >= call.count) say("This is the last call of its rank.");
@@ -128,7 +151,10 @@ export class Calls extends Moves {
 
   row(by) {
     const place = this.chosenPlace();
-    if (!place) { this.firstInView(); return; }
+    if (!place) {
+      this.firstInView();
+      return;
+    }
     const order = this.graph.lanes.lanes.flatMap((lane) => lane.rows);
     const row = order[order.indexOf(place[0]) + by];
     if (row === undefined) say(by < 0 ? "This is the first row." : "This is the last row.");
@@ -139,12 +165,17 @@ export class Calls extends Moves {
     const half = (this.state.to - this.state.from) / 2;
     for (const reach of [half / 500, half / 20, half, half * 20]) {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: at - reach, to: at + reach });
-      if (event) { this.jump(event); return; }
+      if (event) {
+        this.jump(event);
+        return;
+      }
     }
     say("There is no call near.");
   }
 
-  firstInView() { this.nearest(this.graph.lanes.lanes[0].rows[0], (this.state.from + this.state.to) / 2); }
+  firstInView() {
+    this.nearest(this.graph.lanes.lanes[0].rows[0], (this.state.from + this.state.to) / 2);
+  }
 
   partner() {
     const { chosen, message } = this.graph;
@@ -155,7 +186,10 @@ export class Calls extends Moves {
   }
 
   around() {
-    if (!this.graph.chosen && !this.state.around) { say("Choose a call first: its past and future are shaded."); return; }
+    if (!this.graph.chosen && !this.state.around) {
+      say("Choose a call first: its past and future are shaded.");
+      return;
+    }
     this.state.set({ around: !this.state.around });
     if (this.graph.chosen) this.detailsPanel.show(this.graph.chosen, this.findings ?? []);
     if (this.state.around) this.shade();

@@ -12,52 +12,135 @@ export class Details {
     this.actions = actions;
   }
 
-  hide() { this.panel.hidden = true; }
+  hide() {
+    this.panel.hidden = true;
+  }
 
   show(call, findings) {
     this.panel.hidden = false;
-    replace(this.panel,
+    replace(
+      this.panel,
       el("header", {}, el("h2", {}, call.function), this.close()),
-      el("div", { class: "quiet wraps" }, `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`),
-      call.open ? el("p", { class: "alarm" }, call.state === "running" || !call.state ? "This call never returned." : `This call never returned; the process is ${call.state}.`) : null,
+      el(
+        "div",
+        { class: "quiet wraps" },
+        `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`,
+      ),
+      call.open
+        ? el(
+            "p",
+            { class: "alarm" },
+            call.state === "running" || !call.state
+              ? "This call never returned."
+              : `This call never returned; the process is ${call.state}.`,
+          )
+        : null,
       call.error ? el("p", { class: "alarm" }, `It returned error class ${call.error}.`) : null,
       call.buffer_changed ? el("p", { class: "alarm" }, "The send buffer was changed while it was pending.") : null,
       call.damage ? el("p", { class: "alarm" }, `Arguments are damaged: ${call.damage}.`) : null,
-      this.findings(call, findings), this.buttons(call), this.partners(call), this.source(call),
-      el("h3", {}, "Times"), table([["began", exact(call.enter_ns), "enter"], ["returned", call.exit_ns === null ? "never" : exact(call.exit_ns), "exit"],
-        ["took", duration(call.duration_ns), "took"], call.polls ? ["polls", `${plural(call.polls, "failed one")} in a row`] : null]),
-      this.arguments(call), this.status(call), this.communicator(call), this.datatype(call), this.replay(call));
+      this.findings(call, findings),
+      this.buttons(call),
+      this.partners(call),
+      this.source(call),
+      el("h3", {}, "Times"),
+      table([
+        ["began", exact(call.enter_ns), "enter"],
+        ["returned", call.exit_ns === null ? "never" : exact(call.exit_ns), "exit"],
+        ["took", duration(call.duration_ns), "took"],
+        call.polls ? ["polls", `${plural(call.polls, "failed one")} in a row`] : null,
+      ]),
+      this.arguments(call),
+      this.status(call),
+      this.communicator(call),
+      this.datatype(call),
+      this.replay(call),
+    );
     announce(`${call.function} of rank ${call.rank}, ${call.open ? "never returned" : duration(call.duration_ns)}`);
   }
 
   findings(call, findings) {
-    return call.findings.map((i) => (findings[i] ? el("p", { class: findings[i].severity }, el("span", { class: "kind" }, findings[i].kind), ` ${findings[i].message}.`) : null));
+    return call.findings.map((i) =>
+      findings[i]
+        ? el(
+            "p",
+            { class: findings[i].severity },
+            el("span", { class: "kind" }, findings[i].kind),
+            ` ${findings[i].message}.`,
+          )
+        : null,
+    );
   }
 
   buttons(call) {
-    return el("div", { class: "actions" },
+    return el(
+      "div",
+      { class: "actions" },
       el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it"),
-      el("button", { type: "button", "aria-pressed": String(this.state.around), onclick: () => this.actions.around() }, "Past and future"),
+      el(
+        "button",
+        { type: "button", "aria-pressed": String(this.state.around), onclick: () => this.actions.around() },
+        "Past and future",
+      ),
       el("button", { type: "button", title: "Previous call ( , )", onclick: () => this.actions.step(-1) }, "‹"),
-      el("button", { type: "button", title: "Next call ( . )", onclick: () => this.actions.step(1) }, "›"));
+      el("button", { type: "button", title: "Next call ( . )", onclick: () => this.actions.step(1) }, "›"),
+    );
   }
 
   partners(call) {
     if (call.partners === null) return el("p", { class: "quiet" }, "Partners are known when the run is matched …");
     if (!call.partners.length) return null;
-    return [el("h3", {}, "Partners"), el("div", { class: "links" }, call.partners.slice(0, 12).map((p) =>
-      (p.event ? el("button", { type: "button", onclick: () => this.actions.jump(p.event) }, `${p.what} rank ${p.event[0]} `, el("span", { class: "quiet" }, p.site))
-        : el("span", { class: "alarm" }, `${p.what} nobody: it has no partner in this run`)))),
-      call.partners.length > 12 ? el("p", { class: "quiet" }, `and ${call.partners.length - 12} more`) : null];
+    return [
+      el("h3", {}, "Partners"),
+      el(
+        "div",
+        { class: "links" },
+        call.partners
+          .slice(0, 12)
+          .map((p) =>
+            p.event
+              ? el(
+                  "button",
+                  { type: "button", onclick: () => this.actions.jump(p.event) },
+                  `${p.what} rank ${p.event[0]} `,
+                  el("span", { class: "quiet" }, p.site),
+                )
+              : el("span", { class: "alarm" }, `${p.what} nobody: it has no partner in this run`),
+          ),
+      ),
+      call.partners.length > 12 ? el("p", { class: "quiet" }, `and ${call.partners.length - 12} more`) : null,
+    ];
   }
 
   source(call) {
     const { site, source } = call;
-    return [el("h3", {}, "Source"),
-      el("div", { class: "mono" }, site.file ? `${site.file}:${site.line}` : site.text, site.function ? ` ${site.function}` : ""),
+    return [
+      el("h3", {}, "Source"),
+      el(
+        "div",
+        { class: "mono" },
+        site.file ? `${site.file}:${site.line}` : site.text,
+        site.function ? ` ${site.function}` : "",
+      ),
       source ? sourceLines(source, { around: 4 }) : null,
-      source ? el("div", { class: "actions" }, el("button", { type: "button", title: "Source ( 4 )", onclick: () => this.actions.openTab("source") }, "Wider, with more lines")) : null,
-      site.callers.length ? el("div", { class: "quiet mono" }, site.callers.slice(0, 6).map((c) => el("div", {}, `from ${c.text}`))) : null];
+      source
+        ? el(
+            "div",
+            { class: "actions" },
+            el(
+              "button",
+              { type: "button", title: "Source ( 4 )", onclick: () => this.actions.openTab("source") },
+              "Wider, with more lines",
+            ),
+          )
+        : null,
+      site.callers.length
+        ? el(
+            "div",
+            { class: "quiet mono" },
+            site.callers.slice(0, 6).map((c) => el("div", {}, `from ${c.text}`)),
+          )
+        : null,
+    ];
   }
 
   /** Everything about a chosen message: what it was, why somebody waited, and the calls at its ends. */
@@ -66,65 +149,141 @@ export class Details {
     const { send, post, receive } = facts;
     const [from, to] = [send?.event[0] ?? facts.peer, post?.event[0] ?? facts.peer];
     const rank = (n) => (n < 0 ? "any rank" : `rank ${n}`);
-    replace(this.panel,
+    replace(
+      this.panel,
       el("header", {}, el("h2", {}, "Message"), this.close()),
       el("div", { class: "route" }, `${rank(from)} → ${rank(to)}`),
-      el("div", { class: "actions" }, el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it")),
+      el(
+        "div",
+        { class: "actions" },
+        el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it"),
+      ),
       facts.why.map((words) => el("p", { class: send && post ? "" : "alarm" }, words)),
-      table([["bytes", facts.bytes === null ? "not known" : count(facts.bytes), "message-bytes"], ["tag", facts.tag === -1 ? "any" : facts.tag, "message-tag"],
-        ["communicator", facts.comm, "message-comm"], ["latency", facts.latency_ns === null ? "it never came" : duration(facts.latency_ns), "message-latency"]]),
-      el("p", { class: "quiet small wraps" }, "Latency: from the beginning of the send to the return of the call that had the message."),
-      el("h3", {}, "Calls"), el("div", { class: "links" }, this.end("sent by", send), this.end("receive posted by", post),
-        receive && String(receive.event) !== String(post?.event) ? this.end("delivered in", receive) : null));
+      table([
+        ["bytes", facts.bytes === null ? "not known" : count(facts.bytes), "message-bytes"],
+        ["tag", facts.tag === -1 ? "any" : facts.tag, "message-tag"],
+        ["communicator", facts.comm, "message-comm"],
+        ["latency", facts.latency_ns === null ? "it never came" : duration(facts.latency_ns), "message-latency"],
+      ]),
+      el(
+        "p",
+        { class: "quiet small wraps" },
+        "Latency: from the beginning of the send to the return of the call that had the message.",
+      ),
+      el("h3", {}, "Calls"),
+      el(
+        "div",
+        { class: "links" },
+        this.end("sent by", send),
+        this.end("receive posted by", post),
+        receive && String(receive.event) !== String(post?.event) ? this.end("delivered in", receive) : null,
+      ),
+    );
     announce(`Message from ${rank(from)} to ${rank(to)}, ${tagged(facts.tag)}. ${facts.why.join(" ")}`);
   }
 
   end(how, call) {
     if (!call) return null;
     const times = `began ${exact(call.enter_ns)}, ${call.open ? "never returned" : `returned ${exact(call.exit_ns)}`}`;
-    return el("button", { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
-      `${how} ${call.function} of rank ${call.event[0]} `, el("span", { class: "quiet" }, call.site), el("span", { class: "quiet small" }, times));
+    return el(
+      "button",
+      { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
+      `${how} ${call.function} of rank ${call.event[0]} `,
+      el("span", { class: "quiet" }, call.site),
+      el("span", { class: "quiet small" }, times),
+    );
   }
 
   close() {
-    return el("button", { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) }, "×");
+    return el(
+      "button",
+      { type: "button", title: "Close ( Esc )", "aria-label": "Close", onclick: () => this.actions.select(null) },
+      "×",
+    );
   }
 
   arguments(call) {
     if (!call.args.length) return null;
-    return [el("h3", {}, "Arguments"), table(call.args.map((a) => [a.out ? `${a.name} (out)` : a.name, a.text, `arg-${a.name}`]))];
+    return [
+      el("h3", {}, "Arguments"),
+      table(call.args.map((a) => [a.out ? `${a.name} (out)` : a.name, a.text, `arg-${a.name}`])),
+    ];
   }
 
   status(call) {
     if (!call.status) return null;
     const { source, tag, bytes: size } = call.status;
-    return [el("h3", {}, "Status"), table([["source", source, "status-source"], ["tag", tag, "status-tag"], ["received", `${plural(size, "byte")}`, "status-bytes"], call.cancelled ? ["cancelled", "yes"] : null])];
+    return [
+      el("h3", {}, "Status"),
+      table([
+        ["source", source, "status-source"],
+        ["tag", tag, "status-tag"],
+        ["received", `${plural(size, "byte")}`, "status-bytes"],
+        call.cancelled ? ["cancelled", "yes"] : null,
+      ]),
+    ];
   }
 
   communicator(call) {
     const { comm } = call;
     if (!comm) return null;
-    return [el("h3", {}, "Communicator"), table([["name", comm.label ? `${comm.label} (${comm.name})` : comm.name], ["made by", comm.made_by ?? "MPI"],
-      ["my rank", `${comm.my_rank} of ${count(comm.size)}`, "comm-rank"], ["members", comm.members, "comm-members"], comm.remote_members ? ["remote", comm.remote_members] : null])];
+    return [
+      el("h3", {}, "Communicator"),
+      table([
+        ["name", comm.label ? `${comm.label} (${comm.name})` : comm.name],
+        ["made by", comm.made_by ?? "MPI"],
+        ["my rank", `${comm.my_rank} of ${count(comm.size)}`, "comm-rank"],
+        ["members", comm.members, "comm-members"],
+        comm.remote_members ? ["remote", comm.remote_members] : null,
+      ]),
+    ];
   }
 
   datatype(call) {
     const { datatype } = call;
     if (!datatype) return null;
-    const runs = datatype.signature?.map(([name, n]) => (typeof name === "number" ? `${name} × ${n}` : `${count(n)} × ${name}`)).join(", ");
-    return [el("h3", {}, "Datatype"), table([["name", datatype.name], datatype.size === null ? null : ["size", bytes(datatype.size)], datatype.extent === null ? null : ["extent", bytes(datatype.extent)], runs ? ["made of", runs] : null])];
+    const runs = datatype.signature
+      ?.map(([name, n]) => (typeof name === "number" ? `${name} × ${n}` : `${count(n)} × ${name}`))
+      .join(", ");
+    return [
+      el("h3", {}, "Datatype"),
+      table([
+        ["name", datatype.name],
+        datatype.size === null ? null : ["size", bytes(datatype.size)],
+        datatype.extent === null ? null : ["extent", bytes(datatype.extent)],
+        runs ? ["made of", runs] : null,
+      ]),
+    ];
   }
 
   replay(call) {
-    return [el("h3", {}, "Replay to here"), el("div", { class: "copy" }, el("code", { id: "replay" }, call.replay),
-      el("button", { type: "button", title: "Copy ( y )", onclick: () => copy(call.replay) }, "Copy"))];
+    return [
+      el("h3", {}, "Replay to here"),
+      el(
+        "div",
+        { class: "copy" },
+        el("code", { id: "replay" }, call.replay),
+        el("button", { type: "button", title: "Copy ( y )", onclick: () => copy(call.replay) }, "Copy"),
+      ),
+    ];
   }
 }
 
 /** A table of facts: [name, value, id]. */
 function table(rows) {
-  return el("table", {}, el("tbody", {}, rows.filter(Boolean).map(([name, value, id]) =>
-    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "mono", "data-fact": id }, String(value))))));
+  return el(
+    "table",
+    {},
+    el(
+      "tbody",
+      {},
+      rows
+        .filter(Boolean)
+        .map(([name, value, id]) =>
+          el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "mono", "data-fact": id }, String(value))),
+        ),
+    ),
+  );
 }
 
 export async function copy(text) {

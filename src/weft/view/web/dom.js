@@ -11,7 +11,12 @@ export function el(tag, properties = {}, ...children) {
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map(asNode));
+  made.append(
+    ...children
+      .flat()
+      .filter((child) => child !== null && child !== undefined)
+      .map(asNode),
+  );
   return made;
 }
 
@@ -25,7 +30,12 @@ export function shown(text) {
 }
 
 export function replace(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined).map(asNode));
+  parent.replaceChildren(
+    ...children
+      .flat()
+      .filter((child) => child !== null && child !== undefined)
+      .map(asNode),
+  );
 }
 
 /** Says something to those who listen to the page. */
@@ -43,7 +53,9 @@ export function say(text) {
   box.textContent = shown(text);
   box.hidden = false;
   clearTimeout(gone);
-  gone = setTimeout(() => { box.hidden = true; }, SAID);
+  gone = setTimeout(() => {
+    box.hidden = true;
+  }, SAID);
 }
 
 /** A table whose columns can be sorted: heads are [title, isNumber], rows are {cells, values, go}. */
@@ -54,22 +66,57 @@ export function sortedTable(caption, heads, rows, go) {
     const sorted = [...rows];
     if (order.column >= 0) {
       const sign = order.down ? -1 : 1;
-      sorted.sort((a, b) => (a.values[order.column] < b.values[order.column] ? -sign : a.values[order.column] > b.values[order.column] ? sign : 0));
+      sorted.sort((a, b) =>
+        a.values[order.column] < b.values[order.column]
+          ? -sign
+          : a.values[order.column] > b.values[order.column]
+            ? sign
+            : 0,
+      );
     }
-    replace(body, sorted.map((row) => el("tr", {}, row.cells.map((cell, i) => bodyCell(row, cell, i, heads, go)))));
+    replace(
+      body,
+      sorted.map((row) =>
+        el(
+          "tr",
+          {},
+          row.cells.map((cell, i) => bodyCell(row, cell, i, heads, go)),
+        ),
+      ),
+    );
   };
   const sortBy = (column) => {
     order = { column, down: order.column === column ? !order.down : heads[column][1] };
     fill();
-    head.querySelectorAll("th").forEach((th, i) => th.setAttribute("aria-sort", i === column ? (order.down ? "descending" : "ascending") : "none"));
+    head
+      .querySelectorAll("th")
+      .forEach((th, i) =>
+        th.setAttribute("aria-sort", i === column ? (order.down ? "descending" : "ascending") : "none"),
+      );
   };
-  const head = el("tr", {}, heads.map(([title, number], i) =>
-    el("th", { scope: "col", class: number ? "n" : "", "aria-sort": "none" }, el("button", { type: "button", onclick: () => sortBy(i) }, title))));
+  const head = el(
+    "tr",
+    {},
+    heads.map(([title, number], i) =>
+      el(
+        "th",
+        { scope: "col", class: number ? "n" : "", "aria-sort": "none" },
+        el("button", { type: "button", onclick: () => sortBy(i) }, title),
+      ),
+    ),
+  );
   fill();
   return el("table", { class: "sorted" }, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
 }
 
 function bodyCell(row, cell, column, heads, go) {
-  const content = column === 0 && go && row.go ? el("button", { type: "button", class: "row-go", onclick: () => go(row.go) }, cell) : cell;
-  return el(column === 0 ? "th" : "td", { class: heads[column][1] ? "n" : "", scope: column === 0 ? "row" : undefined }, content);
+  const content =
+    column === 0 && go && row.go
+      ? el("button", { type: "button", class: "row-go", onclick: () => go(row.go) }, cell)
+      : cell;
+  return el(
+    column === 0 ? "th" : "td",
+    { class: heads[column][1] ? "n" : "", scope: column === 0 ? "row" : undefined },
+    content,
+  );
 }

@@ -23,28 +23,69 @@ export class Findings {
   show(answer) {
     this.all = answer.findings;
     const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i)));
-    replace(this.panel,
+    replace(
+      this.panel,
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
-      this.all.length ? el("ol", {}, items) : answer.failures.length ? null : answer.ends?.length ? el("p", { class: "quiet" }, "No misuse of MPI found.") : el("p", { class: "clean" }, "✓ Nothing found in this run."),
-      answer.ends?.length ? [el("h2", {}, "Where it ended"), el("ul", { class: "problems" }, answer.ends.map((text) => el("li", {}, text)))] : null,
+      this.all.length
+        ? el("ol", {}, items)
+        : answer.failures.length
+          ? null
+          : answer.ends?.length
+            ? el("p", { class: "quiet" }, "No misuse of MPI found.")
+            : el("p", { class: "clean" }, "✓ Nothing found in this run."),
+      answer.ends?.length
+        ? [
+            el("h2", {}, "Where it ended"),
+            el(
+              "ul",
+              { class: "problems" },
+              answer.ends.map((text) => el("li", {}, text)),
+            ),
+          ]
+        : null,
       answer.failures.map((text) => el("p", { class: "failed" }, text)),
-      this.actions.run.sources_note ? [el("h2", {}, "The sources"), el("p", { class: "problems" }, this.actions.run.sources_note)] : null,
-      answer.problems?.length ? [el("h2", {}, "The record"), el("ul", { class: "problems" }, answer.problems.map((text) => el("li", {}, text)))] : null);
+      this.actions.run.sources_note
+        ? [el("h2", {}, "The sources"), el("p", { class: "problems" }, this.actions.run.sources_note)]
+        : null,
+      answer.problems?.length
+        ? [
+            el("h2", {}, "The record"),
+            el(
+              "ul",
+              { class: "problems" },
+              answer.problems.map((text) => el("li", {}, text)),
+            ),
+          ]
+        : null,
+    );
     this.mark();
   }
 
   heading() {
     const counts = ["error", "warning", "note"].map((s) => [this.all.filter((f) => f.severity === s).length, s]);
-    return counts.filter(([n]) => n).map(([n, s]) => plural(n, s)).join(", ");
+    return counts
+      .filter(([n]) => n)
+      .map(([n, s]) => plural(n, s))
+      .join(", ");
   }
 
   button(finding, i) {
     const sure = finding.certainty === "certain" ? "" : `, ${finding.certainty}`;
-    const places = [...new Set(finding.sites.map((s) => (s.file ? `${s.file.split("/").at(-1)}${s.line ? `:${s.line}` : ""}` : "")).filter(Boolean))];
-    return el("button", { type: "button", class: finding.severity, onclick: () => this.actions.fly(i) },
-      el("span", { class: "kind" }, `${finding.severity}: ${finding.kind}`), el("span", { class: "sure" }, sure),
+    const places = [
+      ...new Set(
+        finding.sites
+          .map((s) => (s.file ? `${s.file.split("/").at(-1)}${s.line ? `:${s.line}` : ""}` : ""))
+          .filter(Boolean),
+      ),
+    ];
+    return el(
+      "button",
+      { type: "button", class: finding.severity, onclick: () => this.actions.fly(i) },
+      el("span", { class: "kind" }, `${finding.severity}: ${finding.kind}`),
+      el("span", { class: "sure" }, sure),
       el("div", {}, `${finding.message}.`),
-      places.length ? el("span", { class: "where" }, places.slice(0, 4).join(" · ")) : null);
+      places.length ? el("span", { class: "where" }, places.slice(0, 4).join(" · ")) : null,
+    );
   }
 
   mark() {
@@ -54,5 +95,8 @@ export class Findings {
     });
   }
 
-  focus() { this.actions.panes.show("findings"); (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus(); }
+  focus() {
+    this.actions.panes.show("findings");
+    (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus();
+  }
 }

@@ -55,7 +55,10 @@ export class Frame {
     this.paintLine(a, palette.accent, "");
     this.paintLine(b, palette.accent, "");
     this.context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
-    const text = this.state.axis === "logical" ? plural(Math.round(Math.abs(this.measure[1] - this.measure[0])), "step") : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
+    const text =
+      this.state.axis === "logical"
+        ? plural(Math.round(Math.abs(this.measure[1] - this.measure[0])), "step")
+        : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
     this.context.fillStyle = palette.accent;
     this.context.textAlign = "center";
     this.context.textBaseline = "middle";
@@ -127,11 +130,18 @@ export class Frame {
       return true;
     };
     // Those that a finding is about come first: where there is no room for all labels, theirs stay.
-    const order = this.lanes.items.map((item) => [this.weight(item), item]).sort(([a, p], [b, q]) => b - a || p.y - q.y);
+    const order = this.lanes.items
+      .map((item) => [this.weight(item), item])
+      .sort(([a, p], [b, q]) => b - a || p.y - q.y);
     for (const [, item] of order) {
       const y = item.y + item.height / 2;
-      if (item.kind === "head") { this.paintHead(item, y, palette); place(y, item.height); }
-      else if (place(y, LABEL)) { this.paintLabel(item, y, palette); this.labelled.push({ rows: item.rows, y, stressed: item.stressed }); }
+      if (item.kind === "head") {
+        this.paintHead(item, y, palette);
+        place(y, item.height);
+      } else if (place(y, LABEL)) {
+        this.paintLabel(item, y, palette);
+        this.labelled.push({ rows: item.rows, y, stressed: item.stressed });
+      }
     }
     context.restore();
     this.paintScrollbar(palette);
@@ -168,7 +178,7 @@ export class Frame {
     const { context } = this;
     const state = this.stateOf(item);
     const trouble = this.isTroubled(item);
-    const colour = state ? palette.error : palette[this.finding?.severity] ?? palette.error;
+    const colour = state ? palette.error : (palette[this.finding?.severity] ?? palette.error);
     if (item.stressed) {
       context.fillStyle = thin(colour, 0.12);
       context.fillRect(0, item.y - 1, GUTTER - 4, item.height + 2);
@@ -177,7 +187,12 @@ export class Frame {
     }
     context.font = `${trouble ? "700 " : ""}${item.stressed ? 12 : 11}px system-ui, 'DejaVu Sans', sans-serif`;
     context.fillStyle = state || trouble ? colour : palette.ink;
-    context.fillText(item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${state ? ` ${state}` : ""}`, 10, y + 0.5, GUTTER - 16);
+    context.fillText(
+      item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${state ? ` ${state}` : ""}`,
+      10,
+      y + 0.5,
+      GUTTER - 16,
+    );
   }
 
   /** Where ranks ended before their time: a cross for what went wrong by itself, a square for what was ended from outside. */
@@ -218,7 +233,8 @@ export class Frame {
 
   /** The ranks that the chosen finding is about; of a crowd only those that wait in a cycle; none of a note on all. */
   get troubled() {
-    if (this.known?.finding !== this.finding) this.known = { finding: this.finding, ranks: troubledRanks(this.finding, this.run.ranks) };
+    if (this.known?.finding !== this.finding)
+      this.known = { finding: this.finding, ranks: troubledRanks(this.finding, this.run.ranks) };
     return this.known.ranks;
   }
 }

@@ -37,13 +37,21 @@ export class Graph extends Frame {
     this.openCalls = new Set(run.open.map(([, event, row]) => `${row}:${event}`));
     this.openIds = new Set(run.open.map(([rank, event]) => `${rank}:${event}`));
     this.rankRow = new Map();
-    run.rows.forEach(([, rank], row) => { if (!this.rankRow.has(rank)) this.rankRow.set(rank, row); });
+    run.rows.forEach(([, rank], row) => {
+      if (!this.rankRow.has(rank)) this.rankRow.set(rank, row);
+    });
     new ResizeObserver(() => this.resize()).observe(canvas);
   }
 
-  get width() { return Math.max(50, this.canvas.clientWidth - GUTTER); }
-  get height() { return Math.max(50, this.canvas.clientHeight - RULER); }
-  get grouping() { return this.state.grouping ?? bestGrouping(this.run); }
+  get width() {
+    return Math.max(50, this.canvas.clientWidth - GUTTER);
+  }
+  get height() {
+    return Math.max(50, this.canvas.clientHeight - RULER);
+  }
+  get grouping() {
+    return this.state.grouping ?? bestGrouping(this.run);
+  }
 
   start(axis) {
     this.axis = axis;
@@ -55,12 +63,22 @@ export class Graph extends Frame {
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
     this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
-    if (this.axis && this.lanes) { this.lay(); this.load(); }
+    if (this.axis && this.lanes) {
+      this.lay();
+      this.load();
+    }
   }
 
   /** Puts the rows in their places. */
   lay() {
-    this.lanes = new Lanes(this.run, this.grouping, this.state.folded, this.height, this.rowHeight, this.stressedRows());
+    this.lanes = new Lanes(
+      this.run,
+      this.grouping,
+      this.state.folded,
+      this.height,
+      this.rowHeight,
+      this.stressedRows(),
+    );
     this.scroll = Math.max(0, Math.min(this.scroll, this.lanes.bottom - this.height));
     this.whole = null;
     this.part = null;
@@ -81,7 +99,10 @@ export class Graph extends Frame {
     this.finding = finding;
     if (!this.lanes) return;
     const wanted = [...this.stressedRows()].sort().join();
-    if (wanted === this.stress) { this.draw(); return; }
+    if (wanted === this.stress) {
+      this.draw();
+      return;
+    }
     this.stress = wanted;
     const before = this.lanes.query + this.lanes.height;
     this.lay();
@@ -90,18 +111,30 @@ export class Graph extends Frame {
 
   // Places
 
-  x(at) { return ((at - this.state.from) / (this.state.to - this.state.from)) * this.width; }
-  time(x) { return this.state.from + (x / this.width) * (this.state.to - this.state.from); }
+  x(at) {
+    return ((at - this.state.from) / (this.state.to - this.state.from)) * this.width;
+  }
+  time(x) {
+    return this.state.from + (x / this.width) * (this.state.to - this.state.from);
+  }
 
   view() {
     return {
-      run: this.run, width: this.width, ratio: devicePixelRatio || 1, notes: [], lines: [], wide: this.state.to - this.state.from,
-      pitch: this.lanes.height, clock: this.state.axis !== "logical", realTime: (at) => this.realTime(at),
+      run: this.run,
+      width: this.width,
+      ratio: devicePixelRatio || 1,
+      notes: [],
+      lines: [],
+      wide: this.state.to - this.state.from,
+      pitch: this.lanes.height,
+      clock: this.state.axis !== "logical",
+      realTime: (at) => this.realTime(at),
       x: (at) => this.x(at),
       rowY: (row) => this.lanes.rowY[row],
       rankY: (rank) => (this.rankRow.has(rank) ? this.lanes.rowY[this.rankRow.get(rank)] : null),
       isOpen: ([rank, event]) => this.openIds.has(`${rank}:${event}`),
-      merged: (a, b) => this.lanes.rowLane[a] === this.lanes.rowLane[b] && this.lanes.lanes[this.lanes.rowLane[a]]?.rows.length > 1,
+      merged: (a, b) =>
+        this.lanes.rowLane[a] === this.lanes.rowLane[b] && this.lanes.lanes[this.lanes.rowLane[a]]?.rows.length > 1,
       laneOf: (row) => this.lanes.lanes[this.lanes.rowLane[row]] ?? null,
       torn: () => Math.min(this.x(this.axis.end), this.width - 4),
       measure: (context, text) => this.measured(context, text),
@@ -133,7 +166,10 @@ export class Graph extends Frame {
   load() {
     if (!this.lanes) return;
     this.draw();
-    if (this.waiting) { this.stale = true; return; }
+    if (this.waiting) {
+      this.stale = true;
+      return;
+    }
     this.stale = false;
     this.waiting = this.fetch().finally(() => {
       this.waiting = null;
@@ -177,7 +213,13 @@ export class Graph extends Frame {
   }
 
   painted(data, lanes, filter) {
-    return { data, lanes, axis: this.state.axis, filtered: Boolean(filter), picture: paintColumns(data, lanes, devicePixelRatio || 1, Boolean(filter)) };
+    return {
+      data,
+      lanes,
+      axis: this.state.axis,
+      filtered: Boolean(filter),
+      picture: paintColumns(data, lanes, devicePixelRatio || 1, Boolean(filter)),
+    };
   }
 
   show(part) {
@@ -192,7 +234,10 @@ export class Graph extends Frame {
 
   draw() {
     if (this.frame) return;
-    this.frame = requestAnimationFrame(() => { this.frame = 0; this.paint(); });
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.paint();
+    });
   }
 
   paint() {
@@ -217,7 +262,9 @@ export class Graph extends Frame {
     this.paintLabels(palette);
   }
 
-  current(part) { return part && part.lanes === this.lanes && part.axis === this.state.axis; }
+  current(part) {
+    return part && part.lanes === this.lanes && part.axis === this.state.axis;
+  }
 
   fits(part) {
     return this.current(part) && part.data.from <= this.state.from && part.data.to >= this.state.to;
@@ -273,12 +320,25 @@ export class Graph extends Frame {
     const missed = new Set();
     const named = new Map();
     for (const sent of air.filter((m) => m.kind === "unmatched-send")) {
-      const other = air.find((m) => m.kind === "unmatched-receive" && m.event[0] === sent.peer && (m.peer === sent.event[0] || m.peer < 0) && !missed.has(m));
+      const other = air.find(
+        (m) =>
+          m.kind === "unmatched-receive" &&
+          m.event[0] === sent.peer &&
+          (m.peer === sent.event[0] || m.peer < 0) &&
+          !missed.has(m),
+      );
       if (!other) continue;
       missed.add(other);
-      named.set(sent, other.tag === sent.tag ? `tag ${sent.tag}, but on ${sent.comm}, not ${other.comm}` : `sent with tag ${sent.tag}, waited for tag ${other.tag}`);
+      named.set(
+        sent,
+        other.tag === sent.tag
+          ? `tag ${sent.tag}, but on ${sent.comm}, not ${other.comm}`
+          : `sent with tag ${sent.tag}, waited for tag ${other.tag}`,
+      );
     }
-    return messages.map((m) => (named.has(m) ? { ...m, near: named.get(m) } : missed.has(m) ? { ...m, silent: true } : m));
+    return messages.map((m) =>
+      named.has(m) ? { ...m, near: named.get(m) } : missed.has(m) ? { ...m, silent: true } : m,
+    );
   }
 
   paintChosen(view, palette) {
@@ -296,7 +356,14 @@ export class Graph extends Frame {
     const item = this.lanes.at(y - RULER + this.scroll);
     if (item && item.kind === "head") return { kind: "head", item };
     if (x < GUTTER) return { kind: "label", item };
-    return { kind: "lane", x: x - GUTTER, y: y - RULER + this.scroll, item, at, index: item ? this.lanes.lanes.indexOf(item) : -1 };
+    return {
+      kind: "lane",
+      x: x - GUTTER,
+      y: y - RULER + this.scroll,
+      item,
+      at,
+      index: item ? this.lanes.lanes.indexOf(item) : -1,
+    };
   }
 
   /** The message under a place, null for none: in the row of one of its ends a call comes first. */
@@ -304,7 +371,9 @@ export class Graph extends Frame {
     if (hit.kind !== "lane") return null;
     const { item } = hit;
     const inside = item && item.kind === "lane" && hit.y >= item.y && hit.y <= item.y + item.height;
-    const lines = inside ? this.lines.filter(({ message }) => !item.rows.includes(message.from[0]) && !item.rows.includes(message.to?.[0])) : this.lines;
+    const lines = inside
+      ? this.lines.filter(({ message }) => !item.rows.includes(message.from[0]) && !item.rows.includes(message.to?.[0]))
+      : this.lines;
     return messageAt(lines, hit.x, hit.y, inside ? reach / 2 : reach);
   }
 
@@ -312,7 +381,7 @@ export class Graph extends Frame {
   boxAt(hit) {
     const data = this.part?.data;
     if (!data?.start || hit.index < 0 || !data.boxed.includes(hit.index)) return -1;
-    const reach = (this.state.to - this.state.from) / this.width * 2;
+    const reach = ((this.state.to - this.state.from) / this.width) * 2;
     let best = -1;
     for (let i = 0; i < data.start.length; i += 1) {
       if (data.lane[i] !== hit.index || data.start[i] - reach > hit.at || data.end[i] + reach < hit.at) continue;
@@ -330,9 +399,15 @@ export class Graph extends Frame {
     const column = Math.floor(((hit.at - data.from) / (data.to - data.from)) * data.columns);
     if (column < 0 || column >= data.columns) return [];
     const used = data.classes.length;
-    return data.classes.map((name, c) => [name, data.shares[(hit.index * used + c) * data.columns + column] / 255]).filter(([, share]) => share > 0);
+    return data.classes
+      .map((name, c) => [name, data.shares[(hit.index * used + c) * data.columns + column] / 255])
+      .filter(([, share]) => share > 0);
   }
 
-  static get gutter() { return GUTTER; }
-  static get ruler() { return RULER; }
+  static get gutter() {
+    return GUTTER;
+  }
+  static get ruler() {
+    return RULER;
+  }
 }

@@ -39,7 +39,11 @@ export class Lanes {
     if (this.stressed.size > MOST_STRESSED || this.stressed.size === open.length) this.stressed.clear();
     const foldedHeight = Math.max(FOLDED, Math.min(110, height / 10));
     const folds = groups.length - groups.filter(([name]) => !folded.has(name)).length;
-    this.fit(groups.filter(([name]) => !folded.has(name)), Math.max(40, height - heads * groups.length * HEAD - folds * foldedHeight - 6), rowHeight);
+    this.fit(
+      groups.filter(([name]) => !folded.has(name)),
+      Math.max(40, height - heads * groups.length * HEAD - folds * foldedHeight - 6),
+      rowHeight,
+    );
     this.tall = Math.max(TALL, height / 22, Math.min(TALLEST, this.height * 0.46));
     let y = 3;
     for (const [name, rows] of groups) {
@@ -52,7 +56,9 @@ export class Lanes {
     }
     this.bottom = y;
     this.lanes = this.items.filter((item) => item.kind === "lane");
-    this.lanes.forEach((lane, i) => { for (const row of lane.rows) this.rowLane[row] = i; });
+    this.lanes.forEach((lane, i) => {
+      for (const row of lane.rows) this.rowLane[row] = i;
+    });
     this.query = this.lanes.map((lane) => ranges(lane.rows)).join("|");
   }
 
@@ -86,13 +92,25 @@ export class Lanes {
     return found;
   }
 
-  stands(part) { return Boolean(this.stress) && part.length === 1 && this.stressed.has(part[0]); }
-  heightOf(part) { return this.stands(part) ? Math.max(this.stress, this.height) : this.height; }
+  stands(part) {
+    return Boolean(this.stress) && part.length === 1 && this.stressed.has(part[0]);
+  }
+  heightOf(part) {
+    return this.stands(part) ? Math.max(this.stress, this.height) : this.height;
+  }
 
   lane(rows, y, height, group) {
     const most = group ? height * 0.8 : this.tall;
     const gap = height >= 14 ? Math.max(Math.min(10, height * 0.22), height - most) : height >= 6 ? 1 : 0;
-    this.items.push({ kind: "lane", rows, y: y + gap / 2, height: height - gap, group, label: this.label(rows, group), stressed: rows.some((row) => this.stressed.has(row)) });
+    this.items.push({
+      kind: "lane",
+      rows,
+      y: y + gap / 2,
+      height: height - gap,
+      group,
+      label: this.label(rows, group),
+      stressed: rows.some((row) => this.stressed.has(row)),
+    });
     for (const row of rows) this.rowY[row] = y + height / 2;
     return y + height;
   }

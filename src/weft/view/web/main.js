@@ -16,7 +16,11 @@ import { Tables } from "weft/tables.js";
 import { startTheme, switchTheme } from "weft/theme.js";
 import { duration, plural } from "weft/units.js";
 
-const AXES = [["time", "Time"], ["folded", "Folded"], ["logical", "Logical"]];
+const AXES = [
+  ["time", "Time"],
+  ["folded", "Folded"],
+  ["logical", "Logical"],
+];
 
 class Page extends Calls {
   async start() {
@@ -40,7 +44,9 @@ class Page extends Calls {
     byId("help").addEventListener("click", () => this.help());
     byId("theme").addEventListener("click", () => this.theme());
     byId("graph").addEventListener("counted", () => this.counts());
-    byId("graph").addEventListener("failed", (event) => { byId("counts").textContent = event.detail; });
+    byId("graph").addEventListener("failed", (event) => {
+      byId("counts").textContent = event.detail;
+    });
     this.buttons();
     await this.useAxis(placed);
     this.choosers();
@@ -84,11 +90,18 @@ class Page extends Calls {
     const { run } = this;
     document.title = `${run.name} – Weft`;
     byId("title").textContent = run.name;
-    const kinds = { deadlock: ["deadlocked", "bad"], crashed: ["crashed", "bad"], killed: ["killed", "odd"], finished: ["finished", "good"], running: ["still running or cut off", "odd"] };
+    const kinds = {
+      deadlock: ["deadlocked", "bad"],
+      crashed: ["crashed", "bad"],
+      killed: ["killed", "odd"],
+      finished: ["finished", "good"],
+      running: ["still running or cut off", "odd"],
+    };
     const [word, kind] = kinds[run.ended] ?? ["", ""];
     byId("ended").textContent = word;
     byId("ended").className = `pill ${kind}`;
-    byId("facts").textContent = `${plural(run.ranks, "rank")} · ${plural(run.events, "call")} · ${duration(run.last_ns)}`;
+    byId("facts").textContent =
+      `${plural(run.ranks, "rank")} · ${plural(run.events, "call")} · ${duration(run.last_ns)}`;
     byId("facts").title = run.command.join(" ");
     byId("sources-note").hidden = !run.sources_note;
     byId("sources-note").textContent = run.sources_note ? "sources changed" : "";
@@ -97,26 +110,62 @@ class Page extends Calls {
 
   /** What else only keys, wheel and fingers do. */
   buttons() {
-    const all = [["−", "Further away ( - )", () => this.zoom(1 / 0.6)], ["+", "Closer ( + )", () => this.zoom(0.6)], ["⤢", "The whole run ( f )", () => this.all()],
-      ["‹", "Earlier ( ← )", () => this.pan(-0.4)], ["›", "Later ( → )", () => this.pan(0.4)], ["↶", "Take the last window back ( u )", () => this.undo()]];
-    replace(byId("moves"), all.map(([sign, title, action]) => el("button", { type: "button", title, "aria-label": title.split(" (")[0], onclick: action }, sign)));
+    const all = [
+      ["−", "Further away ( - )", () => this.zoom(1 / 0.6)],
+      ["+", "Closer ( + )", () => this.zoom(0.6)],
+      ["⤢", "The whole run ( f )", () => this.all()],
+      ["‹", "Earlier ( ← )", () => this.pan(-0.4)],
+      ["›", "Later ( → )", () => this.pan(0.4)],
+      ["↶", "Take the last window back ( u )", () => this.undo()],
+    ];
+    replace(
+      byId("moves"),
+      all.map(([sign, title, action]) =>
+        el("button", { type: "button", title, "aria-label": title.split(" (")[0], onclick: action }, sign),
+      ),
+    );
   }
 
   choosers() {
-    replace(byId("axes"), AXES.filter(([name]) => !this.api.exported || this.api.data.axes[name]).map(([name, title]) => el("button", { type: "button", role: "radio", "data-axis": name, "aria-checked": "false", title: `${title} ( t )`, onclick: () => this.axis(name) }, title)));
+    replace(
+      byId("axes"),
+      AXES.filter(([name]) => !this.api.exported || this.api.data.axes[name]).map(([name, title]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            role: "radio",
+            "data-axis": name,
+            "aria-checked": "false",
+            title: `${title} ( t )`,
+            onclick: () => this.axis(name),
+          },
+          title,
+        ),
+      ),
+    );
     const names = Object.keys(this.run.groupings);
-    replace(byId("grouping"), el("option", { value: "" }, "in order"), names.map((name) => el("option", { value: name }, `by ${name}`)));
+    replace(
+      byId("grouping"),
+      el("option", { value: "" }, "in order"),
+      names.map((name) => el("option", { value: name }, `by ${name}`)),
+    );
     byId("grouping").addEventListener("change", (event) => this.group(event.target.value));
     this.marked();
   }
 
   marked() {
-    for (const button of byId("axes").children) button.setAttribute("aria-checked", String(button.dataset.axis === this.state.axis));
+    for (const button of byId("axes").children)
+      button.setAttribute("aria-checked", String(button.dataset.axis === this.state.axis));
     byId("grouping").value = this.graph.grouping;
   }
 
   changed(changes) {
-    if ("from" in changes) { this.graph.load(); this.minimap.draw(); this.tables?.moved(); }
+    if ("from" in changes) {
+      this.graph.load();
+      this.minimap.draw();
+      this.tables?.moved();
+    }
     if ("axis" in changes) this.newAxis(changes);
     if ("finding" in changes) this.findingsPanel.mark();
     if ("tab" in changes) this.tables.show(this.state.tab);
@@ -126,14 +175,25 @@ class Page extends Calls {
     const { part, links } = this.graph;
     if (!part) return;
     const used = new Set(part.data.classes);
-    replace(byId("legend"), this.run.classes.filter((name) => used.has(name)).map((name) => {
-      const swatch = el("span", { class: "swatch" });
-      swatch.style.background = `var(--${name})`;
-      return el("li", {}, swatch, name);
-    }));
+    replace(
+      byId("legend"),
+      this.run.classes
+        .filter((name) => used.has(name))
+        .map((name) => {
+          const swatch = el("span", { class: "swatch" });
+          swatch.style.background = `var(--${name})`;
+          return el("li", {}, swatch, name);
+        }),
+    );
     const calls = part.data.events.reduce((sum, n) => sum + n, 0);
-    const hidden = links.hidden ? `, ${links.messages.length ? `${this.state.filter && links.messages.some((m) => m.fits) ? "" : "the worst "}${plural(links.messages.length, "message")} drawn, ` : ""}${plural(links.hidden, "message")} hidden` : links.messages.length ? `, ${plural(links.messages.length, "message")}` : "";
-    byId("counts").textContent = part.data.outline ? "an outline: the single calls of this stretch are not in the file" : `${plural(calls, "call")} here${hidden}`;
+    const hidden = links.hidden
+      ? `, ${links.messages.length ? `${this.state.filter && links.messages.some((m) => m.fits) ? "" : "the worst "}${plural(links.messages.length, "message")} drawn, ` : ""}${plural(links.hidden, "message")} hidden`
+      : links.messages.length
+        ? `, ${plural(links.messages.length, "message")}`
+        : "";
+    byId("counts").textContent = part.data.outline
+      ? "an outline: the single calls of this stretch are not in the file"
+      : `${plural(calls, "call")} here${hidden}`;
   }
 
   repaint() {
@@ -161,29 +221,48 @@ class Page extends Calls {
   }
 
   finding(by) {
-    if (!this.findings?.length) { this.noFinding(); return; }
+    if (!this.findings?.length) {
+      this.noFinding();
+      return;
+    }
     const wanted = this.state.finding + by;
     if (wanted < 0) say("This is the first finding.");
     else if (wanted >= this.findings.length) say("This is the last finding.");
     else this.fly(wanted);
   }
 
-  flyAgain() { if (this.findings?.length) this.fly(Math.max(0, this.state.finding)); else this.noFinding(); }
-  noFinding() { say(this.findings ? "There are no findings." : "Weft still looks through the run."); }
-  focusFindings() { this.findingsPanel.focus(); }
+  flyAgain() {
+    if (this.findings?.length) this.fly(Math.max(0, this.state.finding));
+    else this.noFinding();
+  }
+  noFinding() {
+    say(this.findings ? "There are no findings." : "Weft still looks through the run.");
+  }
+  focusFindings() {
+    this.findingsPanel.focus();
+  }
 
   // Filter, axis, rows
 
-  filtered() { this.graph.whole = null; this.graph.load(); this.minimap.load(); }
+  filtered() {
+    this.graph.whole = null;
+    this.graph.load();
+    this.minimap.load();
+  }
 
   filter(text) {
-    if (this.api.exported) { say("This file cannot be filtered: use weft view."); return; }
+    if (this.api.exported) {
+      say("This file cannot be filtered: use weft view.");
+      return;
+    }
     byId("filter").value = text;
     if (this.panes.narrow) this.panes.show("graph");
     this.search.submit();
   }
 
-  next(back) { this.search.next(back); }
+  next(back) {
+    this.search.next(back);
+  }
 
   async axis(name) {
     if (name === this.state.axis) return;
@@ -209,7 +288,11 @@ class Page extends Calls {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: this.state.from, to: this.state.to });
       if (event) places.push((await this.api.event(name, ...event)).place);
     }
-    if (whole || !places.length) return { from: whole ? 0 : share(this.state.from) * axis.end, to: whole ? axis.end : share(this.state.to) * axis.end };
+    if (whole || !places.length)
+      return {
+        from: whole ? 0 : share(this.state.from) * axis.end,
+        to: whole ? axis.end : share(this.state.to) * axis.end,
+      };
     const starts = places.map((p) => p[1]);
     const ends = places.map((p) => Math.min(p[2], axis.end));
     const [from, to] = [Math.min(...starts), Math.max(...ends)];
@@ -222,21 +305,42 @@ class Page extends Calls {
       this.marked();
       await this.useAxis(true);
       const answer = await this.api.findings(this.state.axis, 15);
-      if (answer.ready) { this.take(answer); this.choose(this.state.finding); }
+      if (answer.ready) {
+        this.take(answer);
+        this.choose(this.state.finding);
+      }
     })();
   }
 
-  nextAxis() { const names = [...byId("axes").children].map((button) => button.dataset.axis); this.axis(names[(names.indexOf(this.state.axis) + 1) % names.length]); }
+  nextAxis() {
+    const names = [...byId("axes").children].map((button) => button.dataset.axis);
+    this.axis(names[(names.indexOf(this.state.axis) + 1) % names.length]);
+  }
 
-  tab(name) { this.openTab(this.state.tab === name && !this.panes.narrow ? "" : name); }
-  openTab(name) { this.state.set({ tab: name }); if (this.panes.narrow) this.panes.show(name ? "tables" : "graph"); }
-  theme() { switchTheme(() => this.repaint()); }
-  help() { const dialog = byId("keys"); if (dialog.open) dialog.close(); else dialog.showModal(); }
+  tab(name) {
+    this.openTab(this.state.tab === name && !this.panes.narrow ? "" : name);
+  }
+  openTab(name) {
+    this.state.set({ tab: name });
+    if (this.panes.narrow) this.panes.show(name ? "tables" : "graph");
+  }
+  theme() {
+    switchTheme(() => this.repaint());
+  }
+  help() {
+    const dialog = byId("keys");
+    if (dialog.open) dialog.close();
+    else dialog.showModal();
+  }
 }
 
 const page = new Page();
 page.start().catch((error) => {
-  replace(byId("findings"), el("h2", {}, "Weft"), el("p", { class: "failed" }, `The run cannot be shown: ${error.message}`));
+  replace(
+    byId("findings"),
+    el("h2", {}, "Weft"),
+    el("p", { class: "failed" }, `The run cannot be shown: ${error.message}`),
+  );
   console.error(error);
 });
 

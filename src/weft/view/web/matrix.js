@@ -12,7 +12,14 @@ const PALE = 0.12;
 export function matrixPicture({ messages, bytes: sizes }, name, go) {
   const sized = sizes.some((line) => line.some(Boolean));
   const n = messages.length;
-  const shown = { values: sized ? sizes : messages, messages, n, name, unit: sized ? bytes : count, what: sized ? "bytes" : "messages" };
+  const shown = {
+    values: sized ? sizes : messages,
+    messages,
+    n,
+    name,
+    unit: sized ? bytes : count,
+    what: sized ? "bytes" : "messages",
+  };
   const present = shown.values.flatMap((line, i) => line.filter((_, j) => messages[i][j]));
   shown.most = Math.max(...present);
   shown.least = Math.min(...present);
@@ -20,19 +27,31 @@ export function matrixPicture({ messages, bytes: sizes }, name, go) {
   const side = shown.cell * n;
   const ratio = devicePixelRatio || 1;
   const [wide, high] = [LEFT + side + RIGHT, TOP + side + BOTTOM];
-  const canvas = el("canvas", { width: wide * ratio, height: high * ratio, role: "img", "aria-label": `${shown.what} from rank (row) to rank (column); the table beside it has the numbers` });
+  const canvas = el("canvas", {
+    width: wide * ratio,
+    height: high * ratio,
+    role: "img",
+    "aria-label": `${shown.what} from rank (row) to rank (column); the table beside it has the numbers`,
+  });
   canvas.style.width = `${wide}px`;
   canvas.style.height = `${high}px`;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   paint(context, shown, side);
-  const cell = (event) => [Math.floor((event.offsetY - TOP) / shown.cell), Math.floor((event.offsetX - LEFT) / shown.cell)];
+  const cell = (event) => [
+    Math.floor((event.offsetY - TOP) / shown.cell),
+    Math.floor((event.offsetX - LEFT) / shown.cell),
+  ];
   const sent = ([i, j]) => i >= 0 && j >= 0 && messages[i]?.[j];
-  canvas.addEventListener("click", (event) => { if (sent(cell(event))) go(...cell(event)); });
+  canvas.addEventListener("click", (event) => {
+    if (sent(cell(event))) go(...cell(event));
+  });
   canvas.addEventListener("pointermove", (event) => {
     const [i, j] = cell(event);
     canvas.style.cursor = sent([i, j]) ? "pointer" : "default";
-    canvas.title = sent([i, j]) ? `rank ${name(i)} to rank ${name(j)}: ${plural(messages[i][j], "message")}, ${bytes(sizes[i][j])}` : "";
+    canvas.title = sent([i, j])
+      ? `rank ${name(i)} to rank ${name(j)}: ${plural(messages[i][j], "message")}, ${bytes(sizes[i][j])}`
+      : "";
   });
   return canvas;
 }
@@ -96,6 +115,13 @@ function scale(context, { most, least, unit, what }, side, palette) {
   context.fillText(what, x, TOP - 14);
   context.fillStyle = palette.quiet;
   const middle = Math.expm1((Math.log1p(most) + Math.log1p(least)) / 2);
-  const places = least < most ? [[most, 0], [middle, 0.5], [least, 1]] : [[most, 0.5]];
+  const places =
+    least < most
+      ? [
+          [most, 0],
+          [middle, 0.5],
+          [least, 1],
+        ]
+      : [[most, 0.5]];
   for (const [value, at] of places) context.fillText(unit(Math.round(value)), x + 18, TOP + 5 + at * (tall - 10));
 }

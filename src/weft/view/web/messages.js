@@ -70,7 +70,10 @@ export function messageAt(lines, x, y, reach) {
     const long = (x2 - x1) ** 2 + (y2 - y1) ** 2;
     const t = long ? Math.max(0, Math.min(1, ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / long)) : 0;
     const far = Math.hypot(x - x1 - t * (x2 - x1), y - y1 - t * (y2 - y1));
-    if (far < least) { least = far; best = message; }
+    if (far < least) {
+      least = far;
+      best = message;
+    }
   }
   return best;
 }

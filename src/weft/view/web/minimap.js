@@ -16,7 +16,10 @@ export class Minimap {
     new ResizeObserver(() => this.load()).observe(canvas);
     let from = null;
     const at = (event) => ((event.offsetX - GUTTER) / this.width) * this.axis.end;
-    canvas.addEventListener("pointerdown", (event) => { from = at(event); canvas.setPointerCapture(event.pointerId); });
+    canvas.addEventListener("pointerdown", (event) => {
+      from = at(event);
+      canvas.setPointerCapture(event.pointerId);
+    });
     canvas.addEventListener("pointermove", (event) => {
       if (from === null) return;
       this.choice = [from, at(event)].sort((a, b) => a - b);
@@ -33,7 +36,9 @@ export class Minimap {
     });
   }
 
-  get width() { return Math.max(50, this.canvas.clientWidth - GUTTER); }
+  get width() {
+    return Math.max(50, this.canvas.clientWidth - GUTTER);
+  }
 
   async start(axis) {
     this.axis = axis;
@@ -49,13 +54,27 @@ export class Minimap {
     const each = Math.max(1, Math.ceil(rows / LANES));
     const lanes = [];
     const tall = (this.canvas.clientHeight - 8) / Math.ceil(rows / each);
-    for (let i = 0; i < rows; i += each) lanes.push({ rows: [i, Math.min(rows, i + each) - 1], y: 4 + lanes.length * tall, height: Math.max(1, tall - (tall > 4 ? 1 : 0)) });
+    for (let i = 0; i < rows; i += each)
+      lanes.push({
+        rows: [i, Math.min(rows, i + each) - 1],
+        y: 4 + lanes.length * tall,
+        height: Math.max(1, tall - (tall > 4 ? 1 : 0)),
+      });
     const { axis, filter } = this.state;
     try {
-      const data = await this.api.window({ axis, filter, from: 0, to: this.axis.end, columns: COLUMNS, lanes: lanes.map((l) => l.rows.join("-")).join("|") });
+      const data = await this.api.window({
+        axis,
+        filter,
+        from: 0,
+        to: this.axis.end,
+        columns: COLUMNS,
+        lanes: lanes.map((l) => l.rows.join("-")).join("|"),
+      });
       data.boxed = [];
       this.picture = paintColumns(data, { lanes, bottom: this.canvas.clientHeight }, ratio, Boolean(filter));
-    } catch { this.picture = null; }
+    } catch {
+      this.picture = null;
+    }
     this.draw();
   }
 
@@ -76,7 +95,17 @@ export class Minimap {
     context.translate(GUTTER, 0);
     if (this.picture) {
       context.imageSmoothingEnabled = true;
-      context.drawImage(this.picture, 0, 0, this.picture.width, this.picture.height, 0, 0, this.width, this.picture.height / ratio);
+      context.drawImage(
+        this.picture,
+        0,
+        0,
+        this.picture.width,
+        this.picture.height,
+        0,
+        0,
+        this.width,
+        this.picture.height / ratio,
+      );
     }
     const x = (at) => (at / this.axis.end) * this.width;
     for (const finding of this.findings.filter((f) => f.severity !== "note").slice(0, 200)) {
@@ -89,7 +118,10 @@ export class Minimap {
         context.fill();
       }
     }
-    for (const mark of this.state.marks) { context.fillStyle = palette.good; context.fillRect(x(mark), 0, 1.5, height); }
+    for (const mark of this.state.marks) {
+      context.fillStyle = palette.good;
+      context.fillRect(x(mark), 0, 1.5, height);
+    }
     this.drawWindow(palette, x, height);
     context.restore();
   }

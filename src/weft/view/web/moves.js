@@ -9,7 +9,9 @@ const FLIGHT = 260; // ms
 
 /** What the page does with its window and its rows; the page itself has the graph and the state. */
 export class Moves {
-  get least() { return this.state.axis === "logical" ? 2 : NEAREST; }
+  get least() {
+    return this.state.axis === "logical" ? 2 : NEAREST;
+  }
 
   /** The window, kept within reach of the run. */
   move(from, to) {
@@ -21,7 +23,10 @@ export class Moves {
 
   zoomTo(from, to, still = false) {
     this.state.remember();
-    if (still || matchMedia("(prefers-reduced-motion: reduce)").matches) { this.move(from, to); return; }
+    if (still || matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      this.move(from, to);
+      return;
+    }
     const [a, b] = [this.state.from, this.state.to];
     const begun = performance.now();
     const flight = (this.flight = Symbol("flight"));
@@ -35,7 +40,11 @@ export class Moves {
     requestAnimationFrame(frame);
   }
 
-  stepped(from, to) { this.flight = null; this.zoomOnce(); this.move(from, to); }
+  stepped(from, to) {
+    this.flight = null;
+    this.zoomOnce();
+    this.move(from, to);
+  }
 
   /** Of a flurry of small steps the first one can be taken back. */
   zoomOnce() {
@@ -47,16 +56,28 @@ export class Moves {
   pan(share) {
     const { from, to } = this.state;
     const middle = (from + to) / 2;
-    if (share < 0 && middle <= 0) { say("The run begins here."); return; }
-    if (share > 0 && middle >= this.graph.axis.end) { say("The run ends here."); return; }
+    if (share < 0 && middle <= 0) {
+      say("The run begins here.");
+      return;
+    }
+    if (share > 0 && middle >= this.graph.axis.end) {
+      say("The run ends here.");
+      return;
+    }
     const by = (to - from) * share;
     this.stepped(from + by, to + by);
   }
 
   zoom(factor, at = this.focus()) {
     const { from, to } = this.state;
-    if (factor < 1 && to - from <= this.least * 1.0001) { say("This is as close as it gets."); return; }
-    if (factor > 1 && to - from >= this.graph.axis.end * WIDEST * 0.9999) { say("All of the run is shown."); return; }
+    if (factor < 1 && to - from <= this.least * 1.0001) {
+      say("This is as close as it gets.");
+      return;
+    }
+    if (factor > 1 && to - from >= this.graph.axis.end * WIDEST * 0.9999) {
+      say("All of the run is shown.");
+      return;
+    }
     this.stepped(at - (at - from) * factor, at + (to - at) * factor);
   }
 
@@ -81,8 +102,14 @@ export class Moves {
     else this.zoomTo(at, at + wide);
   }
 
-  undo() { this.flight = null; if (!this.state.undo()) say("There is no window to take back."); }
-  redo() { this.flight = null; if (!this.state.redo()) say("There is no window that was taken back."); }
+  undo() {
+    this.flight = null;
+    if (!this.state.undo()) say("There is no window to take back.");
+  }
+  redo() {
+    this.flight = null;
+    if (!this.state.redo()) say("There is no window that was taken back.");
+  }
 
   // Rows
 
@@ -90,10 +117,12 @@ export class Moves {
     const { graph } = this;
     const before = graph.lanes.height;
     graph.rowHeight = Math.max(0, Math.min(90, (graph.rowHeight || Math.max(8, graph.lanes.height)) * factor));
-    if (graph.rowHeight * this.run.rows.length <= graph.height || graph.rowHeight < 3) graph.rowHeight = factor < 1 ? 0 : graph.rowHeight;
+    if (graph.rowHeight * this.run.rows.length <= graph.height || graph.rowHeight < 3)
+      graph.rowHeight = factor < 1 ? 0 : graph.rowHeight;
     graph.lay();
     graph.load();
-    if (Math.abs(graph.lanes.height - before) < 0.01) say(factor < 1 ? "The rows fill the screen: they get no lower." : "The rows get no higher.");
+    if (Math.abs(graph.lanes.height - before) < 0.01)
+      say(factor < 1 ? "The rows fill the screen: they get no lower." : "The rows get no higher.");
   }
 
   scroll(share) {
@@ -128,7 +157,10 @@ export class Moves {
 
   foldAll() {
     const names = (this.run.groupings[this.graph.grouping] ?? []).map(([name]) => name);
-    if (!names.length) { say("The rows are in no groups: choose some first ( g )."); return; }
+    if (!names.length) {
+      say("The rows are in no groups: choose some first ( g ).");
+      return;
+    }
     const { folded } = this.state;
     if (names.every((name) => folded.has(name))) folded.clear();
     else names.forEach((name) => folded.add(name));
@@ -139,7 +171,9 @@ export class Moves {
   /** Rows that something happens in are not hidden in a folded group, where that leaves the graph readable. */
   unfoldRows(rows) {
     const groups = this.run.groupings[this.graph.grouping] ?? [];
-    const hidden = groups.filter(([name, of]) => this.state.folded.has(name) && of.length <= 64 && rows.some((row) => of.includes(row)));
+    const hidden = groups.filter(
+      ([name, of]) => this.state.folded.has(name) && of.length <= 64 && rows.some((row) => of.includes(row)),
+    );
     if (!hidden.length) return;
     for (const [name] of hidden) this.state.folded.delete(name);
     this.graph.lay();

@@ -19,15 +19,22 @@ class File {
     this.placed = {};
   }
 
-  async run() { return this.data.run; }
+  async run() {
+    return this.data.run;
+  }
 
   async axis(axis) {
-    if (!this.data.axes[axis]) throw new Error("logical time is not in this file: the run is too large for it. Use weft view");
+    if (!this.data.axes[axis])
+      throw new Error("logical time is not in this file: the run is too large for it. Use weft view");
     return this.data.axes[axis];
   }
 
-  async findings(axis) { return this.data.findings[axis]; }
-  async tables() { return { ...this.data.tables, fixed: true }; }
+  async findings(axis) {
+    return this.data.findings[axis];
+  }
+  async tables() {
+    return { ...this.data.tables, fixed: true };
+  }
 
   async tip(rank, event) {
     const known = this.data.details[`${rank}:${event}`];
@@ -35,13 +42,21 @@ class File {
   }
 
   async message(axis, side, row) {
-    const m = this.data.messages.find((one) => one.row === row && (one.kind === "unmatched-receive") === (side === "receive"));
+    const m = this.data.messages.find(
+      (one) => one.row === row && (one.kind === "unmatched-receive") === (side === "receive"),
+    );
     const told = this.data.message_facts[`${side}:${row}`];
     if (!m || !told) throw new Error("this message is not in this file: use weft view");
     const ends = [told.send, told.post, told.receive].filter(Boolean);
-    return { ...told, arrow: this.placedMessage(axis, m), places: ends.map((end) => this.at3(axis, end.event)).filter(Boolean) };
+    return {
+      ...told,
+      arrow: this.placedMessage(axis, m),
+      places: ends.map((end) => this.at3(axis, end.event)).filter(Boolean),
+    };
   }
-  async search() { throw new Error("this file cannot be filtered: use weft view"); }
+  async search() {
+    throw new Error("this file cannot be filtered: use weft view");
+  }
 
   // Places
 
@@ -58,7 +73,8 @@ class File {
     const { folds, measured, end } = this.data.axes.folded;
     const clock = this.data.axes.time;
     if (!folds.length) return time;
-    if (time > clock.measured) return measured + ((time - clock.measured) / (clock.end - clock.measured)) * (end - measured);
+    if (time > clock.measured)
+      return measured + ((time - clock.measured) / (clock.end - clock.measured)) * (end - measured);
     let place = time;
     for (const [at, width, start, stop] of folds) {
       if (time >= stop) place = at + width + (time - stop);
@@ -74,7 +90,8 @@ class File {
       const end = high;
       while (low < high) {
         const middle = (low + high) >> 1;
-        if (this.data.event[middle] < event) low = middle + 1; else high = middle;
+        if (this.data.event[middle] < event) low = middle + 1;
+        else high = middle;
       }
       if (low < end && this.data.event[low] === event) return low;
     }
@@ -84,7 +101,11 @@ class File {
   rowOf(i) {
     const first = this.data.row_first;
     let [low, high] = [0, first.length - 1];
-    while (low + 1 < high) { const middle = (low + high) >> 1; if (first[middle] <= i) low = middle; else high = middle; }
+    while (low + 1 < high) {
+      const middle = (low + high) >> 1;
+      if (first[middle] <= i) low = middle;
+      else high = middle;
+    }
     return low;
   }
 
@@ -99,22 +120,50 @@ class File {
   // Windows
 
   async window({ axis, lanes, from, to, columns }) {
-    const parsed = lanes.split("|").map((lane) => lane.split(",").flatMap((part) => {
-      const [first, last] = part.split("-").map(Number);
-      return Array.from({ length: (last ?? first) - first + 1 }, (_, k) => first + k);
-    }));
+    const parsed = lanes.split("|").map((lane) =>
+      lane.split(",").flatMap((part) => {
+        const [first, last] = part.split("-").map(Number);
+        return Array.from({ length: (last ?? first) - first + 1 }, (_, k) => first + k);
+      }),
+    );
     const exact = this.data.whole || this.detailed(axis, from, to);
     const classes = this.data.run.classes.length;
     const shares = new Float64Array(parsed.length * classes * columns);
-    const events = parsed.map((rows, lane) => rows.reduce((sum, row) =>
-      sum + (exact ? this.add(shares, lane, row, rows.length, axis, from, to, columns) : this.resample(shares, lane, row, rows.length, axis, from, to, columns)), 0));
-    const used = [...Array(classes).keys()].filter((c) => parsed.some((_, lane) => some(shares, (lane * classes + c) * columns, columns)));
+    const events = parsed.map((rows, lane) =>
+      rows.reduce(
+        (sum, row) =>
+          sum +
+          (exact
+            ? this.add(shares, lane, row, rows.length, axis, from, to, columns)
+            : this.resample(shares, lane, row, rows.length, axis, from, to, columns)),
+        0,
+      ),
+    );
+    const used = [...Array(classes).keys()].filter((c) =>
+      parsed.some((_, lane) => some(shares, (lane * classes + c) * columns, columns)),
+    );
     const packed = new Uint8Array(parsed.length * used.length * columns);
-    parsed.forEach((_, lane) => used.forEach((c, k) => {
-      for (let x = 0; x < columns; x += 1) packed[(lane * used.length + k) * columns + x] = level(shares[(lane * classes + c) * columns + x]);
-    }));
-    const boxed = exact ? parsed.flatMap((rows, lane) => (rows.length === 1 && events[lane] * ROOM <= columns ? [lane] : [])) : [];
-    return { columns, lanes: parsed.length, from, to, events, outline: !exact, boxed, classes: used.map((c) => this.data.run.classes[c]), shares: packed, ...this.boxes(axis, from, to, boxed, parsed) };
+    parsed.forEach((_, lane) =>
+      used.forEach((c, k) => {
+        for (let x = 0; x < columns; x += 1)
+          packed[(lane * used.length + k) * columns + x] = level(shares[(lane * classes + c) * columns + x]);
+      }),
+    );
+    const boxed = exact
+      ? parsed.flatMap((rows, lane) => (rows.length === 1 && events[lane] * ROOM <= columns ? [lane] : []))
+      : [];
+    return {
+      columns,
+      lanes: parsed.length,
+      from,
+      to,
+      events,
+      outline: !exact,
+      boxed,
+      classes: used.map((c) => this.data.run.classes[c]),
+      shares: packed,
+      ...this.boxes(axis, from, to, boxed, parsed),
+    };
   }
 
   detailed(axis, from, to) {
@@ -127,11 +176,19 @@ class File {
     const [starts, ends] = this.places(axis);
     let first = this.data.row_first[row];
     let [low, high] = [first, this.data.row_first[row + 1]];
-    while (low < high) { const middle = (low + high) >> 1; if (starts[middle] < to) low = middle + 1; else high = middle; }
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (starts[middle] < to) low = middle + 1;
+      else high = middle;
+    }
     const end = low;
     high = end;
     low = first;
-    while (low < high) { const middle = (low + high) >> 1; if (ends[middle] <= from) low = middle + 1; else high = middle; }
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (ends[middle] <= from) low = middle + 1;
+      else high = middle;
+    }
     return [low, end];
   }
 
@@ -158,7 +215,8 @@ class File {
     for (let x = 0; x < columns; x += 1) {
       const at = Math.floor(((from + ((x + 0.5) / columns) * (to - from)) / end) * wide);
       if (at < 0 || at >= wide) continue;
-      for (let c = 0; c < classes; c += 1) shares[(lane * classes + c) * columns + x] += all[(row * classes + c) * wide + at] / 255 / rows;
+      for (let c = 0; c < classes; c += 1)
+        shares[(lane * classes + c) * columns + x] += all[(row * classes + c) * wide + at] / 255 / rows;
     }
     return 0;
   }
@@ -170,21 +228,43 @@ class File {
     const lane = [];
     for (const b of boxed) {
       const [first, end] = this.range(axis, lanes[b][0], from, to);
-      for (let i = first; i < end; i += 1) { indices.push(i); lane.push(b); }
+      for (let i = first; i < end; i += 1) {
+        indices.push(i);
+        lane.push(b);
+      }
     }
     const taken = (array) => indices.map((i) => array[i]);
     const { data } = this;
-    return { lane, start: taken(starts), end: taken(ends), event: taken(data.event), function: taken(data.function), class: taken(data.class), flags: taken(data.flags), peer: taken(data.peer), tag: taken(data.tag), fits: indices };
+    return {
+      lane,
+      start: taken(starts),
+      end: taken(ends),
+      event: taken(data.event),
+      function: taken(data.function),
+      class: taken(data.class),
+      flags: taken(data.flags),
+      peer: taken(data.peer),
+      tag: taken(data.tag),
+      fits: indices,
+    };
   }
 
   // Links
 
   async links({ axis, from, to }) {
     const seen = ([, start, end]) => start <= to && end >= from;
-    const messages = this.data.messages.map((m) => this.placedMessage(axis, m)).filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
+    const messages = this.data.messages
+      .map((m) => this.placedMessage(axis, m))
+      .filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
     const bands = this.data.bands.map((b) => this.band(axis, b)).filter((b) => b && b.parts.some(seen));
     const few = messages.length <= 500;
-    return { ready: true, messages: few ? messages : messages.filter((m) => m.ns !== undefined || !m.to).slice(0, 60), bands: bands.length <= 120 ? bands : [], hidden: few ? 0 : messages.length, bands_hidden: bands.length > 120 };
+    return {
+      ready: true,
+      messages: few ? messages : messages.filter((m) => m.ns !== undefined || !m.to).slice(0, 60),
+      bands: bands.length <= 120 ? bands : [],
+      hidden: few ? 0 : messages.length,
+      bands_hidden: bands.length > 120,
+    };
   }
 
   placedMessage(axis, m) {
@@ -197,11 +277,13 @@ class File {
   }
 
   band(axis, b) {
-    const parts = b.parts.map(([row, begin, done]) => {
-      const rank = this.data.run.rows[row][1];
-      const [a, z] = [this.at3(axis, [rank, begin]), this.at3(axis, [rank, done])];
-      return a && z ? [row, a[1], z[2], begin] : null;
-    }).filter(Boolean);
+    const parts = b.parts
+      .map(([row, begin, done]) => {
+        const rank = this.data.run.rows[row][1];
+        const [a, z] = [this.at3(axis, [rank, begin]), this.at3(axis, [rank, done])];
+        return a && z ? [row, a[1], z[2], begin] : null;
+      })
+      .filter(Boolean);
     return parts.length ? { ...b, parts } : null;
   }
 
@@ -214,7 +296,10 @@ class File {
     let most = -1;
     for (let i = first; i < end; i += 1) {
       const inside = Math.min(ends[i], to) - Math.max(starts[i], from);
-      if (inside > most) { most = inside; best = i; }
+      if (inside > most) {
+        most = inside;
+        best = i;
+      }
     }
     return { event: best < 0 ? null : [this.data.run.rows[row][1], this.data.event[best]], calls: end - first };
   }
@@ -224,11 +309,19 @@ class File {
     const known = this.data.details[`${rank}:${event}`];
     if (i < 0) throw new Error(`call ${event} of rank ${rank} is not in this file: use weft view`);
     const mine = ([r, e]) => r === rank && e === event;
-    const messages = this.data.messages.filter((m) => (m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event)));
-    const band = this.data.bands.find((b) => b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event));
+    const messages = this.data.messages.filter((m) =>
+      m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event),
+    );
+    const band = this.data.bands.find((b) =>
+      b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event),
+    );
     return {
-      ...(known ? { ...known, source: this.data.sources[known.source] ?? null } : this.bare(i, rank, event)), place: this.at3(axis, [rank, event]),
-      links: { messages: messages.map((m) => this.placedMessage(axis, m)).filter(Boolean), band: band ? this.band(axis, band) : null },
+      ...(known ? { ...known, source: this.data.sources[known.source] ?? null } : this.bare(i, rank, event)),
+      place: this.at3(axis, [rank, event]),
+      links: {
+        messages: messages.map((m) => this.placedMessage(axis, m)).filter(Boolean),
+        band: band ? this.band(axis, band) : null,
+      },
     };
   }
 
@@ -238,10 +331,29 @@ class File {
     const open = !(data.flags[i] & 1);
     const name = data.run.functions[data.function[i]]?.[0] ?? "?";
     return {
-      rank, event, thread: 0, function: name, text: name, open, error: 0, enter_ns: data.start[i], exit_ns: open ? null : data.end[i],
-      duration_ns: open ? null : data.end[i] - data.start[i], args: [], polls: 0, state: "", status: null, cancelled: false,
-      buffer_changed: false, damage: "only its times are in this file", site: { text: "?", callers: [] }, source: null, replay: "",
-      partners: [], findings: [], count: data.row_first[this.rowOf(i) + 1] - data.row_first[this.rowOf(i)],
+      rank,
+      event,
+      thread: 0,
+      function: name,
+      text: name,
+      open,
+      error: 0,
+      enter_ns: data.start[i],
+      exit_ns: open ? null : data.end[i],
+      duration_ns: open ? null : data.end[i] - data.start[i],
+      args: [],
+      polls: 0,
+      state: "",
+      status: null,
+      cancelled: false,
+      buffer_changed: false,
+      damage: "only its times are in this file",
+      site: { text: "?", callers: [] },
+      source: null,
+      replay: "",
+      partners: [],
+      findings: [],
+      count: data.row_first[this.rowOf(i) + 1] - data.row_first[this.rowOf(i)],
     };
   }
 

@@ -2,20 +2,32 @@
 
 import { byId, el, replace } from "weft/dom.js";
 
-const PANES = [["findings", "Findings"], ["graph", "Graph"], ["details", "Call"], ["tables", "Tables"]];
+const PANES = [
+  ["findings", "Findings"],
+  ["graph", "Graph"],
+  ["details", "Call"],
+  ["tables", "Tables"],
+];
 const STEP = 24; // pixels of an arrow key on an edge
 
 export class Panes {
   constructor(state, actions) {
     Object.assign(this, { state, actions });
-    replace(byId("panes"), PANES.map(([name, title]) => el("button", { type: "button", "data-pane": name, onclick: () => this.show(name) }, title)));
+    replace(
+      byId("panes"),
+      PANES.map(([name, title]) =>
+        el("button", { type: "button", "data-pane": name, onclick: () => this.show(name) }, title),
+      ),
+    );
     grip(byId("details-grip"), byId("details"), "width", "--details", "Width of the panel of the chosen call");
     grip(byId("tables-grip"), byId("tables"), "height", "--tables", "Height of the tables");
     this.mark();
     this.chosen("");
   }
 
-  get narrow() { return matchMedia("(max-width: 760px)").matches; }
+  get narrow() {
+    return matchMedia("(max-width: 760px)").matches;
+  }
 
   show(name) {
     if (name === "tables" && !this.state.tab) this.actions.tab("profile");
@@ -24,10 +36,13 @@ export class Panes {
   }
 
   mark() {
-    for (const button of byId("panes").children) button.setAttribute("aria-pressed", String(button.dataset.pane === document.body.dataset.pane));
+    for (const button of byId("panes").children)
+      button.setAttribute("aria-pressed", String(button.dataset.pane === document.body.dataset.pane));
   }
 
-  counted(findings) { this.button("findings").textContent = findings ? `Findings (${findings})` : "Findings"; }
+  counted(findings) {
+    this.button("findings").textContent = findings ? `Findings (${findings})` : "Findings";
+  }
 
   /** Says what is chosen; with nothing chosen its pane is left. */
   chosen(word) {
@@ -37,7 +52,9 @@ export class Panes {
     if (!word && document.body.dataset.pane === "details") this.show("graph");
   }
 
-  button(name) { return byId("panes").querySelector(`[data-pane="${name}"]`); }
+  button(name) {
+    return byId("panes").querySelector(`[data-pane="${name}"]`);
+  }
 }
 
 /** An edge that is dragged, or moved with the arrow keys; how far it was moved is kept. */
@@ -47,10 +64,26 @@ function grip(edge, panel, size, property, title) {
   const set = (pixels) => {
     const most = (upright ? innerWidth : innerHeight) * 0.75;
     root.style.setProperty(property, `${Math.round(Math.max(160, Math.min(most, pixels)))}px`);
-    try { localStorage.setItem(`weft${property}`, root.style.getPropertyValue(property)); } catch { /* it lasts as long as the page then */ }
+    try {
+      localStorage.setItem(`weft${property}`, root.style.getPropertyValue(property));
+    } catch {
+      /* it lasts as long as the page then */
+    }
   };
-  try { const kept = localStorage.getItem(`weft${property}`); if (/^\d+px$/.test(kept ?? "")) root.style.setProperty(property, kept); } catch { /* nothing is kept */ }
-  for (const [name, value] of Object.entries({ role: "separator", tabindex: "0", "aria-label": title, "aria-orientation": upright ? "vertical" : "horizontal", title })) edge.setAttribute(name, value);
+  try {
+    const kept = localStorage.getItem(`weft${property}`);
+    if (/^\d+px$/.test(kept ?? "")) root.style.setProperty(property, kept);
+  } catch {
+    /* nothing is kept */
+  }
+  for (const [name, value] of Object.entries({
+    role: "separator",
+    tabindex: "0",
+    "aria-label": title,
+    "aria-orientation": upright ? "vertical" : "horizontal",
+    title,
+  }))
+    edge.setAttribute(name, value);
   edge.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: STEP, ArrowUp: STEP, ArrowRight: -STEP, ArrowDown: -STEP }[event.key];
     if (!by) return;

@@ -21,42 +21,78 @@ export function listen(graph, actions) {
     fingers.set(event.pointerId, [x, y]);
     canvas.setPointerCapture(event.pointerId);
     hideTip();
-    if (fingers.size === 2) { down = null; pinch = pinched(graph, fingers); graph.state.remember(); return; }
-    down = { x, y, from: graph.state.from, to: graph.state.to, scroll: graph.scroll, hit: graph.hit(x, y), moved: false, shift: event.shiftKey };
+    if (fingers.size === 2) {
+      down = null;
+      pinch = pinched(graph, fingers);
+      graph.state.remember();
+      return;
+    }
+    down = {
+      x,
+      y,
+      from: graph.state.from,
+      to: graph.state.to,
+      scroll: graph.scroll,
+      hit: graph.hit(x, y),
+      moved: false,
+      shift: event.shiftKey,
+    };
   });
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = place(event);
     if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [x, y]);
-    if (pinch) { spread(graph, pinch, fingers, actions); return; }
+    if (pinch) {
+      spread(graph, pinch, fingers, actions);
+      return;
+    }
     graph.hover = x - Graph.gutter;
-    if (!down) { hovered(graph, event, x, y); return; }
+    if (!down) {
+      hovered(graph, event, x, y);
+      return;
+    }
     if (!down.moved && Math.hypot(x - down.x, y - down.y) < (isFinger(event) ? STILL_FINGER : STILL)) return;
-    if (!down.moved) { down.moved = true; if (down.hit.kind === "lane" && !down.shift) graph.state.remember(); }
+    if (!down.moved) {
+      down.moved = true;
+      if (down.hit.kind === "lane" && !down.shift) graph.state.remember();
+    }
     drag(graph, down, x, y, actions);
   });
   const lifted = (event) => {
     fingers.delete(event.pointerId);
-    if (pinch) { if (!fingers.size) pinch = null; return; }
+    if (pinch) {
+      if (!fingers.size) pinch = null;
+      return;
+    }
     if (!down) return;
     const { hit, moved, shift } = down;
     down = null;
     if (event.type === "pointercancel") return;
     if (!moved) actions.click(hit, graph.messageAt(hit, isFinger(event) ? REACH_FINGER : REACH));
-    else if (hit.kind === "ruler") { actions.zoomTo(...sorted(graph.measure)); graph.measure = null; }
-    else if (shift) graph.draw();
+    else if (hit.kind === "ruler") {
+      actions.zoomTo(...sorted(graph.measure));
+      graph.measure = null;
+    } else if (shift) graph.draw();
   };
   canvas.addEventListener("pointerup", lifted);
   canvas.addEventListener("pointercancel", lifted);
-  canvas.addEventListener("pointerleave", () => { graph.hover = null; hideTip(); graph.draw(); });
+  canvas.addEventListener("pointerleave", () => {
+    graph.hover = null;
+    hideTip();
+    graph.draw();
+  });
   canvas.addEventListener("dblclick", (event) => {
     const hit = graph.hit(...place(event));
     if (hit.kind === "lane") actions.open(hit);
   });
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    hideTip();
-    wheel(graph, event, actions);
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      hideTip();
+      wheel(graph, event, actions);
+    },
+    { passive: false },
+  );
 }
 
 const sorted = (pair) => [...pair].sort((a, b) => a - b);
@@ -64,7 +100,12 @@ const sorted = (pair) => [...pair].sort((a, b) => a - b);
 function hovered(graph, event, x, y) {
   const hit = graph.hit(x, y);
   const message = graph.messageAt(hit, REACH);
-  graph.canvas.style.cursor = message || (hit.kind === "lane" && hit.item) || hit.kind === "head" ? "pointer" : hit.kind === "ruler" ? "ew-resize" : "default";
+  graph.canvas.style.cursor =
+    message || (hit.kind === "lane" && hit.item) || hit.kind === "head"
+      ? "pointer"
+      : hit.kind === "ruler"
+        ? "ew-resize"
+        : "default";
   showTip(graph, event, hit, message);
   graph.draw();
 }
@@ -106,7 +147,7 @@ function wheel(graph, event, actions) {
   } else if (event.ctrlKey && !event.metaKey && graph.run.rows.length > 1) {
     actions.rowHeight(dy < 0 ? 1.25 : 0.8);
   } else if (event.shiftKey || Math.abs(dx) > Math.abs(dy)) {
-    actions.pan(((dx || dy) / graph.width));
+    actions.pan((dx || dy) / graph.width);
   } else {
     actions.zoom(Math.exp(dy * 0.0018), graph.time(event.offsetX - Graph.gutter));
   }

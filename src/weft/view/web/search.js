@@ -8,8 +8,13 @@ export class Search {
     this.input = byId("filter");
     this.output = byId("found");
     this.input.value = state.filter;
-    byId("search").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
-    this.input.addEventListener("search", () => { if (!this.input.value) this.submit(); });
+    byId("search").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submit();
+    });
+    this.input.addEventListener("search", () => {
+      if (!this.input.value) this.submit();
+    });
     byId("found-before").addEventListener("click", () => this.next(true));
     byId("found-next").addEventListener("click", () => this.next(false));
     if (state.filter) this.count();
@@ -17,7 +22,10 @@ export class Search {
 
   async submit() {
     const filter = this.input.value.trim();
-    if (filter === this.state.filter && filter) { await this.next(false); return; }
+    if (filter === this.state.filter && filter) {
+      await this.next(false);
+      return;
+    }
     if (await this.count(filter)) {
       this.state.set({ filter });
       this.actions.filtered();
@@ -28,7 +36,10 @@ export class Search {
   async count(filter = this.state.filter) {
     this.output.className = "";
     for (const name of ["found-before", "found-next"]) byId(name).hidden = !filter;
-    if (!filter) { this.output.textContent = ""; return true; }
+    if (!filter) {
+      this.output.textContent = "";
+      return true;
+    }
     try {
       const found = await this.ask(filter, this.state.from, -1, false);
       this.output.textContent = found.text;
@@ -47,8 +58,15 @@ export class Search {
   }
 
   async next(back) {
-    if (this.api.exported) { say("This file cannot be filtered: use weft view."); return; }
-    if (!this.state.filter) { say("There is no filter: write one."); this.input.focus(); return; }
+    if (this.api.exported) {
+      say("This file cannot be filtered: use weft view.");
+      return;
+    }
+    if (!this.state.filter) {
+      say("There is no filter: write one.");
+      this.input.focus();
+      return;
+    }
     const here = this.actions.chosenPlace();
     const near = here ? here[1] : back ? this.state.to : this.state.from;
     let found = await this.ask(this.state.filter, near, here ? here[0] : -1, back);

@@ -28,8 +28,10 @@ export function cross(context, x, y, colour, size = 4) {
   context.strokeStyle = colour;
   context.lineWidth = 2;
   context.beginPath();
-  context.moveTo(x - size, y - size); context.lineTo(x + size, y + size);
-  context.moveTo(x + size, y - size); context.lineTo(x - size, y + size);
+  context.moveTo(x - size, y - size);
+  context.lineTo(x + size, y + size);
+  context.moveTo(x + size, y - size);
+  context.lineTo(x - size, y + size);
   context.stroke();
 }
 
@@ -63,7 +65,10 @@ export function stub(context, from, to, { colour, width, sent }) {
 
 /** The arc of who waits for whom, with a dot at the one who waits. */
 export function arc(context, x, from, to, { colour, ground, width, bulge, dot = 4, head = 12 }) {
-  for (const [stroke, wide] of [[ground, width + 3], [colour, width]]) {
+  for (const [stroke, wide] of [
+    [ground, width + 3],
+    [colour, width],
+  ]) {
     context.strokeStyle = stroke;
     context.lineWidth = wide;
     context.beginPath();
@@ -71,7 +76,10 @@ export function arc(context, x, from, to, { colour, ground, width, bulge, dot = 
     context.bezierCurveTo(x - bulge, from + (to - from) * 0.1, x - bulge, to - (to - from) * 0.1, x, to);
     context.stroke();
   }
-  for (const [fill, size] of [[ground, dot + 2], [colour, dot]]) {
+  for (const [fill, size] of [
+    [ground, dot + 2],
+    [colour, dot],
+  ]) {
     context.fillStyle = fill;
     context.beginPath();
     context.arc(x, from, size, 0, 7);
@@ -118,7 +126,8 @@ export function note(context, view, x, y, text, colour) {
   const width = context.measureText(text).width;
   const left = Math.max(4, Math.min(x, view.width - width - 8));
   const box = { left: left - 3, top: y - 8, right: left + width + 4, bottom: y + 8, text, colour };
-  if (view.notes.some((o) => o.left < box.right && box.left < o.right && o.top < box.bottom && box.top < o.bottom)) return;
+  if (view.notes.some((o) => o.left < box.right && box.left < o.right && o.top < box.bottom && box.top < o.bottom))
+    return;
   view.notes.push(box);
 }
 

@@ -15,28 +15,68 @@ export function sourceLines(source, { around = Infinity } = {}) {
   const last = lastOf(source);
   const begin = Math.min(source.line, source.statement?.first ?? source.line);
   const from = Math.max(source.first, begin - around);
-  const shown = (source.coloured ?? source.lines).map((text, i) => [source.first + i, text]).filter(([at]) => at >= from && at <= last + around);
+  const shown = (source.coloured ?? source.lines)
+    .map((text, i) => [source.first + i, text])
+    .filter(([at]) => at >= from && at <= last + around);
   const digits = String(source.first + (source.coloured ?? source.lines).length).length;
-  return el("pre", { class: "source", tabindex: "0", "aria-label": "source" }, shown.map(([at, line]) => {
-    const here = at >= begin && at <= last;
-    return el("span", { class: here ? "here" : "", "aria-current": here ? "true" : undefined },
-      el("i", { "aria-hidden": "true" }, String(at).padStart(digits)), coloured(line), "\n");
-  }));
+  return el(
+    "pre",
+    { class: "source", tabindex: "0", "aria-label": "source" },
+    shown.map(([at, line]) => {
+      const here = at >= begin && at <= last;
+      return el(
+        "span",
+        { class: here ? "here" : "", "aria-current": here ? "true" : undefined },
+        el("i", { "aria-hidden": "true" }, String(at).padStart(digits)),
+        coloured(line),
+        "\n",
+      );
+    }),
+  );
 }
 
 /** A line as elements: plain text, or pairs of what a part is and its text. */
 function coloured(line) {
   if (typeof line === "string") return el("code", {}, line);
-  return el("code", {}, line.map(([kind, text]) => (KINDS.has(kind) ? el("b", { class: kind }, text) : text)));
+  return el(
+    "code",
+    {},
+    line.map(([kind, text]) => (KINDS.has(kind) ? el("b", { class: kind }, text) : text)),
+  );
 }
 
 /** The whole panel of a call: where it stands, its lines, who called it, and what is to be known of the text. */
 export function sourcePanel(call) {
-  if (!call) return [el("h3", {}, "Source"), el("p", { class: "quiet" }, "Choose a call in the graph: its source is shown here.")];
+  if (!call)
+    return [
+      el("h3", {}, "Source"),
+      el("p", { class: "quiet" }, "Choose a call in the graph: its source is shown here."),
+    ];
   const { site, source } = call;
-  return [el("h3", {}, `${call.function} of rank ${call.rank}`),
-    el("p", { class: "mono" }, site.file ? `${site.file}:${site.line}` : site.text, site.function ? ` in ${site.function}` : ""),
+  return [
+    el("h3", {}, `${call.function} of rank ${call.rank}`),
+    el(
+      "p",
+      { class: "mono" },
+      site.file ? `${site.file}:${site.line}` : site.text,
+      site.function ? ` in ${site.function}` : "",
+    ),
     source?.note ? el("p", { class: "warned" }, source.note) : null,
-    source ? sourceLines(source) : el("p", { class: "quiet" }, site.file ? "The text of this file was not kept with the run, and is not here." : "The record tells no line of this call."),
-    site.callers.length ? el("p", { class: "quiet mono" }, site.callers.slice(0, 8).map((c) => el("span", { class: "caller" }, `called from ${c.text}`))) : null];
+    source
+      ? sourceLines(source)
+      : el(
+          "p",
+          { class: "quiet" },
+          site.file
+            ? "The text of this file was not kept with the run, and is not here."
+            : "The record tells no line of this call.",
+        ),
+    site.callers.length
+      ? el(
+          "p",
+          { class: "quiet mono" },
+          site.callers.slice(0, 8).map((c) => el("span", { class: "caller" }, `called from ${c.text}`)),
+        )
+      : null,
+  ];
 }

@@ -37,8 +37,12 @@ export class State extends EventTarget {
     this.future = [];
   }
 
-  undo() { return this.swap(this.past, this.future); }
-  redo() { return this.swap(this.future, this.past); }
+  undo() {
+    return this.swap(this.past, this.future);
+  }
+  redo() {
+    return this.swap(this.future, this.past);
+  }
 
   swap(out, into) {
     const before = out.pop();
@@ -64,11 +68,13 @@ export class State extends EventTarget {
   /** Takes what the address says; whether it named a window. */
   read() {
     const words = new URLSearchParams(location.hash.slice(1));
-    const number = (name) => (words.has(name) && Number.isFinite(Number(words.get(name))) ? Number(words.get(name)) : null);
+    const number = (name) =>
+      words.has(name) && Number.isFinite(Number(words.get(name))) ? Number(words.get(name)) : null;
     if (["time", "folded", "logical"].includes(words.get("axis"))) this.axis = words.get("axis");
     this.filter = words.get("filter") ?? "";
     if (/^\d+:\d+$/.test(words.get("call") ?? "")) this.selected = words.get("call").split(":").map(Number);
-    if (/^(send|receive):\d+$/.test(words.get("message") ?? "")) this.message = [words.get("message").split(":")[0], Number(words.get("message").split(":")[1])];
+    if (/^(send|receive):\d+$/.test(words.get("message") ?? ""))
+      this.message = [words.get("message").split(":")[0], Number(words.get("message").split(":")[1])];
     if (number("finding") !== null) this.finding = number("finding") - 1;
     if (words.has("rows")) this.grouping = words.get("rows");
     this.around = words.get("around") === "1";

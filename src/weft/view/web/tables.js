@@ -16,20 +16,39 @@ export class Tables {
     this.data = null;
     this.whole = false; // whether the whole run is wanted, not the window
     const buttons = Object.entries(TABS).map(([name, title], i) =>
-      el("button", { type: "button", id: `tab-${name}`, title: `${title} ( ${i + 1} )`, "aria-pressed": "false", onclick: () => actions.tab(name) }, title));
+      el(
+        "button",
+        {
+          type: "button",
+          id: `tab-${name}`,
+          title: `${title} ( ${i + 1} )`,
+          "aria-pressed": "false",
+          onclick: () => actions.tab(name),
+        },
+        title,
+      ),
+    );
     replace(byId("tables-tabs"), buttons);
     if (state.tab in TABS) this.show(state.tab);
   }
 
-  get ofWindow() { return ["profile", "matrix", "waits"].includes(this.state.tab); }
+  get ofWindow() {
+    return ["profile", "matrix", "waits"].includes(this.state.tab);
+  }
 
   async show(name) {
     for (const tab of Object.keys(TABS)) byId(`tab-${tab}`).setAttribute("aria-pressed", String(tab === name));
     this.panel.hidden = !(name in TABS);
     byId("tables-grip").hidden = this.panel.hidden;
     if (this.panel.hidden) return;
-    if (name === "legend") { replace(this.panel, this.choice(name), legendPanel(this.actions.run)); return; }
-    if (name === "source") { this.source(); return; }
+    if (name === "legend") {
+      replace(this.panel, this.choice(name), legendPanel(this.actions.run));
+      return;
+    }
+    if (name === "source") {
+      this.source();
+      return;
+    }
     if (!this.fits(this.data)) {
       if (!this.data) replace(this.panel, this.choice(name), el("p", { class: "quiet" }, "Weft adds up the run …"));
       if (!(await this.load(name))) return;
@@ -79,7 +98,17 @@ export class Tables {
 
   /** The tabs again, where the page shows one part at a time. */
   choice(name) {
-    return el("div", { class: "tabs again" }, Object.entries(TABS).map(([tab, title]) => el("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => this.actions.openTab(tab) }, title)));
+    return el(
+      "div",
+      { class: "tabs again" },
+      Object.entries(TABS).map(([tab, title]) =>
+        el(
+          "button",
+          { type: "button", "aria-pressed": String(tab === name), onclick: () => this.actions.openTab(tab) },
+          title,
+        ),
+      ),
+    );
   }
 
   /** Of which time the numbers are, what their percentages are of, and the switch between window and run. */
@@ -88,28 +117,74 @@ export class Tables {
     const logical = this.state.axis === "logical";
     const at = (place) => (logical ? `step ${count(Math.round(place))}` : exact(this.actions.graph.realTime(place)));
     const span = data.whole ? "The whole run" : `From ${at(data.from)} to ${at(data.to)}`;
-    const long = data.whole || logical ? "" : ` (${duration(this.actions.graph.realTime(data.to) - this.actions.graph.realTime(data.from))})`;
-    const choose = (whole) => { this.whole = whole; this.show(this.state.tab); };
-    return el("div", { class: "base" }, el("span", { id: "tables-span" }, `${span}${long}.`),
-      this.state.tab !== "matrix" ? el("span", { class: "quiet", id: "tables-base" }, `100 % is ${data.waiting.base.text}.`) : null,
-      this.state.tab !== "matrix" && data.waiting.crowded ? el("span", { class: "warned" }, sentence(data.waiting.crowded)) : null,
-      this.state.tab !== "matrix" && data.waiting.open_calls ? el("span", { class: "quiet" }, `${plural(data.waiting.open_calls, "call")} of the run never returned: the time in ${data.waiting.open_calls === 1 ? "it" : "them"} is not counted.`) : null,
-      data.fixed ? el("span", { class: "quiet" }, "An exported file has the numbers of the whole run only.") : el("span", { class: "segments", role: "radiogroup", "aria-label": "Time of the tables" },
-        [[false, "Window"], [true, "Whole run"]].map(([whole, title]) => el("button", { type: "button", role: "radio", "aria-checked": String(this.whole === whole), onclick: () => choose(whole) }, title))));
+    const long =
+      data.whole || logical
+        ? ""
+        : ` (${duration(this.actions.graph.realTime(data.to) - this.actions.graph.realTime(data.from))})`;
+    const choose = (whole) => {
+      this.whole = whole;
+      this.show(this.state.tab);
+    };
+    return el(
+      "div",
+      { class: "base" },
+      el("span", { id: "tables-span" }, `${span}${long}.`),
+      this.state.tab !== "matrix"
+        ? el("span", { class: "quiet", id: "tables-base" }, `100 % is ${data.waiting.base.text}.`)
+        : null,
+      this.state.tab !== "matrix" && data.waiting.crowded
+        ? el("span", { class: "warned" }, sentence(data.waiting.crowded))
+        : null,
+      this.state.tab !== "matrix" && data.waiting.open_calls
+        ? el(
+            "span",
+            { class: "quiet" },
+            `${plural(data.waiting.open_calls, "call")} of the run never returned: the time in ${data.waiting.open_calls === 1 ? "it" : "them"} is not counted.`,
+          )
+        : null,
+      data.fixed
+        ? el("span", { class: "quiet" }, "An exported file has the numbers of the whole run only.")
+        : el(
+            "span",
+            { class: "segments", role: "radiogroup", "aria-label": "Time of the tables" },
+            [
+              [false, "Window"],
+              [true, "Whole run"],
+            ].map(([whole, title]) =>
+              el(
+                "button",
+                {
+                  type: "button",
+                  role: "radio",
+                  "aria-checked": String(this.whole === whole),
+                  onclick: () => choose(whole),
+                },
+                title,
+              ),
+            ),
+          ),
+    );
   }
 
   /** Marks the rows that speak of the chosen call. */
   mark(call) {
     const other = call !== this.call;
     this.call = call;
-    if (this.state.tab === "source" && other) { this.source(); return; }
+    if (this.state.tab === "source" && other) {
+      this.source();
+      return;
+    }
     if (!this.ofWindow) return;
-    const names = new Set(call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : []);
+    const names = new Set(
+      call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : [],
+    );
     const peers = call?.partners?.filter((p) => p.event).map((p) => p.event[0]) ?? [];
     const pairs = new Set(peers.flatMap((peer) => [`${call.rank} ${peer}`, `${peer} ${call.rank}`]));
     let first = null;
     for (const row of this.panel.querySelectorAll("tbody tr")) {
-      const mine = names.has(row.cells[0].textContent) || (this.state.tab === "matrix" && pairs.has(`${row.cells[0].textContent} ${row.cells[1].textContent}`));
+      const mine =
+        names.has(row.cells[0].textContent) ||
+        (this.state.tab === "matrix" && pairs.has(`${row.cells[0].textContent} ${row.cells[1].textContent}`));
       row.setAttribute("aria-current", String(mine));
       first ??= mine ? row : null;
     }
@@ -124,16 +199,47 @@ export class Tables {
   // The tables
 
   profile() {
-    const keys = [["function", "Function"], ["rank", "Rank"], ["site", "Call site"]];
+    const keys = [
+      ["function", "Function"],
+      ["rank", "Rank"],
+      ["site", "Call site"],
+    ];
     const total = this.data.waiting.base.ns || 1;
-    return el("div", { class: "profiles" }, keys.map(([key, title]) => {
-      const rows = this.data.times[key];
-      const heads = [[title, false], ["calls", true], ["time in MPI", true], ["of all", true], ["waiting", true]];
-      return el("section", {}, el("h3", {}, `Time by ${title.toLowerCase()}`), sortedTable(`Time by ${title}`, heads, rows.slice(0, 200).map((row) => ({
-        cells: [row.name, count(row.calls), duration(row.ns), `${((row.ns / total) * 100).toFixed(1)} %`, row.waiting_ns ? duration(row.waiting_ns) : "–"],
-        values: [row.name, row.calls, row.ns, row.ns, row.waiting_ns], go: this.filterOf(key, row.name),
-      })), (filter) => this.actions.filter(filter)));
-    }));
+    return el(
+      "div",
+      { class: "profiles" },
+      keys.map(([key, title]) => {
+        const rows = this.data.times[key];
+        const heads = [
+          [title, false],
+          ["calls", true],
+          ["time in MPI", true],
+          ["of all", true],
+          ["waiting", true],
+        ];
+        return el(
+          "section",
+          {},
+          el("h3", {}, `Time by ${title.toLowerCase()}`),
+          sortedTable(
+            `Time by ${title}`,
+            heads,
+            rows.slice(0, 200).map((row) => ({
+              cells: [
+                row.name,
+                count(row.calls),
+                duration(row.ns),
+                `${((row.ns / total) * 100).toFixed(1)} %`,
+                row.waiting_ns ? duration(row.waiting_ns) : "–",
+              ],
+              values: [row.name, row.calls, row.ns, row.ns, row.waiting_ns],
+              go: this.filterOf(key, row.name),
+            })),
+            (filter) => this.actions.filter(filter),
+          ),
+        );
+      }),
+    );
   }
 
   /** The filter that selects a row of the profile in the graph. */
@@ -147,20 +253,44 @@ export class Tables {
   matrix() {
     const { ranks_per_block: each, messages, bytes: sizes } = this.data.matrix;
     const rows = [];
-    messages.forEach((line, i) => line.forEach((n, j) => { if (n) rows.push([i, j, n, sizes[i][j]]); }));
+    messages.forEach((line, i) =>
+      line.forEach((n, j) => {
+        if (n) rows.push([i, j, n, sizes[i][j]]);
+      }),
+    );
     if (!rows.length) return el("p", { class: "quiet" }, "No message was sent from rank to rank in this time.");
     const { ranks } = this.actions.run;
     const last = (i) => Math.min((i + 1) * each, ranks) - 1;
     const name = (i) => (i * each === last(i) ? `${last(i)}` : `${i * each}–${last(i)}`);
-    const go = (i, j) => this.actions.filter(`fn:*send*,*put*,*accumulate* rank:${name(i).replace("–", "-")} peer:${name(j).replace("–", "-")}`);
-    const heads = [["from", true], ["to", true], ["messages", true], ["bytes", true]];
+    const go = (i, j) =>
+      this.actions.filter(
+        `fn:*send*,*put*,*accumulate* rank:${name(i).replace("–", "-")} peer:${name(j).replace("–", "-")}`,
+      );
+    const heads = [
+      ["from", true],
+      ["to", true],
+      ["messages", true],
+      ["bytes", true],
+    ];
     rows.sort((a, b) => b[3] - a[3] || b[2] - a[2]);
-    const list = rows.slice(0, 500).map(([i, j, n, size]) => ({ cells: [`${name(i)}`, name(j), count(n), bytes(size)], values: [i, j, n, size], go: [i, j] }));
+    const list = rows.slice(0, 500).map(([i, j, n, size]) => ({
+      cells: [`${name(i)}`, name(j), count(n), bytes(size)],
+      values: [i, j, n, size],
+      go: [i, j],
+    }));
     const sum = (k) => rows.reduce((total, row) => total + row[k], 0);
-    return el("div", { class: "matrix" }, matrixPicture({ messages, bytes: sizes }, name, go),
-      el("div", {}, el("h3", {}, `Messages and bytes from rank to rank${each > 1 ? `, ${plural(each, "rank")} a row` : ""}`),
+    return el(
+      "div",
+      { class: "matrix" },
+      matrixPicture({ messages, bytes: sizes }, name, go),
+      el(
+        "div",
+        {},
+        el("h3", {}, `Messages and bytes from rank to rank${each > 1 ? `, ${plural(each, "rank")} a row` : ""}`),
         el("p", { class: "quiet" }, `${plural(sum(2), "message")}, ${bytes(sum(3))} in all`),
-        sortedTable("Messages from rank to rank", heads, list, ([i, j]) => go(i, j))));
+        sortedTable("Messages from rank to rank", heads, list, ([i, j]) => go(i, j)),
+      ),
+    );
   }
 
   waits() {
@@ -168,13 +298,58 @@ export class Tables {
     const { base, causes, in_mpi_ns: inside } = this.data.waiting;
     const share = (ns) => `${((ns / (base.ns || 1)) * 100).toFixed(1)} %`;
     const cause = (name, ns) => ({ cells: [name, duration(ns), share(ns)], values: [name, ns, ns] });
-    const heads = [["late", true], ["how", false], ["cost", true], ["of all", true], ["waits", true], ["who waited", false], ["worst", true]];
-    return el("div", { class: "profiles" },
-      el("section", {}, el("h3", {}, "Time in MPI by cause"), sortedTable("Time in MPI by cause", [["cause", false], ["time", true], ["of all", true]], [...causes.map((one) => cause(one.name, one.ns)), cause("in MPI", inside)])),
-      el("section", {}, el("h3", {}, "Waiting by who caused it"), rows.length ? sortedTable("Waiting by culprit", heads, rows.slice(0, 500).map((row) => ({
-        cells: [`rank ${row.rank}`, row.name, duration(row.ns), share(row.ns), count(row.waits), row.waiting, duration(row.worst_ns)],
-        values: [row.rank, row.name, row.ns, row.ns, row.waits, row.waiting, row.worst_ns], go: row.event,
-      })), (event) => this.actions.jump(event)) : el("p", { class: "clean" }, "Nobody waited for anybody in this time.")));
+    const heads = [
+      ["late", true],
+      ["how", false],
+      ["cost", true],
+      ["of all", true],
+      ["waits", true],
+      ["who waited", false],
+      ["worst", true],
+    ];
+    return el(
+      "div",
+      { class: "profiles" },
+      el(
+        "section",
+        {},
+        el("h3", {}, "Time in MPI by cause"),
+        sortedTable(
+          "Time in MPI by cause",
+          [
+            ["cause", false],
+            ["time", true],
+            ["of all", true],
+          ],
+          [...causes.map((one) => cause(one.name, one.ns)), cause("in MPI", inside)],
+        ),
+      ),
+      el(
+        "section",
+        {},
+        el("h3", {}, "Waiting by who caused it"),
+        rows.length
+          ? sortedTable(
+              "Waiting by culprit",
+              heads,
+              rows.slice(0, 500).map((row) => ({
+                cells: [
+                  `rank ${row.rank}`,
+                  row.name,
+                  duration(row.ns),
+                  share(row.ns),
+                  count(row.waits),
+                  row.waiting,
+                  duration(row.worst_ns),
+                ],
+                values: [row.rank, row.name, row.ns, row.ns, row.waits, row.waiting, row.worst_ns],
+                go: row.event,
+              })),
+              (event) => this.actions.jump(event),
+            )
+          : el("p", { class: "clean" }, "Nobody waited for anybody in this time."),
+      ),
+    );
   }
 }
 

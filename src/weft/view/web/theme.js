@@ -1,7 +1,32 @@
 // Light and dark, and the colours that the canvases draw with.
 
-const NAMES = ["paper", "panel", "ink", "quiet", "line", "track", "hover", "accent", "error", "warning", "note", "good", "shade",
-  "send", "receive", "wait", "collective", "one-sided", "io", "probe", "other", "past", "future", "message", "late"];
+const NAMES = [
+  "paper",
+  "panel",
+  "ink",
+  "quiet",
+  "line",
+  "track",
+  "hover",
+  "accent",
+  "error",
+  "warning",
+  "note",
+  "good",
+  "shade",
+  "send",
+  "receive",
+  "wait",
+  "collective",
+  "one-sided",
+  "io",
+  "probe",
+  "other",
+  "past",
+  "future",
+  "message",
+  "late",
+];
 
 const DARK = "#14181d";
 
@@ -39,7 +64,11 @@ function luminance(text) {
 }
 
 function stored() {
-  try { return localStorage.getItem("weft-theme"); } catch { return null; }
+  try {
+    return localStorage.getItem("weft-theme");
+  } catch {
+    return null;
+  }
 }
 
 function apply(theme) {
@@ -60,7 +89,11 @@ export function startTheme(changed) {
 
 export function switchTheme(changed) {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("weft-theme", next); } catch { /* it lasts as long as the page then */ }
+  try {
+    localStorage.setItem("weft-theme", next);
+  } catch {
+    /* it lasts as long as the page then */
+  }
   apply(next);
   changed();
 }

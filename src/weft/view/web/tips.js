@@ -43,34 +43,62 @@ function put(lines, event) {
 }
 
 const dotted = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").join(" · ");
-const sized = (size) => (size === null || size === undefined ? null : size < 1000 ? `${count(size)} bytes` : bytes(size));
+const sized = (size) =>
+  size === null || size === undefined ? null : size < 1000 ? `${count(size)} bytes` : bytes(size);
 export const tagged = (tag) => (tag === -1 ? "any tag" : `tag ${tag}`);
 
 function ofMessage(graph, message) {
   const key = `message ${sideOf(message)} ${message.row}`;
   const name = (row) => graph.run.rows[row][0];
-  const from = message.to ? `Message from rank ${name(message.from[0])} to rank ${name(message.to[0])}` : message.kind === "unmatched-send" ? `Message of rank ${name(message.from[0])} that nobody receives` : `Receive of rank ${name(message.from[0])} to which nobody sends`;
-  return { key, lines: [from, tagged(message.tag)], ask: async () => {
-    const facts = await graph.api.message(graph.state.axis, sideOf(message), message.row);
-    return [dotted(sized(facts.bytes), facts.latency_ns === null ? null : `${duration(facts.latency_ns)} from send to delivery`), ...facts.why];
-  } };
+  const from = message.to
+    ? `Message from rank ${name(message.from[0])} to rank ${name(message.to[0])}`
+    : message.kind === "unmatched-send"
+      ? `Message of rank ${name(message.from[0])} that nobody receives`
+      : `Receive of rank ${name(message.from[0])} to which nobody sends`;
+  return {
+    key,
+    lines: [from, tagged(message.tag)],
+    ask: async () => {
+      const facts = await graph.api.message(graph.state.axis, sideOf(message), message.row);
+      return [
+        dotted(
+          sized(facts.bytes),
+          facts.latency_ns === null ? null : `${duration(facts.latency_ns)} from send to delivery`,
+        ),
+        ...facts.why,
+      ];
+    },
+  };
 }
 
 function ofPlace(graph, hit) {
-  if (hit.kind === "head") return { key: "", lines: [hit.item.name, hit.item.folded ? "click to unfold" : "click to fold"] };
+  if (hit.kind === "head")
+    return { key: "", lines: [hit.item.name, hit.item.folded ? "click to unfold" : "click to fold"] };
   if (hit.kind === "label" && hit.item) return { key: "", lines: ofLabel(graph, hit.item) };
   if (hit.kind !== "lane" || !hit.item) return { key: "", lines: [] };
   const i = graph.boxAt(hit);
   if (i >= 0) return ofBox(graph, i, hit);
   const shares = graph.sharesAt(hit);
-  return { key: "", lines: shares.length ? [whose(graph, hit.item), shares.map(([name, share]) => `${name} ${share < 0.01 ? "<1" : Math.round(share * 100)} %`).join(", ")] : [] };
+  return {
+    key: "",
+    lines: shares.length
+      ? [
+          whose(graph, hit.item),
+          shares.map(([name, share]) => `${name} ${share < 0.01 ? "<1" : Math.round(share * 100)} %`).join(", "),
+        ]
+      : [],
+  };
 }
 
-const whose = (graph, item) => (item.rows.length > 1 ? `ranks ${graph.lanes.label(item.rows, "")}` : `rank ${item.label}`);
+const whose = (graph, item) =>
+  item.rows.length > 1 ? `ranks ${graph.lanes.label(item.rows, "")}` : `rank ${item.label}`;
 
 function ofLabel(graph, item) {
   const ends = (graph.axis.ends ?? []).filter((end) => item.rows.includes(end.row));
-  return [whose(graph, item), ...ends.slice(0, 4).map((end) => (item.rows.length > 1 ? `rank ${end.rank} ${end.label}` : end.label))];
+  return [
+    whose(graph, item),
+    ...ends.slice(0, 4).map((end) => (item.rows.length > 1 ? `rank ${end.rank} ${end.label}` : end.label)),
+  ];
 }
 
 function ofBox(graph, i, hit) {
@@ -78,9 +106,20 @@ function ofBox(graph, i, hit) {
   const rank = graph.run.rows[hit.item.rows[0]][1];
   const event = data.event[i];
   const [name] = graph.run.functions[data.function[i]] ?? ["?"];
-  const long = !(data.flags[i] & 1) ? "never returned" : graph.state.axis === "logical" ? "" : duration(graph.realTime(data.end[i]) - graph.realTime(data.start[i]));
-  return { key: `call ${rank} ${event}`, lines: [dotted(name, long), `rank ${hit.item.label}, call ${event}`], ask: async () => {
-    const facts = await graph.api.tip(rank, event);
-    return [dotted(facts.peer, facts.tag === null ? null : `tag ${facts.tag}`, sized(facts.bytes)), facts.site === "?" ? null : facts.site];
-  } };
+  const long = !(data.flags[i] & 1)
+    ? "never returned"
+    : graph.state.axis === "logical"
+      ? ""
+      : duration(graph.realTime(data.end[i]) - graph.realTime(data.start[i]));
+  return {
+    key: `call ${rank} ${event}`,
+    lines: [dotted(name, long), `rank ${hit.item.label}, call ${event}`],
+    ask: async () => {
+      const facts = await graph.api.tip(rank, event);
+      return [
+        dotted(facts.peer, facts.tag === null ? null : `tag ${facts.tag}`, sized(facts.bytes)),
+        facts.site === "?" ? null : facts.site,
+      ];
+    },
+  };
 }

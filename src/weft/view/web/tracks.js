@@ -59,10 +59,14 @@ function mix(pixels, data, lane, top, tall, palette, track, filtered) {
     for (let c = 0; c < used; c += 1) {
       const share = Math.min(left, shares[(lane * used + c) * columns + x]);
       left -= share;
-      r += palette[c][0] * share; g += palette[c][1] * share; b += palette[c][2] * share;
+      r += palette[c][0] * share;
+      g += palette[c][1] * share;
+      b += palette[c][2] * share;
     }
-    const colour = packed([(r + track[0] * left) / 255, (g + track[1] * left) / 255, (b + track[2] * left) / 255],
-      filtered && !hits[lane * columns + x] ? 60 : 255);
+    const colour = packed(
+      [(r + track[0] * left) / 255, (g + track[1] * left) / 255, (b + track[2] * left) / 255],
+      filtered && !hits[lane * columns + x] ? 60 : 255,
+    );
     for (let k = top; k < top + tall; k += 1) pixels[k * columns + x] = colour;
   }
 }
@@ -99,10 +103,18 @@ function drawBoxes(context, view, { data, lanes, filtered }) {
     const open = !(data.flags[i] & CLOSED);
     const colour = palette[names[data.class[i]]];
     context.fillStyle = filtered && !data.fits[i] ? thin(colour, 0.22) : colour;
-    if (open && view.run.isLast(data, i)) torn(context, left, view.torn(), lane.y, lane.height, context.fillStyle, palette.paper);
+    if (open && view.run.isLast(data, i))
+      torn(context, left, view.torn(), lane.y, lane.height, context.fillStyle, palette.paper);
     else if (width > 5 && lane.height > 9) rounded(context, left, lane.y, width - 0.5, lane.height);
     else context.fillRect(left, lane.y, width > 2 ? width - 0.5 : width, lane.height);
-    if (width > 26 && lane.height >= 11) label(context, view, data, i, { lane, x: Math.max(0, left), end: Math.min(end, view.width), open, pale: filtered && !data.fits[i] });
+    if (width > 26 && lane.height >= 11)
+      label(context, view, data, i, {
+        lane,
+        x: Math.max(0, left),
+        end: Math.min(end, view.width),
+        open,
+        pale: filtered && !data.fits[i],
+      });
   }
 }
 

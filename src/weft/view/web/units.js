@@ -1,6 +1,11 @@
 // Times and numbers for people.
 
-const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const UNITS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
 
 /** A duration with three digits that count: 1.25 ms. */
 export function duration(ns) {
@@ -33,7 +38,10 @@ export function bytes(value) {
   const units = ["B", "KB", "MB", "GB", "TB", "PB"];
   let unit = 0;
   let size = value;
-  while (size >= 1000 && unit < units.length - 1) { size /= 1000; unit += 1; }
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
   return `${digits(size)} ${units[unit]}`;
 }
 
