@@ -9,14 +9,15 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-explore bench-check mutants trials debian kernel clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-explore bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo          record an example with a bug and say what is wrong (needs only Python, make and cc)"
 	@echo "make setup         .venv with weft, MPICH, mpi4py and the development tools"
 	@echo "make test          all tests (installs missing Debian packages when it is root)"
-	@echo "make check         lint, format, types: what every change must pass;  make format: the formatter"
+	@echo "make check         lint and types: what every change must pass;  make format: the formatters"
+	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
@@ -141,14 +142,32 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	git ls-files $(C_SOURCES) | xargs $(BIN)/clang-format --dry-run --Werror
+	$(IF_NPM) lint-page; else echo "without node and npm the page's JavaScript is not looked at (make lint-page)"; fi
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	git ls-files $(C_SOURCES) | xargs $(BIN)/clang-format -i
+	$(IF_NPM) format-page; else echo "without node and npm the page's JavaScript is not laid out"; fi
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The browser's page and the extension for VS Code: layout and types. The tools are those of tools/page, locked.
+PAGE := build/page
+PAGE_SOURCES := '*.js' '*.mjs' '*.css' '*.d.ts'
+IF_NPM := @if command -v node >/dev/null && command -v npm >/dev/null; then $(MAKE) --no-print-directory
+
+$(PAGE)/.made: tools/page/package.json tools/page/package-lock.json
+	mkdir -p $(PAGE) && cp tools/page/package*.json $(PAGE)
+	cd $(PAGE) && npm ci --loglevel error --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+lint-page: $(PAGE)/.made
+	git ls-files $(PAGE_SOURCES) | xargs $(PAGE)/node_modules/.bin/prettier --log-level warn --check
+
+format-page: $(PAGE)/.made
+	git ls-files $(PAGE_SOURCES) | xargs $(PAGE)/node_modules/.bin/prettier --log-level warn --write
 
 # The modules of the browser's page that need no browser; the others are tested in a real Chromium (tests/view).
 test-page:
