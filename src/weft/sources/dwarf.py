@@ -57,6 +57,10 @@ class Variable(NamedTuple):
     shape: Shape
     static: bool
     line: int
+    depth: int = 0
+    """How many inlined functions lead to its own."""
+    given: bool = False
+    """Whether it is an argument, used from the beginning."""
 
 
 class Symbol(NamedTuple):
@@ -111,7 +115,7 @@ class Module:
         unit = self.unit(place)
         if unit is None:
             return []
-        found = (v for die in self._outer(unit.get_top_DIE()) if (v := self._variable(die, place)) is not None)
+        found = (v for die in self._outer(unit.get_top_DIE()) if (v := self._variable(die)) is not None)
         return [v for v in found if v.static]
 
     def locals(self, place: int) -> list[Variable]:
@@ -126,13 +130,19 @@ class Module:
         base = self._base(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
+    def producer(self, place: int) -> str:
+        """What the compiler of the code at an address says of itself."""
+        unit = self.unit(place)
+        told = unit.get_top_DIE().attributes.get("DW_AT_producer") if unit is not None else None
+        return told.value.decode(errors="replace") if told is not None else ""
+
     def named(self, place: int, name: str) -> Shape | None:
         """The type of what a name means in the code at an address: the innermost, wherever it lies."""
         unit = self.unit(place)
         if unit is None:
             return None
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
-        inner = list(self._declared(function, place)) if function is not None else []
+        inner = [die for die, _ in self._declared(function, place)] if function is not None else []
         outer = [die for die in self._outer(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
         for die in (*reversed(inner), *outer):
             if self._name(die) == name:
@@ -159,19 +169,19 @@ class Module:
                     yield from self._functions(child)
                 yield child
 
-    def _declared(self, die: Any, place: int) -> Iterator[Any]:
-        """The variables of a function that are in scope at an address, the innermost last."""
+    def _declared(self, die: Any, place: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
+        """The variables of a function in scope at an address, the innermost last, by how many inlined ones deep."""
         blocks = []
         for child in die.iter_children():
             if child.tag in ("DW_TAG_variable", "DW_TAG_formal_parameter"):
-                yield child
+                yield child, depth
             elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram" and self._covers(child, place):
                 blocks.append(child)
         for block in blocks:
-            yield from self._declared(block, place)
+            yield from self._declared(block, place, depth + (block.tag == "DW_TAG_inlined_subroutine"))
 
     def _inside(self, function: object, place: int) -> list[Variable]:
-        found = (self._variable(die, place) for die in self._declared(function, place))
+        found = (self._variable(die, depth) for die, depth in self._declared(function, place))
         return [variable for variable in found if variable is not None]
 
     def _covers(self, die: Any, place: int) -> bool:
@@ -211,19 +221,20 @@ class Module:
         value = die.attributes.get("DW_AT_name") or self._origin(die).attributes.get("DW_AT_name")
         return value.value.decode(errors="replace") if value else ""
 
-    def _variable(self, die: Any, place: int) -> Variable | None:
+    def _variable(self, die: Any, depth: int = 0) -> Variable | None:
         if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
             return None
-        operation = self._operation(die, place)
+        operation = self._operation(die)
         of = self._origin(die)
         if operation is None or "DW_AT_type" not in of.attributes:
             return None
         line = of.attributes.get("DW_AT_decl_line")
         shape = self._shape(of.get_DIE_from_attribute("DW_AT_type"))
         code, at = operation
-        return Variable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0)
+        given = die.tag == "DW_TAG_formal_parameter"
+        return Variable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, depth, given)
 
-    def _operation(self, die: Any, place: int) -> tuple[int, int] | None:
+    def _operation(self, die: Any) -> tuple[int, int] | None:
         """The one operation that says where a variable lies: an address or a distance from the frame's base."""
         parser = LocationParser(self._dwarf.location_lists())
         found = parser.parse_from_attribute(die.attributes["DW_AT_location"], die.cu["version"], die)

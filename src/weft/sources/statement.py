@@ -75,6 +75,11 @@ def called(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
     return _names(bare[0]) or _names("\n".join(bare[: _length(bare, 0, kind)]))
 
 
+def without_comments(lines: Sequence[str], file: str) -> list[str]:
+    """The lines of a file with comments left out and strings emptied."""
+    return _bare(lines, language(file))
+
+
 def _names(text: str) -> tuple[str, ...]:
     found = [first or second for first, second in _CALLED.findall(text)]
     return tuple(dict.fromkeys(name[:100] for name in found if name not in _NO_CALLS))[:MAX_CALLS]

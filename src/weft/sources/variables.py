@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -17,14 +17,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from weft.plain import dataclass
-from weft.sources import files, statement
+from weft.sources import files, slots, statement
 from weft.sources.arguments import named
 from weft.trace import Rank, Trace
 from weft.trace.json_file import read_json, write_whole
 from weft.trace.layout import Def
+from weft.trace.lines import Found, lines_of
 from weft.trace.site_lines import mistrust
 
 if TYPE_CHECKING:
+    from weft.sources import dwarf
     from weft.sources.dwarf import Module
 
 NAME: Final = "variables.json"
@@ -153,7 +155,7 @@ def resolve(trace: Trace) -> list[str]:
         path = Path(place[0])
         if mistrust(trace, *place) is not None or path.stat().st_size > MOST_BYTES:
             continue  # that the file is another one, the call sites have said
-        found = _of_module(path, wanted)
+        found = _of_module(path, wanted, lines_of(*place, sorted(wanted.frames), []))
         if found:
             modules.append({"path": place[0], "build_id": place[1], **found})
     if modules:
@@ -246,7 +248,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
                 names[number] = name
 
 
-def _of_module(path: Path, wanted: _Wanted) -> dict[str, object] | None:
+def _of_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
     try:
         from weft.sources.dwarf import Module
 
@@ -254,7 +256,7 @@ def _of_module(path: Path, wanted: _Wanted) -> dict[str, object] | None:
     except (ImportError, OSError, ValueError):
         return None
     try:
-        return _Answers(module).of(wanted)
+        return _Answers(module, lines).of(wanted)
     except Exception:  # what a damaged or strange file makes of the reader's insides cannot be foreseen
         return None
     finally:
@@ -264,13 +266,14 @@ def _of_module(path: Path, wanted: _Wanted) -> dict[str, object] | None:
 class _Answers:
     """What one module says, as it is kept."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, lines: Mapping[str, Sequence[Found]]) -> None:
         self.module = module
+        self.lines = lines
         self.types: dict[Any, int] = {}
 
     def of(self, wanted: _Wanted) -> dict[str, Any]:
         """The variables that are asked for."""
-        frames = {str(offset): self._rows(self.module.locals(offset - 1)) for offset in sorted(wanted.frames)}
+        frames = {str(offset): self._rows(self._believed(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))
         pointed = {}
         for offset, names in sorted(wanted.pointers.items()):
@@ -281,12 +284,15 @@ class _Answers:
         types = [[s.text, s.size, s.element, [list(leaf) for leaf in s.leaves]] for s in self.types]
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
-    def _rows(self, variables: Any) -> list[list[object]]:
-        return [
-            [v.name, v.at, v.shape.size, v.line, self._number(v.shape)]
-            for v in variables
-            if not v.static and v.shape.size
-        ]
+    def _believed(self, offset: int) -> list[dwarf.Variable]:
+        """The variables of the function with a return address that hold their bytes there."""
+        found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
+        if not slots.optimised(self.module.producer(offset - 1)):
+            return found
+        return slots.believed(found, self.lines.get(str(offset), ()))
+
+    def _rows(self, variables: Sequence[dwarf.Variable]) -> list[list[object]]:
+        return [[v.name, v.at, v.shape.size, v.line, self._number(v.shape)] for v in variables]
 
     def _number(self, shape: object) -> int:
         return self.types.setdefault(shape, len(self.types))

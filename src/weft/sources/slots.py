@@ -1,0 +1,52 @@
+"""Which variables of a frame have their bytes to themselves at a call: what else may lie there proves nothing.
+
+Compilers give the same bytes of a frame to variables, and to nameless values, whose uses do not meet (gcc's
+-fstack-reuse, LLVM's stack colouring), while the debugging information names a variable at its place for all of its
+scope. Bytes are a variable's own from its first use on. So of optimised code only variables are believed that the
+source uses in front of the call or at it, and none whose bytes another one of these has, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from weft.sources import files, statement
+
+if TYPE_CHECKING:
+    from weft.sources.dwarf import Variable
+    from weft.trace.lines import Found
+
+_PLAIN_GNU: Final = re.compile(r"GNU (?!.*\s-O(?!0\b))")
+"""What gcc says of a file that it compiled without optimising; others do not say it."""
+
+
+def optimised(producer: str) -> bool:
+    """Whether a compiler may have given bytes of a frame to several variables, by its DW_AT_producer."""
+    return _PLAIN_GNU.match(producer) is None
+
+
+def believed(variables: Sequence[Variable], frames: Sequence[Found]) -> list[Variable]:
+    """The variables of optimised code that hold their bytes at a call; `frames` are its lines, the innermost first."""
+    used = [v for v in variables if v.depth < len(frames) and _used(v, *frames[-1 - v.depth][:2])]
+    return [v for v in used if not any(_met(v, other) for other in used)]
+
+
+def _met(one: Variable, other: Variable) -> bool:
+    """Whether two variables have a byte in common and are not the same."""
+    if (one.at, one.shape) == (other.at, other.shape):
+        return False
+    return one.at < other.at + other.shape.size and other.at < one.at + one.shape.size
+
+
+def _used(variable: Variable, file: str | None, line: int) -> bool:
+    """Whether the source uses a variable between its declaration and the end of the statement of a line."""
+    source = files.read(file) if file else None
+    told = statement.statement(source.lines, 1, line, file or "") if source is not None else None
+    if source is None or told is None or not 0 < variable.line <= line:
+        return False
+    lines = statement.without_comments(source.lines[variable.line - 1 : told.last], file or "")
+    name = rf"\b{re.escape(variable.name)}\b"
+    own = re.search(rf"{name}\s*(?:\[[^\]]*\]\s*)*[={{(]", lines[0])
+    return variable.given or own is not None or re.search(name, "\n".join(lines[1:]), re.IGNORECASE) is not None
