@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,30 @@ def test_a_room_imports_only_from_the_layers_below_it(room: str) -> None:
     for file in (PACKAGE / room).rglob("*.py"):
         above = imported(file) - ALLOWED[room] - {room}
         assert not above, f"{file.relative_to(ROOT)} imports from {sorted(above)}"
+
+
+def names_of(package: Path) -> Iterator[tuple[str, str]]:
+    """The names that a package gives itself, and what each of them is: a module's dotted name, or another thing."""
+    for node in ast.parse((package / "__init__.py").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, "defined here"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((target.id, "assigned here") for target in targets if isinstance(target, ast.Name))
+
+
+PACKAGES = sorted(init.parent for init in PACKAGE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(PACKAGE.parent)))
+def test_a_package_gives_no_name_of_a_module_of_its_own_to_another_thing(package: Path) -> None:
+    """`from weft.races import served` would be the module or the function, as it was imported before or not."""
+    dotted = ".".join(package.relative_to(PACKAGE.parent).parts)
+    below = {one.stem for one in package.glob("*.py")} | {one.name for one in package.iterdir() if one.is_dir()}
+    shadowed = {name: what for name, what in names_of(package) if name in below and what != f"{dotted}.{name}"}
+    assert not shadowed, f"{dotted} hides its modules behind other things: {shadowed}"
 
 
 def test_every_room_has_its_place_in_the_layers() -> None:

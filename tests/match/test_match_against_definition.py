@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.match import NONE, match
 from weft.match.functions import Post
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.native.headers.match import Posts, kernel
 from weft.trace.builder import ANY, Builder, standard_functions
 

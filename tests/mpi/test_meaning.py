@@ -10,7 +10,7 @@ from pathlib import Path
 import weft
 from weft.mpi import meaning, table
 from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
-from weft.mpi.meaning.rows import rows
+from weft.mpi.meaning.rows import all_rows
 from weft.mpi.table import Function, Parameter
 from weft.native.headers.epochs import Call
 
@@ -24,7 +24,7 @@ def unstated(functions: Iterable[Function]) -> list[str]:
 
 def row(f: Function) -> Meaning:
     found = meaning.of(f.name)
-    assert found is not None, f"{f.name} has no row in weft/mpi/meaning and no reason in refused.py"
+    assert found is not None, f"{f.name} has no row in weft/mpi/meaning and no reason in refusals.py"
     return found
 
 
@@ -44,7 +44,7 @@ def parameters(f: Function) -> dict[str, Parameter]:
 
 
 def test_each_function_of_the_standard_is_stated_or_refused_with_a_reason() -> None:
-    assert unstated(table.functions()) == [], "give each a row in weft/mpi/meaning, or a reason in its refused.py"
+    assert unstated(table.functions()) == [], "give each a row in weft/mpi/meaning, or a reason in its refusals.py"
 
 
 def test_a_function_that_is_added_without_a_meaning_is_told_by_its_name() -> None:
@@ -53,7 +53,7 @@ def test_a_function_that_is_added_without_a_meaning_is_told_by_its_name() -> Non
 
 
 def test_no_function_is_stated_twice_or_beside_the_standard() -> None:
-    counts = Counter(found.name for found in rows())
+    counts = Counter(found.name for found in all_rows())
     assert [name for name, count in counts.items() if count > 1] == []
     assert set(counts) - {meaning.base(f.name) for f in STATED} == set()
 

@@ -118,7 +118,7 @@ def test_a_replay_runs_again_the_causal_past_of_its_point_and_nothing_else(
 def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
     block: int, script_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.replay.session.STALL", 1.5)
+    monkeypatch.setattr("weft.replay.running.STALL", 1.5)
     for key, value in environment().items():
         monkeypatch.setenv(key, value)
     for seed in range(block, min(block + 10, PROGRAMS), SPACING):

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from weft.access.blocks import blocks
-from weft.access.said import lies, place, site_of
 from weft.access.touches import Holds, Placed, Touches, left
+from weft.access.words import at, lies, site_of
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
@@ -134,10 +134,10 @@ class _Pending:
         made = finding(
             "buffer-reuse",
             f"rank {rank.index} {verb} {lies(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
-            f"{place(site)}{other} while {said(maker)}{begun} has it: {until}",
+            f"{at(site)}{other} while {said(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._proof(met, start, completed),
-            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{place(site)}; {maker.function.name}{where(maker)}",
+            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{at(site)}; {maker.function.name}{where(maker)}",
         )
         return site_of(made, rank, site, kind)
 

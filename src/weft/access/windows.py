@@ -17,7 +17,7 @@ import numpy as np
 from weft import sources
 from weft.access.exposed import Exposed, exposed
 from weft.access.ordering import Ordering
-from weft.access.said import place, site_of, word
+from weft.access.words import at, site_of, word
 from weft.deadlock.gatherings import Gatherings
 from weft.findings import Finding
 from weft.order import Order
@@ -178,7 +178,7 @@ class _Memory:
         rank, touches = program.rank, program.touches
         event = self.trace.event(int(self.of.rank[op]), int(self.of.event[op]))
         kind, site = int(touches.kind[row]), rank.site(int(touches.site[row]))
-        key = place(site), cause(event)
+        key = at(site), cause(event)
         if key in self.told:
             return
         self.told.add(key)
@@ -186,7 +186,7 @@ class _Memory:
         made = finding(
             "rma-race",
             f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} {_said(bytes_)} of "
-            f"rank {self.target}'s window{place(site)}, which rank {event.rank.index} "
+            f"rank {self.target}'s window{at(site)}, which rank {event.rank.index} "
             f"{_WORDS[int(self.of.sort[op])]} in {said(event)}: nothing orders the two",
             [event],
             evidence={
@@ -202,7 +202,7 @@ class _Memory:
         if self.ordering.by_hand(one, a, two.rank.index) or one.flagged or two.flagged:
             return
         sites = [p.rank.site(int(p.touches.site[row])) for p, row in ((one, a), (two, b))]
-        key = place(sites[0]), place(sites[1])
+        key = at(sites[0]), at(sites[1])
         if key in self.told or key[::-1] in self.told:
             return
         self.told.add(key)

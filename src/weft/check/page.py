@@ -40,12 +40,12 @@ def article(finding: Finding) -> str:
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}</p>'
-        f"<p>{escape(printable(finding.message))}.</p>{''.join(place(finding, site) for site in finding.sites)}"
+        f"<p>{escape(printable(finding.message))}.</p>{''.join(site_html(finding, site) for site in finding.sites)}"
         f"<details><summary>evidence</summary><pre>{evidence}</pre></details></article>"
     )
 
 
-def place(finding: Finding, site: Site) -> str:
+def site_html(finding: Finding, site: Site) -> str:
     """Where an access is, its line, and what marks it there."""
     name = f"{file_line(site.file, site.line)}  {site.call}" + (f" in {site.function}" if site.function else "")
     lines = [escape(printable(text)) for text in excerpt.marked(finding, site)]

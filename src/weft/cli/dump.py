@@ -29,7 +29,7 @@ from weft.errors import UsageError, WeftError
 from weft.terms.words import escaped
 
 if TYPE_CHECKING:
-    from weft.export.in_time import Rows
+    from weft.export.in_time import CallRows
     from weft.findings import Finding
     from weft.trace import Event, Rank, Trace
     from weft.trace.filter import Filter
@@ -177,7 +177,7 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[A
         write_calls(trace, counted(found, trace, advance), args, to)
 
 
-def counted(found: Iterator[Rows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[Rows]:
+def counted(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[CallRows]:
     """The rows, and on the side how many of the run's calls they were."""
     done = 0
     for rows in found:
@@ -186,7 +186,7 @@ def counted(found: Iterator[Rows], trace: Trace, advance: Callable[[float, str],
         advance(done / max(trace.event_count, 1), "")
 
 
-def write_calls(trace: Trace, found: Iterator[Rows], args: argparse.Namespace, to: IO[Any]) -> None:
+def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
     """Write events in one of the forms."""
     if args.format in ("csv", "parquet"):
         from weft.export.frames import write_csv, write_parquet
@@ -225,7 +225,7 @@ def put(parts: Iterable[bytes], to: IO[Any]) -> None:
         buffer.write(part)
 
 
-def events(trace: Trace, rows: Rows) -> Iterator[Event]:
+def events(trace: Trace, rows: CallRows) -> Iterator[Event]:
     """The calls one by one."""
     from weft.export.in_time import ids
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.dap import launch, output
 from weft.dap.capabilities import CAPABILITIES
-from weft.dap.points import place
+from weft.dap.points import file_line
 from weft.dap.session import Session
 from weft.dap.wire import Message, Wire, WireError
 from weft.debug.debugger import Debugger
@@ -252,7 +252,7 @@ class Adapter:
         if not path:
             raise UsageError("breakpoints are set in files: this source has no path")
         files = self.session.debugger.record.files()
-        places = [(place(path, int(one["line"]), files), one) for one in arguments.get("breakpoints") or []]
+        places = [(file_line(path, int(one["line"]), files), one) for one in arguments.get("breakpoints") or []]
         told = self.session.points.replace(path, places)
         return {"breakpoints": [{**one, "source": {"path": path}} for one in told]}
 
@@ -330,7 +330,7 @@ class Adapter:
 
     def _targets(self, arguments: Body) -> Body:
         path, line = str(arguments["source"]["path"]), int(arguments["line"])
-        where = place(path, line, self.session.debugger.record.files())
+        where = file_line(path, line, self.session.debugger.record.files())
         self._where = where
         return {"targets": [{"id": 1, "label": f"the first call at {where}, ahead or behind", "line": line}]}
 

@@ -123,7 +123,7 @@ def ignored(text: str) -> int:
     return int(found[2]) - (found[1] != ">")
 
 
-def place(path: str, line: int, files: Sequence[str]) -> str:
+def file_line(path: str, line: int, files: Sequence[str]) -> str:
     """FILE:LINE, the file as the record names it, where it does under another name (a link)."""
     if path not in files:
         real = Path(path).resolve()

@@ -21,7 +21,7 @@ from weft.deadlock.blocked import Standstill
 from weft.deadlock.potential import Constraints, Processes, constraints_of
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.mpi.meaning import Leaves, base
 from weft.order import Order
 from weft.order.edges import leaves

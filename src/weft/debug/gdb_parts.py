@@ -63,10 +63,10 @@ def part(name: str, value: Any, expression: str) -> dict[str, Any]:
     """A value under a name, with how many parts it has."""
     kind, optimised = str(value.type), value.is_optimized_out
     try:
-        rows = Rows() if optimised else rows_of(value, expression or "x")
+        rows = Parts() if optimised else rows_of(value, expression or "x")
         text = "<optimized out>" if optimised else words(value)
     except gdb.error as error:  # it points to nowhere
-        rows, text = Rows(), f"<{error}>"
+        rows, text = Parts(), f"<{error}>"
     return {"name": name, "value": text, "type": kind, "expression": expression, "parts": len(rows),
             "indexed": rows.indexed}  # fmt: skip
 
@@ -76,13 +76,13 @@ def words(value: Any) -> str:
     return str(value.format_string(max_elements=40, repeat_threshold=12))
 
 
-class Rows(list[Row]):
+class Parts(list[Row]):
     """The parts of a value. `indexed`: they are elements, numbered."""
 
     indexed = False
 
 
-def rows_of(value: Any, text: str) -> Rows:
+def rows_of(value: Any, text: str) -> Parts:
     """The parts of a value that `text` means."""
     printer = gdb.default_visualizer(value)
     if printer is not None:
@@ -91,10 +91,10 @@ def rows_of(value: Any, text: str) -> Rows:
     if kind.code in (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", -1)):
         return rows_of(value.referenced_value(), text)
     if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
-        return Rows(members(value, kind, text, "%" if fortran() else "."))
+        return Parts(members(value, kind, text, "%" if fortran() else "."))
     if kind.code == gdb.TYPE_CODE_ARRAY:
         return elements(value, kind, text)
-    return Rows(target(value, kind, text)) if kind.code == gdb.TYPE_CODE_PTR else Rows()
+    return Parts(target(value, kind, text)) if kind.code == gdb.TYPE_CODE_PTR else Parts()
 
 
 def fortran() -> bool:
@@ -103,9 +103,9 @@ def fortran() -> bool:
     return "fortran" in (language if language != "auto" else gdb.execute("show language", to_string=True))
 
 
-def printed(printer: Any) -> Rows:
+def printed(printer: Any) -> Parts:
     """The parts that a printer of gdb's tells, as of the containers of C++; an address means each of them."""
-    rows = Rows()
+    rows = Parts()
     if not hasattr(printer, "children"):
         return rows
     for number, (name, value) in enumerate(printer.children()):
@@ -127,9 +127,9 @@ def members(value: Any, kind: Any, text: str, link: str) -> Iterator[Row]:
             yield field.name, value[field], f"{text}{link}{field.name}" if link != "." else f"({text}).{field.name}"
 
 
-def elements(value: Any, kind: Any, text: str) -> Rows:
+def elements(value: Any, kind: Any, text: str) -> Parts:
     """The elements of an array; of Fortran's with several dimensions the sections along the last."""
-    rows, of_fortran = Rows(), fortran()
+    rows, of_fortran = Parts(), fortran()
     rows.indexed = True
     first, last = kind.range()
     inner = 0

@@ -19,7 +19,7 @@ from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
 from weft.replay.layout import CONTROL_SIZE, ControlState
-from weft.replay.session import IDLE, begun
+from weft.replay.running import IDLE, begun
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""

@@ -17,7 +17,7 @@ Label = Literal["harmful", "benign as far as tried", "unreached"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ToldOutcome:
     """One outcome as it is told."""
 
     number: int
@@ -37,7 +37,7 @@ class Row:
 class Explored:
     """The outcomes, what each race came to, and what is left."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ToldOutcome, ...]
     races: tuple[tuple[str, Label], ...]
     left: int
     steady: bool
@@ -61,16 +61,16 @@ def summed(search: Search, runs: Runs, ended: str) -> Explored:
                     untold(search.outcomes[0]))  # fmt: skip
 
 
-def _row(outcome: Outcome, search: Search, runs: Runs) -> Row:
+def _row(outcome: Outcome, search: Search, runs: Runs) -> ToldOutcome:
     first = runs.results[search.outcomes[0].trace.path]
     result = runs.results[outcome.trace.path]
     if outcome.parent is None or outcome.forced is None:
-        return Row(0, outcome.trace.path.name, None, "", "", (), Harm.NONE, False)
+        return ToldOutcome(0, outcome.trace.path.name, None, "", "", (), Harm.NONE, False)
     parent = search.outcomes[outcome.parent]
     own = effects(result, runs.results[parent.trace.path], output=runs.steady)
     found = effects(result, first, output=runs.steady)
     line = line_of(parent.trace, outcome.forced.event)
-    return Row(
+    return ToldOutcome(
         outcome.number, outcome.trace.path.name, outcome.parent, str(outcome.forced), line, found.texts,
         found.worst, bool(own.worst and found.worst),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from weft.errors import UsageError
 from weft.export.blocks import Block
-from weft.export.in_time import Rows, in_time
+from weft.export.in_time import CallRows, in_time
 from weft.terms.extent import extent
 from weft.trace import Trace
 from weft.trace.filter import Filter
@@ -21,7 +21,7 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def tables(trace: Trace, found: Iterable[Rows]) -> Iterator[Any]:
+def tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
     """The calls as pyarrow.Table, some hundred thousand rows each, in their order."""
     pa = _arrow()
     from weft.export.parquet.calls import SCHEMA, columns
@@ -83,7 +83,7 @@ class _Sink:
         self._to.flush()
 
 
-def write_parquet(trace: Trace, found: Iterable[Rows], to: IO[bytes]) -> None:
+def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as a Parquet file."""
     pa = _arrow()
     import pyarrow.parquet as pq
@@ -95,7 +95,7 @@ def write_parquet(trace: Trace, found: Iterable[Rows], to: IO[bytes]) -> None:
             writer.write_table(table)
 
 
-def write_csv(trace: Trace, found: Iterable[Rows], to: IO[bytes]) -> None:
+def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as CSV with a line of names; what a call does not have is empty."""
     _arrow()
     import pyarrow.csv as arrow_csv

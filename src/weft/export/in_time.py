@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rows:
+class CallRows:
     """Calls of several ranks. `order` puts the parts' rows, one part behind the other, in the order of time."""
 
     parts: tuple[Part, ...]
@@ -42,13 +42,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.order)
 
-    def first(self, count: int) -> Rows:
+    def first(self, count: int) -> CallRows:
         """The first `count` of them."""
-        return Rows(self.parts, self.order[:count])
+        return CallRows(self.parts, self.order[:count])
 
-    def last(self, count: int) -> Rows:
+    def last(self, count: int) -> CallRows:
         """The last `count` of them."""
-        return Rows(self.parts, self.order[max(0, len(self.order) - count) :])
+        return CallRows(self.parts, self.order[max(0, len(self.order) - count) :])
 
 
 @dataclass
@@ -99,7 +99,7 @@ class _Queue:
         return (key, Part(self.rank, index, enter, leave)) if end else None
 
 
-def in_time(trace: Trace, wanted: Filter) -> Iterator[Rows]:
+def in_time(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
     """The calls that fit, all ranks in the order of entry; those of one time in the order of their ranks."""
     ranks = wanted.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))
@@ -116,10 +116,10 @@ def in_time(trace: Trace, wanted: Filter) -> Iterator[Rows]:
         taken = [queue.take(bound, queue.rank.index <= last) for queue in queues]
         some = [found for found in taken if found is not None]
         order = np.argsort(np.concatenate([key for key, _ in some]), kind="stable")
-        yield Rows(tuple(part for _, part in some), order)
+        yield CallRows(tuple(part for _, part in some), order)
 
 
-def limited(rows: Iterable[Rows], first: int | None, last: int | None) -> Iterator[Rows]:
+def limited(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
     """The first so many, or the last so many; None: all."""
     if last is not None:
         yield from _last(rows, last)
@@ -133,8 +133,8 @@ def limited(rows: Iterable[Rows], first: int | None, last: int | None) -> Iterat
         yield some
 
 
-def _last(rows: Iterable[Rows], count: int) -> Iterator[Rows]:
-    kept: deque[Rows] = deque()
+def _last(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
+    kept: deque[CallRows] = deque()
     held = 0
     for some in rows:
         kept.append(some)
@@ -146,7 +146,7 @@ def _last(rows: Iterable[Rows], count: int) -> Iterator[Rows]:
     yield from kept
 
 
-def ids(rows: Rows) -> Iterator[tuple[int, int]]:
+def ids(rows: CallRows) -> Iterator[tuple[int, int]]:
     """The calls as (rank index, event index), in order."""
     rank = np.repeat([part.rank.index for part in rows.parts], [len(part.index) for part in rows.parts])
     index = np.concatenate([part.index for part in rows.parts])

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.in_time import Part, Rows
+from weft.export.in_time import CallRows, Part
 from weft.export.programs import Programs, RankNames, Words
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
@@ -66,7 +66,7 @@ class Writer:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._buffer = np.empty(_ROOM, np.uint8)
 
-    def lines(self, rows: Rows) -> Iterator[bytes]:
+    def lines(self, rows: CallRows) -> Iterator[bytes]:
         """The lines of some calls in UTF-8, many at once."""
         columns = self._columns(rows)
         given = self._given(columns)
@@ -89,7 +89,7 @@ class Writer:
 
     # Columns
 
-    def _columns(self, rows: Rows) -> dict[str, NDArray[Any]]:
+    def _columns(self, rows: CallRows) -> dict[str, NDArray[Any]]:
         parts = rows.parts
         for part in parts:
             self._prepare(part.rank)

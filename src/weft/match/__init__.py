@@ -11,7 +11,7 @@ from dataclasses import field
 import numpy as np
 
 from weft.match.functions import Op, Post, Spec, classify
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.native.headers.match import kernel
 from weft.native.threads import side_by_side, workers

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.outcome import outcome, strays
+from weft.races.outcomes import outcome, strays
 from weft.races.search import Races, detect, exchanged, settled
-from weft.races.served import ANSWERED, served
+from weft.races.service import ANSWERED, served
 from weft.terms import describe
 from weft.terms.columns import distinct
 from weft.terms.libraries import of_library

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.native.headers import decided
 from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order

@@ -13,7 +13,7 @@ from weft.replay.control import Control
 from weft.replay.force import Forced
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
-from weft.replay.session import Replay
+from weft.replay.running import Replay
 from weft.terms.cited import said
 from weft.terms.words import rank_words
 from weft.trace import CallSite, Event, Rank, Trace

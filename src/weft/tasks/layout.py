@@ -16,9 +16,37 @@ from weft.native.headers.table import WAIT_LOCK as LOCK
 from weft.tasks.model import SourceLine, State, Task, Wait
 
 __all__ = [
-    "BARRIERS", "EVENT", "EVENTS", "FINISHED", "FRESH", "GROUP", "HEADER", "HEAP", "JOINS", "KINDS", "LOCK", "LOCKS",
-    "MAGIC", "MIDDLE", "NEW", "RECORD", "RUNS", "SIGNALS", "SIZE", "SLAB", "SLABS", "SPAWNS", "STATES", "TASKWAIT",
-    "TOP", "TRACED", "WATCH", "WORKERS", "Rows", "Scopes", "records",
+    "BARRIERS",
+    "EVENT",
+    "EVENTS",
+    "FINISHED",
+    "FRESH",
+    "GROUP",
+    "HEADER",
+    "HEAP",
+    "JOINS",
+    "KINDS",
+    "LOCK",
+    "LOCKS",
+    "MAGIC",
+    "MIDDLE",
+    "NEW",
+    "RECORD",
+    "RUNS",
+    "SIGNALS",
+    "SIZE",
+    "SLAB",
+    "SLABS",
+    "SPAWNS",
+    "STATES",
+    "TASKWAIT",
+    "TOP",
+    "TRACED",
+    "WATCH",
+    "WORKERS",
+    "Scopes",
+    "TaskRows",
+    "records",
 ]  # fmt: skip
 
 RECORD = np.dtype([
@@ -105,7 +133,7 @@ def _owners(read: Read, address: int) -> dict[int, int]:
     return {int(lock): int(owner) for lock, owner in locks[locks[:, 1] != 0]}
 
 
-class Rows:
+class TaskRows:
     """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
 
     def __init__(

@@ -108,7 +108,7 @@ class NativeBackend:
         """The table, read in bulk."""
         rows, owners = self._records()
         tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
-        return layout.Rows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
+        return layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
 
     def _top(self, worker: int) -> SourceLine | None:
         thread = self._gdb.threads.get(worker)

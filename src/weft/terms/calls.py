@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Many, Meaning, Mode, Over, Share, Sync, Trait, base, named, names
-from weft.terms import native
+from weft.terms import passes
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 
@@ -183,7 +183,7 @@ class Catalogue:
         events = rank.events
         self.function = np.empty(len(events), np.uint16)
         self.counts = np.zeros(65536, np.int64)
-        self.failed, self.open, self.changed = native.catalogue(events, self.function, self.counts)
+        self.failed, self.open, self.changed = passes.catalogue(events, self.function, self.counts)
         self.present: list[int] = np.flatnonzero(self.counts).tolist()
         """Ids of the functions that are called."""
 
@@ -196,7 +196,7 @@ class Catalogue:
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
-        return native.where(self.function, table, count)
+        return passes.where(self.function, table, count)
 
 
 _CATALOGUES: WeakKeyDictionary[Rank, Catalogue] = WeakKeyDictionary()

@@ -12,7 +12,7 @@ from weft.match.functions import CODE_ARRAY, CODES, Code
 from weft.native.headers.columns import Column as InC
 from weft.native.headers.columns import ColumnsInput
 from weft.plain import dataclass
-from weft.terms import native
+from weft.terms import passes
 from weft.trace import Function, Parameter, Rank
 from weft.trace.layout import Flag
 
@@ -134,10 +134,10 @@ def _decode(
         events=slots, which=which, count=len(which), tails=tails, tail_bytes=len(tails),
         entry_steps=len(function.tail_in), steps=len(made), poll=function.is_poll,
     )  # fmt: skip
-    native.decode(given, [m.structure for m in made], fill=False)
+    passes.decode(given, [m.structure for m in made], fill=False)
     lengthened = [m.lengthen() for m in made]
     if any(lengthened):
-        native.decode(given, [m.structure for m in made], fill=True)
+        passes.decode(given, [m.structure for m in made], fill=True)
     return {p.name: m.column() for p, m in zip(parameters, made, strict=False) if m.wanted}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.mpi.meaning import Share, base, of
 from weft.native.bridge import addresses
 from weft.native.headers.scan import Gathered, kernel

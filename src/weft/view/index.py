@@ -27,7 +27,7 @@ from weft.picture.classes import CLASSES, class_table
 from weft.trace import Trace
 from weft.trace.layout import decode_durations
 from weft.view.rows import Rows
-from weft.waits.native import axes
+from weft.waits.kernels import axes
 
 VERSION: Final = 1
 """Rises when an older index cannot be used any more."""

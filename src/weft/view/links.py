@@ -19,8 +19,7 @@ from weft.view.rows import Rows
 from weft.view.scale import Scale
 from weft.view.window import Hits
 from weft.waits.causes import Cause
-from weft.waits.states import Rows as Waits
-from weft.waits.states import waiting
+from weft.waits.states import WaitRows, waiting
 
 MAX_MESSAGES: Final = 500
 """Where a window has more messages, only the worst ones are drawn ..."""
@@ -317,7 +316,7 @@ class Links:
         }  # fmt: skip
 
 
-def _by_place(waits: Waits) -> tuple[Ints, Ints, Ints]:
+def _by_place(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
     by = np.argsort(waits.waiter, kind="stable")
     return waits.waiter[by], waits.ns[by], waits.culprit[by]
 

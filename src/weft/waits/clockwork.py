@@ -12,9 +12,9 @@ from weft.native.bridge import addresses
 from weft.native.headers.waits import Clocks, Span
 from weft.trace import Event, Trace
 from weft.trace.layout import EVENT
-from weft.waits import native
+from weft.waits import kernels
 from weft.waits.causes import Cause, apart, blocks
-from weft.waits.native import Ints
+from weft.waits.kernels import Ints
 
 
 class Clockwork:
@@ -29,7 +29,7 @@ class Clockwork:
         enter, leave = np.empty(int(self.first[-1]), np.int64), np.empty(int(self.first[-1]), np.int64)
         for rank in self.trace.ranks:
             part = slice(int(self.first[rank.index]), int(self.first[rank.index + 1]))
-            native.fill_times(rank, enter[part], leave[part])
+            kernels.fill_times(rank, enter[part], leave[part])
         return enter, leave
 
     @property
@@ -56,12 +56,12 @@ class Clockwork:
     def clocks(self) -> Clocks:
         """The events and clocks of all ranks, as C reads them."""
         places = addresses(self._events, EVENT, "events")
-        return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=native.axes(self.trace.ranks))
+        return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=kernels.axes(self.trace.ranks))
 
     @cached_property
     def _spans(self) -> list[tuple[Span, Ints]]:
         table, causes = blocks(self.trace.functions), apart(self.trace.functions)
-        return [native.span(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
+        return [kernels.span(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
 
     @cached_property
     def spans(self) -> list[Span]:

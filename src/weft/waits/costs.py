@@ -19,9 +19,9 @@ from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.clockwork import Clockwork
 from weft.waits.cores import remark
 from weft.waits.imbalance import imbalance
+from weft.waits.kernels import Ints
 from weft.waits.ledger import Base, base_of, seconds
-from weft.waits.native import Ints
-from weft.waits.states import Rows, Waiting, waiting
+from weft.waits.states import Waiting, WaitRows, waiting
 
 SHARE: Final = 0.05
 """A wait is told when it costs this share of all ranks' time together ..."""
@@ -58,7 +58,7 @@ class _Telling:
         self.remark = remark(waits.trace)
         self.least = max(LEAST_NS, SHARE * self.base.ns)
 
-    def of(self, kind: str, rows: Rows, text: str) -> Iterator[Finding]:
+    def of(self, kind: str, rows: WaitRows, text: str) -> Iterator[Finding]:
         """Findings of the waits with one pair of call sites that together cost enough."""
         if int(rows.ns.sum()) < self.least:
             return
@@ -78,7 +78,7 @@ class _Telling:
             if sum(ns for ns, _ in found) >= self.least:
                 yield self._told(kind, text, key, rows, sorted(found, reverse=True))
 
-    def _told(self, kind: str, text: str, key: str, rows: Rows, found: list[tuple[int, int]]) -> Finding:
+    def _told(self, kind: str, text: str, key: str, rows: WaitRows, found: list[tuple[int, int]]) -> Finding:
         """The finding of some groups of rows, as (ns, row), the dearest first."""
         clock, base, remark = self.clock, self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]

@@ -21,7 +21,7 @@ from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace
 from weft.waits.causes import Cause
 from weft.waits.clockwork import Clockwork
-from weft.waits.native import Ints
+from weft.waits.kernels import Ints
 
 _CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
 

@@ -17,7 +17,7 @@ from weft.terms.words import plural
 from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.cores import remark
-from weft.waits.native import Ints
+from weft.waits.kernels import Ints
 from weft.waits.states import Waiting, waiting
 
 

@@ -17,9 +17,9 @@ from weft.native.headers.waits import Messages
 from weft.terms.sizes import size_of
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Def
-from weft.waits import native
+from weft.waits import kernels
 from weft.waits.clockwork import Clockwork
-from weft.waits.native import Ints
+from weft.waits.kernels import Ints
 
 NEVER = int(np.iinfo(np.int64).max)
 
@@ -64,7 +64,7 @@ def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Me
     for rank in range(len(sends)):
         room = int(match.sends.first[rank + 1]) - int(match.sends.first[rank])
         if room:
-            shown.append(native.protocol(clock.clocks, sends[rank], recvs[rank], eager, room))
+            shown.append(kernels.protocol(clock.clocks, sends[rank], recvs[rank], eager, room))
     blocked = np.concatenate([np.zeros(0, np.int64), *shown])
     return _limit(blocked[blocked & 1 == 0] >> 1, int(eager[0])), _limit(blocked[blocked & 1 == 1] >> 1, int(eager[1]))
 

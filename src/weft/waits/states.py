@@ -12,11 +12,11 @@ from weft.match import Match
 from weft.native.headers.waits import LateMembers
 from weft.plain import dataclass
 from weft.trace import Trace
-from weft.waits import native
+from weft.waits import kernels
 from weft.waits.causes import LATE, Cause, blocks, late
 from weft.waits.clockwork import Clockwork
 from weft.waits.epochs import late_epochs
-from weft.waits.native import Found, Ints
+from weft.waits.kernels import Found, Ints
 from weft.waits.protocol import NEVER, datatype_sizes, hosts, limits
 
 _KEY: Final = "weft.waits"
@@ -26,7 +26,7 @@ _OF_WINDOWS: Final = (Cause.WAIT_AT_FENCE, Cause.LATE_POST, Cause.EARLY_WAIT)
 
 
 @dataclass(frozen=True)
-class Rows:
+class WaitRows:
     """Waits as columns of equal length: the place that waited, ns, the place that was late, and the Cause.
 
     A place has at most one row of a late cause, and at most one of COMPLETION, whose culprit is the place itself.
@@ -37,12 +37,12 @@ class Rows:
     culprit: Ints
     cause: NDArray[np.uint8]
 
-    def of(self, *causes: Cause) -> Rows:
+    def of(self, *causes: Cause) -> WaitRows:
         """Those of some causes."""
         wanted = np.zeros(len(Cause), np.bool_)
         wanted[list(causes)] = True
         kept = wanted[self.cause]
-        return Rows(self.waiter[kept], self.ns[kept], self.culprit[kept], self.cause[kept])
+        return WaitRows(self.waiter[kept], self.ns[kept], self.culprit[kept], self.cause[kept])
 
     def __len__(self) -> int:
         return len(self.waiter)
@@ -56,10 +56,10 @@ class Waiting:
         self.clock = Clockwork(trace)
         self.limits = (NEVER, NEVER)
         """Bytes from which on standard sends waited for their receive, on one host and between two; set by `rows`."""
-        self._around = native.Surroundings(blocks(trace.functions), hosts(trace))
+        self._around = kernels.Surroundings(blocks(trace.functions), hosts(trace))
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> WaitRows:
         """Every wait."""
         match, clock = self.match, self.clock
         room = len(match.sends) + 2 * len(match.recvs) + len(match.probes) + 2 * len(match.collectives)
@@ -69,12 +69,12 @@ class Waiting:
         waiter, ns, culprit, cause = found.columns()
         epochs = late_epochs(self.trace, clock)
         if not len(epochs[0]):
-            return Rows(waiter, ns, culprit, cause)
+            return WaitRows(waiter, ns, culprit, cause)
         waiter, ns, culprit = (np.concatenate([a, b]) for a, b in zip((waiter, ns, culprit), epochs[:3], strict=True))
-        return Rows(waiter, ns, culprit, np.concatenate([cause, epochs[3]]))
+        return WaitRows(waiter, ns, culprit, np.concatenate([cause, epochs[3]]))
 
     @cached_property
-    def late(self) -> Rows:
+    def late(self) -> WaitRows:
         """The waits for somebody who was late."""
         return self.rows.of(*LATE)
 
@@ -83,15 +83,15 @@ class Waiting:
         sizes = datatype_sizes(self.trace)
 
         recvs, sends, probes = (
-            native.messages(mine, theirs, self._around, sizes)
+            kernels.messages(mine, theirs, self._around, sizes)
             for mine, theirs in ((match.recvs, match.sends), (match.sends, match.recvs), (match.probes, match.sends))
         )
         for of_rank in (*recvs, *probes):
-            native.late_senders(clocks, of_rank, found)
+            kernels.late_senders(clocks, of_rank, found)
         self.limits = limits(self.clock, match, sends, recvs)
         for of_rank in sends:
             of_rank.rendezvous[:] = self.limits
-            native.late_receivers(clocks, of_rank, found)
+            kernels.late_receivers(clocks, of_rank, found)
 
     def _members(self, found: Found) -> None:
         parts, of, trace = self.match.collectives, self.match.instances, self.trace
@@ -100,13 +100,13 @@ class Waiting:
         groups = [() if c.inter else c.members for c in trace.communicators]
         member_first = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
         members = np.fromiter((m for group in groups for m in group), np.int32, int(member_first[-1]))
-        place = np.full(len(trace.ranks), native.NO_ROW, np.uint32)
+        place = np.full(len(trace.ranks), kernels.NO_ROW, np.uint32)
         given = LateMembers(
             instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
             completion=parts.completion, function=parts.function, sort=late(trace.functions), comm=of.comm,
             member_first=member_first, members=members, blocks=self._around.blocks, host=self._around.host, place=place,
         )  # fmt: skip
-        native.late_members(self.clock.clocks, given, found)
+        kernels.late_members(self.clock.clocks, given, found)
 
     @cached_property
     def by_rank(self) -> Ints:

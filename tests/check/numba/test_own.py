@@ -10,7 +10,7 @@ import pytest
 from numba import njit, prange
 from numba.parfors import parfor_lowering
 
-from weft.check.numba.own import Own, Place, own
+from weft.check.numba.own import Index, Own, own
 
 
 def simple(a, b):
@@ -85,8 +85,8 @@ def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (simple, Own((Place(0, 0, 0),), read=False)),
-        (shifted, Own((Place(0, 1, 1),), read=True)),
+        (simple, Own((Index(0, 0, 0),), read=False)),
+        (shifted, Own((Index(0, 1, 1),), read=True)),
         (neighbour, None),
         (always_first, None),
         (looked_up, None),
@@ -103,5 +103,5 @@ def test_an_array_is_an_iterations_own_only_where_the_text_shows_it(
 
 def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     square = np.zeros((8, 8))
-    assert found(columns, "c", monkeypatch, square) == Own((Place(0, 0, 0), Place(-1, 0, 2)), read=True)
+    assert found(columns, "c", monkeypatch, square) == Own((Index(0, 0, 0), Index(-1, 0, 2)), read=True)
     assert found(transposed, "c", monkeypatch, square) is None

@@ -26,9 +26,9 @@ from numba.np.ufunc import parallel
 from numba.parfors import parfor_lowering
 
 from weft.check.numba import loops
+from weft.check.numba.in_process import Runtime
 from weft.check.numba.instrument import BOUNDS, Chain, Module, strip
 from weft.check.numba.left_out import Left
-from weft.check.numba.native import Runtime
 from weft.check.numba.own import Own, own
 from weft.check.texts import Texts
 from weft.native.headers.numba import MAX_ARGUMENTS

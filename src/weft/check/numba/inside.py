@@ -19,7 +19,7 @@ from weft.check.numba.program import COMPARED
 from weft.check.texts import Texts
 
 if TYPE_CHECKING:
-    from weft.check.numba.session import LoopChecks
+    from weft.check.numba.loop_checks import LoopChecks
 
 THREADS: Final = "4"
 """Workers that iterations are dealt out to, where the program's user does not say."""
@@ -53,8 +53,8 @@ def begin(texts_path: Path, library: Path) -> Watch:
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
     findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
     from weft.check.numba.compiler import install
-    from weft.check.numba.native import Runtime
-    from weft.check.numba.session import LoopChecks
+    from weft.check.numba.in_process import Runtime
+    from weft.check.numba.loop_checks import LoopChecks
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_CHECK_FINDINGS", None)

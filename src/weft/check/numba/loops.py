@@ -10,7 +10,7 @@ from typing import Any, Final
 from numba.core import ir, types
 
 from weft.check.numba import source
-from weft.check.numba.native import Argument, Loop
+from weft.check.numba.in_process import Argument, Loop
 from weft.check.texts import Texts
 from weft.native.headers.check import MAX_RANK
 from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED

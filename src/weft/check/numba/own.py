@@ -21,7 +21,7 @@ HARMLESS: Final = ("shape", "size", "ndim", "dtype")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Index:
     """What stands in one dimension: an index of the loop (its number) with something added, or (-1) a number."""
 
     nest: int
@@ -33,7 +33,7 @@ class Place:
 class Own:
     """The indices of all uses of an array."""
 
-    places: tuple[Place, ...]
+    places: tuple[Index, ...]
     read: bool
 
 
@@ -114,9 +114,9 @@ class Body:
             name = str(held.name)
         return name
 
-    def places(self, indices: Iterable[Any], rank: int) -> tuple[Place, ...]:
+    def places(self, indices: Iterable[Any], rank: int) -> tuple[Index, ...]:
         """What stands in each dimension in all of these; () where iterations may meet."""
-        merged: list[Place] = []
+        merged: list[Index] = []
         for index in indices:
             items = [self._place(one) for one in self._items(index)]
             if len(items) != rank or None in items:
@@ -127,7 +127,7 @@ class Body:
             for d, (before, now) in enumerate(zip(merged, one, strict=True)):
                 if before.nest != now.nest or (now.nest >= 0 and before != now):
                     return ()
-                merged[d] = Place(now.nest, min(before.low, now.low), max(before.high, now.high))
+                merged[d] = Index(now.nest, min(before.low, now.low), max(before.high, now.high))
         held = {place.nest for place in merged}
         return tuple(merged) if merged and held >= set(self.nests.values()) else ()
 
@@ -140,15 +140,15 @@ class Body:
                 return list(held.items)
         return [index]
 
-    def _place(self, item: object, steps: int = 0) -> Place | None:
+    def _place(self, item: object, steps: int = 0) -> Index | None:
         if isinstance(item, ir.Var):
             name = self._name(item)
             if name in self.nests:
-                return Place(self.nests[name], 0, 0)
+                return Index(self.nests[name], 0, 0)
             return self._sum(self.made.get(name), steps + 1) if steps < MAX_STEPS else None
-        return Place(-1, item, item) if type(item) is int and 0 <= item <= MOST else None
+        return Index(-1, item, item) if type(item) is int and 0 <= item <= MOST else None
 
-    def _sum(self, made: object, steps: int) -> Place | None:
+    def _sum(self, made: object, steps: int) -> Index | None:
         """A number, or an index of the loop and a number."""
         if isinstance(made, ir.Const):
             return self._place(made.value) if type(made.value) is int else None
@@ -158,7 +158,7 @@ class Body:
         if left is None or right is None or left.nest < 0 or right.nest >= 0:
             return None
         added = right.low if made.fn is operator.add else -right.low
-        return Place(left.nest, left.low + added, left.low + added)
+        return Index(left.nest, left.low + added, left.low + added)
 
 
 def _statements(blocks: Iterable[Any]) -> Iterator[object]:

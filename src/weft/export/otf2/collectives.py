@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, everyone, ranks_in
-from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
+from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
 from weft.export.otf2.traffic import by_event
 from weft.match import Collectives, Post
 from weft.mpi.meaning import Act, of
@@ -61,15 +61,15 @@ class Calls:
         self._posted = by_event(of.event[rows[later]], rows[later])
         self._done = by_event(of.completion[rows[later]], rows[later])
 
-    def rows(self, block: Block) -> list[Rows]:
+    def rows(self, block: Block) -> list[Records]:
         """The records of collectives in a block."""
         place, row = self._blocking.of(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
-        begin = Rows(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
+        begin = Records(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
         end = self._ends(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
         place, row = self._posted.of(block)
-        request = Rows(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._number(row))
+        request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._number(row))
         done = self._ends(block.run, *self._done.of(block), Kind.COLLECTIVE_COMPLETE)
         return [begin, end, request, done]
 
@@ -77,10 +77,10 @@ class Calls:
         """The requests' numbers, apart from those of messages."""
         return row + (1 << 40)
 
-    def _ends(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Rows:
+    def _ends(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Records:
         call = Block(self._rank, self._of.event[row].astype(np.int64), run)
         sent, received, root = self._volumes(call, self._of.function[row], self._of.comm[row])
-        return Rows(
+        return Records(
             place, DONE, kind, small=self._operation[self._of.function[row]], y=root, a=sent, b=received,
             x=self._of.comm[row].astype(np.int64) & NOTHING, id=self._number(row),
         )  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, Definitions
-from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Rows
+from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Records
 from weft.export.otf2.traffic import Sorted
 from weft.mpi.meaning import Access, Act, Sync, named, of
 from weft.terms import calls
@@ -113,46 +113,46 @@ class Calls:
         order = np.argsort(event, kind="stable")
         return Sorted(event[order], rows[order])
 
-    def rows(self, block: Block) -> list[Rows]:
+    def rows(self, block: Block) -> list[Records]:
         """The records of one-sided calls in a block."""
         if not self._any:
             return []
         return [*self._made(block), self._transfers(block), *self._completed(block), *self._locks(block)]
 
-    def _made(self, block: Block) -> Iterator[Rows]:
+    def _made(self, block: Block) -> Iterator[Records]:
         """Windows that are made and freed, and fences, all of them collective."""
         for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.syncs(Sync.FREE), Kind.RMA_WIN_DESTROY)):
             place, window = self._where(block, names)
             returned = ~block.open[place]
-            yield Rows(place[returned], DONE, kind, x=window[returned])
+            yield Records(place[returned], DONE, kind, x=window[returned])
         place, window = self._where(block, calls.syncs(Sync.FENCE))
         place, window = place[~block.open[place]], window[~block.open[place]]
-        yield Rows(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
+        yield Records(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
         barrier = int(_otf2.COLLECTIVE_OP_BARRIER.value)
-        yield Rows(
+        yield Records(
             place, DONE, Kind.RMA_COLLECTIVE_END, small=barrier, z=_PROCESS_AND_MEMORY, x=window, y=NOTHING
         )  # fmt: skip
 
-    def _transfers(self, block: Block) -> Rows:
+    def _transfers(self, block: Block) -> Records:
         place, window = self._where(block, _TRANSFERS)
         function, size = block.function[place], np.maximum(block.bytes[place], 0)
         single = self._masks.table(_OF_ONE_ELEMENT)[function]
         size = np.where(single, np.maximum(block.type_size[place], 0), size)
         fetched = np.where(self._masks.table(_FETCHING)[function], size, 0)
-        return Rows(
+        return Records(
             place, BEGUN, self._kind[function], small=self._atomic[function], x=window,
             y=block.peer[place].astype(np.int64) & NOTHING, a=size, b=fetched, id=block.index[place],
         )  # fmt: skip
 
-    def _completed(self, block: Block) -> Iterator[Rows]:
+    def _completed(self, block: Block) -> Iterator[Records]:
         place, transfer = self._done.of(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
             window = self._numbers(self._windows(made, np.arange(len(made))))
             known = window != NOTHING
-            yield Rows(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
+            yield Records(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
-    def _locks(self, block: Block) -> Iterator[Rows]:
+    def _locks(self, block: Block) -> Iterator[Records]:
         place, window = self._where(block, calls.syncs(Sync.LOCK))
         shared = self._lock_types(block, place) == _SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
@@ -160,13 +160,13 @@ class Calls:
             "x": window, "y": block.peer[place].astype(np.int64) & NOTHING, "id": block.peer[place].astype(np.int64),
             "small": np.where(shared, *kinds),
         }  # fmt: skip
-        yield Rows(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
+        yield Records(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
         got = ~block.open[place]
-        yield Rows(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
+        yield Records(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
         place, window = self._where(block, calls.syncs(Sync.UNLOCK))
         place, window = place[~block.open[place]], window[~block.open[place]]
         peer = block.peer[place].astype(np.int64)
-        yield Rows(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
+        yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
 
     def _lock_types(self, block: Block, place: Ints) -> Ints:
         found = np.zeros(len(place), np.int64)

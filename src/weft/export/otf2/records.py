@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.export.blocks import Block, Ints
 from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.rows import ENTERED, LEFT, Kind, Rows, laid
+from weft.export.otf2.rows import ENTERED, LEFT, Kind, Records, laid
 from weft.export.otf2.traffic import RankTraffic
 from weft.terms.cited import said
 from weft.trace import Event, Rank
@@ -41,11 +41,11 @@ class Recorder:
                 mine["time"] = times
                 yield thread, mine
 
-    def _calls(self, block: Block) -> list[Rows]:
+    def _calls(self, block: Block) -> list[Records]:
         every = np.arange(len(block))
         regions = self._numbers(block, "function", self._definitions.region)
         sites = self._numbers(block, "site", lambda site: self._definitions.site(self._rank, site))
-        return [Rows(every, ENTERED, Kind.ENTER, x=regions, y=sites), Rows(every, LEFT, Kind.LEAVE, x=regions)]
+        return [Records(every, ENTERED, Kind.ENTER, x=regions, y=sites), Records(every, LEFT, Kind.LEAVE, x=regions)]
 
     def _numbers(self, block: Block, column: str, number: object) -> Ints:
         ids, codes = block.coded(column)

@@ -12,7 +12,7 @@ from weft.export.blocks import Block, Ints
 from weft.native.headers.otf2 import OTF2_ROW as ROW
 from weft.native.headers.otf2 import Otf2Kind as Kind
 
-__all__ = ["BEGUN", "DONE", "DURING", "ENTERED", "LEFT", "ROW", "Kind", "Rows", "laid"]
+__all__ = ["BEGUN", "DONE", "DURING", "ENTERED", "LEFT", "ROW", "Kind", "Records", "laid"]
 
 # Where in its call a record stands.
 ENTERED: Final = 0
@@ -23,7 +23,7 @@ LEFT: Final = 4
 _PHASES: Final = 8
 
 
-class Rows:
+class Records:
     """Records of one sort: in which calls of a block (`place`), and at which point of the call (`phase`)."""
 
     def __init__(self, place: Ints, phase: int, kind: Any, **columns: object) -> None:
@@ -33,14 +33,14 @@ class Rows:
         for name, values in columns.items():
             self.rows[name] = values
 
-    def fill(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Rows:
+    def fill(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Records:
         """Say of messages who, on which communicator, with which tag, how many bytes, and the request's number."""
         self.rows["x"], self.rows["y"], self.rows["z"] = partners
         self.rows["a"], self.rows["id"] = size, number
         return self
 
 
-def laid(block: Block, parts: Sequence[Rows]) -> tuple[NDArray[np.void], Ints]:
+def laid(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
     """All records of a block in their order, and the place of each one's call."""
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import BLOCK, Block, Ints
 from weft.export.otf2.definitions import NOTHING, ranks_in
-from weft.export.otf2.rows import BEGUN, DONE, Kind, Rows
+from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
 from weft.export.output import Shelf
 from weft.match import NONE, Operations, Post, Posts
 from weft.terms.extent import Extent
@@ -82,32 +82,32 @@ class RankTraffic:
         later = (flags & _LATER) != 0
         self._asked = by_event(asked[later], rows[later])
 
-    def rows(self, block: Block) -> list[Rows]:
+    def rows(self, block: Block) -> list[Records]:
         """The records of messages in a block."""
         return [self._sends(block), self._sends_done(block), self._requests(block), self._received(block)]
 
-    def _sends(self, block: Block) -> Rows:
+    def _sends(self, block: Block) -> Records:
         place, row = self._sent.of(block)
         later = (self.sends.flags[row] & _LATER) != 0
-        made = Rows(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))
+        made = Records(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))
         return made.fill(self._partners(self.sends, row), self._traffic.bytes[row], row)
 
-    def _sends_done(self, block: Block) -> Rows:
+    def _sends_done(self, block: Block) -> Records:
         place, row = self._send_done.of(block)
-        return Rows(place, DONE, Kind.ISEND_COMPLETE, id=row)
+        return Records(place, DONE, Kind.ISEND_COMPLETE, id=row)
 
-    def _requests(self, block: Block) -> Rows:
+    def _requests(self, block: Block) -> Records:
         place, row = self._asked.of(block)
-        return Rows(place, BEGUN, Kind.IRECV_REQUEST, id=row)
+        return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
-    def _received(self, block: Block) -> Rows:
+    def _received(self, block: Block) -> Records:
         place, row = self._recv_done.of(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]
         taken = partner != NONE
         size = np.zeros(len(row), np.int64)
         size[taken] = self._traffic.bytes[partner[taken]]
-        made = Rows(place, DONE, np.where(later, Kind.IRECV, Kind.RECV))
+        made = Records(place, DONE, np.where(later, Kind.IRECV, Kind.RECV))
         return made.fill(self._partners(self.recvs, row), size, row)
 
     def _partners(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:

@@ -1,8 +1,9 @@
 """What each function of MPI means, stated once: all rooms that tell one function from another ask here.
 
 `of(name)` is one function's meaning; `named(Act.SEND, …)` are the names of those that do something. words.py holds the
-words, rows.py and local.py the table, refused.py what has no row and why. Nothing here is needed to be recorded by hand
-in a second place: the recorder's source, the numbers that C reads and the page of coverage come from the same rows.
+words, rows.py and local.py the table, refusals.py what has no row and why. Nothing here is needed to be recorded by
+hand in a second place: the source of the recorder, the numbers that C reads and the page of coverage come from these
+rows.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from weft.mpi.meaning.refused import refused
-from weft.mpi.meaning.rows import rows
+from weft.mpi.meaning.refusals import refused
+from weft.mpi.meaning.rows import all_rows
 from weft.mpi.meaning.words import (
     Access,
     Act,
@@ -37,7 +38,7 @@ __all__ = [
 @cache
 def every() -> dict[str, Meaning]:
     """All rows by name."""
-    return {row.name: row for row in rows()}
+    return {row.name: row for row in all_rows()}
 
 
 @cache

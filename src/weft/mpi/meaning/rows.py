@@ -31,7 +31,7 @@ _WINDOWS = "windows"
 _FILES = "files"
 
 
-def rows() -> Iterator[Meaning]:
+def all_rows() -> Iterator[Meaning]:
     """Every row, each function once."""
     for family in (
         _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,

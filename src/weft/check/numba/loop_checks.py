@@ -25,7 +25,7 @@ from numba.core.dispatcher import Dispatcher
 from weft.check.numba import source
 from weft.check.numba.compare import Copies, Difference, NotCopyableError, Variants, callees, difference
 from weft.check.numba.compiler import Compiler
-from weft.check.numba.native import Runtime, describe
+from weft.check.numba.in_process import Runtime, describe
 from weft.check.numba.source import Suspect
 
 ALWAYS: Final = 2

@@ -22,7 +22,7 @@ def file_of(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def place(site: CallSite) -> str:
+def at(site: CallSite) -> str:
     """` at halo.c:41`, with the function where it is known."""
     if site.file:
         inside = f" in {site.function}" if site.function else ""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
-from weft.match.native import group
+from weft.match.grouping import group
 from weft.order import Order
 from weft.plain import dataclass
 from weft.races.search import Races
