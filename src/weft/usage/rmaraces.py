@@ -195,12 +195,22 @@ class _Target:
     def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
         self.trace, self.order, self.all = trace, order, accesses
         self.asked = 0
+        self.names: dict[tuple[int, int], str] = {}
+        if self._several_ranks:
+            self._classify()
+
+    @property
+    def _several_ranks(self) -> bool:
+        return bool((self.all.rank != self.all.rank[0]).any())
+
+    def _classify(self) -> None:
+        """Sort the accesses into classes."""
+        accesses = self.all
         by = tuple(getattr(accesses, name) for name in _OF_A_CLASS)
         by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
         table = np.stack([c[by_class] for c in by])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
         self.by_class, self.starts = by_class, np.append(starts, len(by_class))
-        self.names: dict[tuple[int, int], str] = {}
         self.classes = accesses.pick(by_class[starts])
         fence, lock = accesses.fence[by_class], accesses.lock[by_class]
         self.fenced = np.minimum.reduceat(fence, starts) >= 0
@@ -209,7 +219,8 @@ class _Target:
     def races(self) -> Iterator[Finding]:
         """Sweep by address; where too much overlaps to look at all of it, say so."""
         told: set[tuple[str, str]] = set()
-        for one, two in chain(self._in_one_epoch(), self._in_one_fence(), self._in_classes(told)):
+        between = chain(self._in_one_fence(), self._in_classes(told)) if self._several_ranks else ()
+        for one, two in chain(self._in_one_epoch(), between):
             key = self._lines(one, two)
             if key not in told:
                 told.add(key)

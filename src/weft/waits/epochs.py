@@ -7,8 +7,7 @@ target posted waited. MPI_Win_wait waits for the last origin's MPI_Win_complete.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import field
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,109 +16,134 @@ from weft.mpi.meaning import Sync
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
+from weft.terms.columns import columns, distinct, ints
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace
 from weft.waits.causes import Cause
 from weft.waits.clockwork import Clockwork
 from weft.waits.kernels import Ints
 
+_OPENS = calls.syncs(Sync.START, Sync.POST)
+_ACCESS = calls.syncs(Sync.START, Sync.COMPLETE)
 _CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
 
 
 @dataclass
-class _Epoch:
-    """An access or exposure epoch: its two calls as places, -1 while one is missing, and whom it names."""
-
-    opened: int
-    others: tuple[int, ...]
-    closed: int = -1
-
-
-@dataclass
 class _Epochs:
-    """Those of a rank on a window, in order; `about[other]`: those that name it."""
+    """The access or the exposure epochs of a rank on a window, in order.
 
-    about: dict[int, list[_Epoch]] = field(default_factory=lambda: defaultdict(list))
-    every: list[_Epoch] = field(default_factory=list)
+    `opened` and `closed` are places of their calls, -1 while there is none; `group` numbers the ranks in `members`.
+    """
 
-    def begin(self, place: int, others: tuple[int, ...]) -> None:
-        epoch = _Epoch(place, others)
-        self.every.append(epoch)
-        for other in others:
-            self.about[other].append(epoch)
+    opened: Ints
+    closed: Ints
+    group: Ints
+    members: Mapping[int, frozenset[int]]
 
-    def end(self, place: int) -> None:
-        if self.every and self.every[-1].closed < 0:
-            self.every[-1].closed = place
+    def about(self, other: int) -> Ints:
+        """Those that name a rank."""
+        named = [group for group, members in self.members.items() if other in members]
+        return np.flatnonzero(np.isin(self.group, named))
+
+    @property
+    def others(self) -> set[int]:
+        """The ranks that any of them names."""
+        return {member for members in self.members.values() for member in members}
 
 
 _Key = tuple[int, Window]
+_Waits = tuple[Ints, Ints, Ints, NDArray[np.uint8]]
 
 
-def late_epochs(trace: Trace, clock: Clockwork) -> tuple[Ints, Ints, Ints, NDArray[np.uint8]]:
+def late_epochs(trace: Trace, clock: Clockwork) -> _Waits:
     """The waits of access and exposure epochs as columns: places that waited, ns, places that were late, causes."""
-    access: dict[_Key, _Epochs] = defaultdict(_Epochs)
-    exposure: dict[_Key, _Epochs] = defaultdict(_Epochs)
+    access: dict[_Key, _Epochs] = {}
+    exposure: dict[_Key, _Epochs] = {}
     for rank in trace.ranks:
-        _read(rank, int(clock.first[rank.index]), access, exposure)
-    found: list[tuple[int, int, int, int]] = []
+        for (accesses, window), epochs in _read(rank, int(clock.first[rank.index])):
+            (access if accesses else exposure)[rank.index, window] = epochs
+    found = [_none()]
     for key, epochs in access.items():
-        for epoch, partners in _partnered(key, epochs, exposure):
-            posts = [-1 if post is None else post.opened for post in partners]
-            found += _waits(clock, (epoch.opened, epoch.closed), posts, Cause.LATE_POST)
+        posts = _last(key, epochs, exposure, {k: e.opened for k, e in exposure.items()}, clock)
+        found += [_waits(clock, calls, posts, Cause.LATE_POST) for calls in (epochs.opened, epochs.closed)]
     for key, epochs in exposure.items():
-        for epoch, partners in _partnered(key, epochs, access):
-            completes = [-1 if origin is None else origin.closed for origin in partners]
-            found += _waits(clock, (epoch.closed,), completes, Cause.EARLY_WAIT)
-    columns = np.array(found, np.int64).reshape(-1, 4)
-    return columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3].astype(np.uint8)
+        completes = _last(key, epochs, access, {k: e.closed for k, e in access.items()}, clock)
+        found.append(_waits(clock, epochs.closed, completes, Cause.EARLY_WAIT))
+    places, ns, late, causes = (np.concatenate(column) for column in zip(*found, strict=True))
+    return places, ns, late, causes
 
 
-def _read(rank: Rank, first: int, access: dict[_Key, _Epochs], exposure: dict[_Key, _Epochs]) -> None:
-    """Sort the rank's epochs by window."""
-    of = masks(rank.trace.functions)
-    for index in of.where(rank, _CALLS).tolist():
-        event = rank.event(index)
-        window = window_of(rank, event.object)
-        if window is None or event.error:
-            continue
-        name = of.name(event.function.id)
-        epochs = (access if name in ("Win_start", "Win_complete") else exposure)[rank.index, window]
-        if "group" in event.args:
-            epochs.begin(first + index, group_members(rank, event.args["group"]))
-        else:
-            epochs.end(first + index)
+def _none() -> _Waits:
+    none = np.zeros(0, np.int64)
+    return none, none, none, np.zeros(0, np.uint8)
 
 
-def _partnered(key: _Key, epochs: _Epochs, theirs: dict[_Key, _Epochs]) -> list[tuple[_Epoch, list[_Epoch | None]]]:
-    """Each epoch with those on the other side, None for one that the record does not hold."""
+def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
+    """The rank's epochs by sort (whether of access) and window."""
+    of, events = masks(rank.trace.functions), rank.events
+    rows = of.where(rank, _CALLS)
+    rows = rows[events["error"][rows] == 0].astype(np.int64)
+    if not len(rows):
+        return
+    opens, accesses = (of.table(names)[events["function"][rows]] for names in (_OPENS, _ACCESS))
+    group, handle = _groups(rank, rows, opens), events["object"][rows]
+    windows: dict[Window, list[int]] = {}
+    for id in distinct(handle).tolist():
+        window = window_of(rank, id)
+        if window is not None:
+            windows.setdefault(window, []).append(id)
+    members = {id: frozenset(group_members(rank, id)) for id in distinct(group[opens]).tolist()}
+    for window, ids in windows.items():
+        for sort in (True, False):
+            mine = np.flatnonzero(np.isin(handle, ids) & (accesses == sort))
+            if len(mine):
+                yield (sort, window), _paired(rows[mine] + first, opens[mine], group[mine], members)
+
+
+def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
+    """The group that each call which opens an epoch was given, 0 of the others."""
+    group = np.zeros(len(rows), np.int64)
+    opening = rows[opens]
+    for some, found in columns(rank, opening, frozenset(("group",))) if len(opening) else ():
+        if "group" in found:
+            group[np.searchsorted(rows, some)] = ints(found, "group")
+    return group
+
+
+def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
+    """Epochs out of the calls on a window in their order: the first behind one that opens it closes it."""
+    opened = np.flatnonzero(opens)
+    behind = opened + 1
+    has = behind < len(places)
+    has[has] = ~opens[behind[has]]
+    closed = np.where(has, places[np.minimum(behind, len(places) - 1)], -1)
+    return _Epochs(places[opened], closed, group[opened], members)
+
+
+def _last(
+    key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: Clockwork
+) -> Ints:
+    """Of each epoch the place of the last of its partners' calls, -1 where the record does not hold them all."""
     me, window = key
-    seen: dict[int, int] = defaultdict(int)
-    found = []
-    for epoch in epochs.every:
-        partners: list[_Epoch | None] = []
-        for other in epoch.others:
-            about = theirs[other, window].about[me] if (other, window) in theirs else []
-            partners.append(about[seen[other]] if seen[other] < len(about) else None)
-            seen[other] += 1
-        found.append((epoch, partners))
-    return found
+    last = np.full(len(epochs.opened), -1, np.int64)
+    lost = np.zeros(len(last), np.bool_)
+    for other in sorted(epochs.others):
+        mine = epochs.about(other)
+        there = theirs.get((other, window))
+        calls = needed[other, window][there.about(me)] if there is not None else last[:0]
+        calls = np.append(calls, np.full(max(len(mine) - len(calls), 0), -1))[: len(mine)]
+        lost[mine] |= calls < 0
+        later = (calls >= 0) & ((last[mine] < 0) | (clock.enter[calls] > clock.enter[last[mine]]))
+        last[mine[later]] = calls[later]
+    last[lost] = -1
+    return last
 
 
-def _waits(
-    clock: Clockwork, calls: tuple[int, ...], needed: list[int], cause: Cause
-) -> list[tuple[int, int, int, int]]:
-    """Which of the calls waited for the last of those that they need; one that returned before it came did not."""
-    known = [place for place in needed if place >= 0]
-    if len(known) < len(needed) or not known:
-        return []
-    last = max(known, key=lambda place: clock.times(place)[0])
-    at = clock.times(last)[0]
-    found = []
-    for place in calls:
-        if place < 0:
-            continue
-        enter, leave = clock.times(place)
-        if enter < at <= leave:
-            found.append((place, at - enter, last, int(cause)))
-    return found
+def _waits(clock: Clockwork, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
+    """Which of the calls waited for what they need; one that returned before it came did not."""
+    here = np.flatnonzero((calls >= 0) & (needed >= 0))
+    places, late = calls[here], needed[here]
+    at, enter, leave = clock.enter[late], clock.enter[places], clock.exit[places]
+    waited = (enter < at) & (at <= leave)
+    places, late, ns = places[waited], late[waited], (at - enter)[waited]
+    return places, ns, late, np.full(len(places), int(cause), np.uint8)
