@@ -156,6 +156,7 @@ types: $(VENV)/.dev
 # The browser's page and the extension for VS Code: layout and types. The tools are those of tools/page, locked.
 PAGE := build/page
 PAGE_SOURCES := '*.js' '*.mjs' '*.css' '*.d.ts'
+PAGE_TYPES := jsconfig.json tests/view/jsconfig.json editors/vscode/jsconfig.json
 IF_NPM := @if command -v node >/dev/null && command -v npm >/dev/null; then $(MAKE) --no-print-directory
 
 $(PAGE)/.made: tools/page/package.json tools/page/package-lock.json
@@ -165,6 +166,7 @@ $(PAGE)/.made: tools/page/package.json tools/page/package-lock.json
 
 lint-page: $(PAGE)/.made
 	git ls-files $(PAGE_SOURCES) | xargs $(PAGE)/node_modules/.bin/prettier --log-level warn --check
+	set -e; for config in $(PAGE_TYPES); do $(PAGE)/node_modules/.bin/tsc -p $$config; done
 
 format-page: $(PAGE)/.made
 	git ls-files $(PAGE_SOURCES) | xargs $(PAGE)/node_modules/.bin/prettier --log-level warn --write

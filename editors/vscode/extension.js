@@ -8,33 +8,59 @@ const os = require("node:os");
 const path = require("node:path");
 const vscode = require("vscode");
 
+/** @typedef {"error" | "warning" | "note"} Severity */
+/** @typedef {{ rank: number, call: string, file: string | null, line: number | null }} Site */
+/** @typedef {Site & { file: string, line: number }} Place a site whose line is known */
+/**
+ * A finding, as `weft report --format json` and `weft/findings` tell it.
+ * @typedef {{ kind: string, severity: Severity, certainty: string, message: string, sites: Site[], number?: number }} Finding
+ */
+
+/** @type {Record<Severity, vscode.DiagnosticSeverity>} */
 const SEVERITY = {
   error: vscode.DiagnosticSeverity.Error,
   warning: vscode.DiagnosticSeverity.Warning,
   note: vscode.DiagnosticSeverity.Information,
 };
+/** @type {Record<Severity, string>} */
 const ICON = { error: "error", warning: "warning", note: "info" };
 
-/** The folder that a session or a command means. */
+/**
+ * The folder that a session or a command means.
+ * @param {vscode.DebugSession} [session]
+ * @returns {string | undefined}
+ */
 function folderOf(session) {
   const folder = session?.workspaceFolder ?? vscode.workspace.workspaceFolders?.[0];
   return session?.configuration?.cwd ?? folder?.uri.fsPath;
 }
 
-/** The command: the setting, or that of a virtual environment of the folder, or what the PATH has. */
+/**
+ * The command: the setting, or that of a virtual environment of the folder, or what the PATH has.
+ * @param {string | undefined} folder
+ * @returns {string}
+ */
 function weft(folder) {
   const set = vscode.workspace.getConfiguration("weft").get("command");
   const own = folder && path.join(folder, ".venv", "bin", "weft");
   return set || (own && fs.existsSync(own) ? own : "weft");
 }
 
-/** The variables for a command: what lies beside it (python, mpiexec of its virtual environment) is found first. */
+/**
+ * The variables for a command: what lies beside it (python, mpiexec of its virtual environment) is found first.
+ * @param {string} command
+ */
 function surroundings(command) {
   const own = path.isAbsolute(command) ? path.dirname(command) + path.delimiter : "";
   return { ...process.env, PATH: own + (process.env.PATH ?? "") };
 }
 
-/** The findings of a run, as `weft report --format json` tells them. Status 1 only says that there are some. */
+/**
+ * The findings of a run. Status 1 only says that there are some.
+ * @param {string | undefined} folder
+ * @param {string | undefined} run
+ * @returns {Promise<Finding[]>}
+ */
 function report(folder, run) {
   return new Promise((resolve, reject) => {
     const words = ["report", ...(run ? [run] : []), "--format", "json"];
@@ -53,23 +79,33 @@ function report(folder, run) {
   });
 }
 
-/** The list of findings beside the call stack; an entry leads to its moment. */
+/**
+ * The list of findings beside the call stack; an entry leads to its moment.
+ * @implements {vscode.TreeDataProvider<Finding>}
+ */
 class Findings {
   constructor() {
+    /** @type {vscode.EventEmitter<void>} */
     this.changed = new vscode.EventEmitter();
     this.onDidChangeTreeData = this.changed.event;
     this.problems = vscode.languages.createDiagnosticCollection("weft");
+    /** @type {Finding[]} */
     this.rows = [];
   }
 
-  /** Take these, of a run made in a folder, as the findings. */
+  /**
+   * Take these, of a run made in a folder, as the findings.
+   * @param {Finding[]} rows
+   * @param {string | undefined} folder
+   */
   show(rows, folder) {
     this.rows = rows;
     this.changed.fire();
     vscode.commands.executeCommand("setContext", "weft.hasFindings", rows.length > 0);
+    /** @type {Map<string, vscode.Diagnostic[]>} */
     const byFile = new Map();
     for (const row of rows) {
-      const places = row.sites.filter((site) => site.file && site.line);
+      const places = row.sites.filter(isPlace);
       if (!places.length) continue;
       const problem = new vscode.Diagnostic(line(places[0]), row.message, SEVERITY[row.severity]);
       problem.source = "weft";
@@ -90,10 +126,12 @@ class Findings {
     for (const [file, problems] of byFile) this.problems.set(vscode.Uri.parse(file), problems);
   }
 
+  /** @param {Finding} [row] */
   getChildren(row) {
     return row ? [] : this.rows.map((one, index) => ({ ...one, number: one.number ?? index + 1 }));
   }
 
+  /** @param {Finding} row */
   getTreeItem(row) {
     const item = new vscode.TreeItem(row.message);
     item.description = row.kind;
@@ -105,26 +143,45 @@ class Findings {
   }
 }
 
+/**
+ * @param {Site} site
+ * @returns {site is Place}
+ */
+function isPlace(site) {
+  return Boolean(site.file && site.line);
+}
+
+/**
+ * @param {Place} site
+ * @param {string | undefined} folder
+ */
 function fileOf(site, folder) {
   return vscode.Uri.file(path.resolve(folder ?? "/", site.file));
 }
 
+/** @param {Place} site */
 function line(site) {
   return new vscode.Range(site.line - 1, 0, site.line - 1, Number.MAX_SAFE_INTEGER);
 }
 
-/** To a finding: in a session the ranks go there, without one its line is opened. */
+/**
+ * To a finding: in a session the ranks go there, without one its line is opened.
+ * @param {Finding} row
+ */
 async function goTo(row) {
   const session = vscode.debug.activeDebugSession;
   if (session?.type === "weft") {
     await session.customRequest("weft/until", { where: `finding:${row.number}` });
     return;
   }
-  const site = row.sites.find((one) => one.file && one.line);
+  const site = row.sites.find(isPlace);
   if (site) await vscode.window.showTextDocument(fileOf(site, folderOf()), { selection: line(site) });
 }
 
-/** The picture of a run in a panel beside the source: the one file that `weft view --export` writes. */
+/**
+ * The picture of a run in a panel beside the source: the one file that `weft view --export` writes.
+ * @param {vscode.DebugSession} [session]
+ */
 function view(session) {
   const folder = folderOf(session);
   const run = session?.configuration?.run;
@@ -143,14 +200,16 @@ function view(session) {
   });
 }
 
+/** @param {vscode.ExtensionContext} context */
 function activate(context) {
   const findings = new Findings();
+  /** @param {vscode.DebugSession} [session] */
   const read = async (session) => {
     const folder = folderOf(session);
     try {
       findings.show(await report(folder, session?.configuration?.run), folder);
     } catch (error) {
-      vscode.window.showErrorMessage(`weft: ${error.message}`);
+      vscode.window.showErrorMessage(`weft: ${error instanceof Error ? error.message : error}`);
     }
   };
   context.subscriptions.push(

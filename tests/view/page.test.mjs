@@ -25,7 +25,11 @@ test("numbers for people", () => {
   assert.equal(bytes(1500), "1.5 KB");
 });
 
-/** A window as src/weft/view/window.py lays it out. */
+/**
+ * A window as src/weft/view/window.py lays it out.
+ * @param {object} head
+ * @param {(Uint8Array | Float64Array)[]} arrays
+ */
 function packed(head, arrays) {
   const text = new TextEncoder().encode(JSON.stringify(head));
   let size = 4 + text.length;

@@ -2,8 +2,18 @@
 
 import { unpack } from "weft/packed.js";
 
+/** @import { Api } from "weft/sent" */
+
+/** @typedef {{ [name: string]: string | number }} Given */
+
+/**
+ * @param {string} name
+ * @param {Given} given
+ * @param {AbortSignal} [signal]
+ */
 async function asked(name, given, signal) {
-  const answer = await fetch(`/api/${name}?${new URLSearchParams(given)}`, { signal, credentials: "same-origin" });
+  const words = new URLSearchParams(Object.entries(given).map(([key, value]) => [key, String(value)]));
+  const answer = await fetch(`/api/${name}?${words}`, { signal, credentials: "same-origin" });
   if (answer.ok) return answer;
   const text = await answer.text();
   let said = text;
@@ -15,28 +25,38 @@ async function asked(name, given, signal) {
   throw new Error(said);
 }
 
+/**
+ * @param {string} name
+ * @param {Given} [given]
+ * @param {AbortSignal} [signal]
+ */
 const json = async (name, given = {}, signal = undefined) => (await asked(name, given, signal)).json();
 
+/** @type {Api} */
 const remote = {
   exported: false,
+  has: () => true,
   run: () => json("run"),
   axis: (axis) => json("axis", { axis }),
-  window: async (given, signal) => unpack(await (await asked("window", given, signal)).arrayBuffer()),
-  links: (given, signal) => json("links", given, signal),
+  window: async (given, signal) => unpack(await (await asked("window", { ...given }, signal)).arrayBuffer()),
+  links: (given, signal) => json("links", { ...given }, signal),
   findings: (axis, patience) => json("findings", { axis, patience }),
   event: (axis, rank, event) => json("event", { axis, rank, event }),
   around: (axis, rank, event) => json("around", { axis, rank, event }),
-  at: (given) => json("at", given),
+  at: (given) => json("at", { ...given }),
   search: (given) => json("search", given),
-  tables: (given) => json("tables", given),
+  tables: (given) => json("tables", { ...given }),
   message: (axis, side, row) => json("message", { axis, side, row }),
   tip: (rank, event) => json("tip", { rank, event }),
 };
 
-/** The backend of this page. */
+/**
+ * The backend of this page.
+ * @returns {Promise<Api>}
+ */
 export async function connect() {
   const data = document.getElementById("weft-data");
   if (!data) return remote;
   const { offline } = await import("weft/offline.js");
-  return offline(data.textContent.trim());
+  return offline((data.textContent ?? "").trim());
 }

@@ -3,9 +3,18 @@
 import { arc, arrow, note, outline } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 
+/** @import { Context, Lane, View } from "weft/drawn" */
+/** @import { Around, Band, Finding, Wait } from "weft/sent" */
+
 const HUES = ["collective", "one-sided", "io", "note", "receive", "probe"];
 
-/** Collectives as bands over their members, a colour a communicator. */
+/**
+ * Collectives as bands over their members, a colour a communicator.
+ * @param {Context} context
+ * @param {View} view
+ * @param {Band[]} bands
+ * @param {boolean} strong
+ */
 export function drawBands(context, view, bands, strong) {
   for (const band of bands) {
     const colour = colours()[HUES[Math.max(0, band.comm_index) % HUES.length]];
@@ -33,8 +42,13 @@ export function drawBands(context, view, bands, strong) {
   }
 }
 
-/** Heights and ends of a band's parts from top to bottom; those of a merged lane are one, with the last to come. */
+/**
+ * Heights and ends of a band's parts from top to bottom; those of a merged lane are one, with the last to come.
+ * @param {View} view
+ * @param {Band} band
+ */
 function corners(view, band) {
+  /** @type {Map<number, [y: number, x1: number, x2: number]>} */
   const lanes = new Map();
   for (const [row, start, end] of band.parts) {
     const y = view.rowY(row);
@@ -44,7 +58,12 @@ function corners(view, band) {
   return [...lanes.values()].sort((a, b) => a[0] - b[0]);
 }
 
-/** What the chosen finding draws: waiting ranks, cycles, the message taken and those that could have been. */
+/**
+ * What the chosen finding draws: waiting ranks, cycles, the message taken and those that could have been.
+ * @param {Context} context
+ * @param {View} view
+ * @param {Finding} finding
+ */
 export function drawFinding(context, view, finding) {
   const palette = colours();
   const waits = finding.arrows.filter((a) => a.kind === "waits");
@@ -56,16 +75,9 @@ export function drawFinding(context, view, finding) {
     }),
   );
   const ring = waits.filter((a) => a.cycle);
-  if (ring.length === 2 && Math.abs(view.rankY(ring[0].rank) - view.rankY(ring[0].for)) > 40) {
-    note(
-      context,
-      view,
-      view.torn() - 81,
-      (view.rankY(ring[0].rank) + view.rankY(ring[0].for)) / 2,
-      "cycle",
-      palette.error,
-    );
-  }
+  const [a, b] = ring.length === 2 ? [view.rankY(ring[0].rank), view.rankY(ring[0].for)] : [null, null];
+  if (a !== null && b !== null && Math.abs(a - b) > 40)
+    note(context, view, view.torn() - 81, (a + b) / 2, "cycle", palette.error);
   for (const a of finding.arrows.filter((one) => one.kind !== "waits")) {
     const took = a.kind === "took";
     const colour = took ? palette.accent : palette.error;
@@ -90,16 +102,26 @@ export function drawFinding(context, view, finding) {
   }
 }
 
-/** How far an arc has gone aside, as a share of its most, where it has gone a share of its way down. */
+/**
+ * How far an arc has gone aside, as a share of its most, where it has gone a share of its way down.
+ * @param {number} share
+ */
 function aside(share) {
   let t = 0;
   while (t < 1 && 3 * (1 - t) ** 2 * t * 0.1 + 3 * (1 - t) * t * t * 0.9 + t ** 3 < share) t += 0.02;
   return 4 * t * (1 - t);
 }
 
-/** The calls of a finding: those of a cycle boldly, a crowd of others thinly, those of a merged lane as one. */
+/**
+ * The calls of a finding: those of a cycle boldly, a crowd of others thinly, those of a merged lane as one.
+ * @param {Context} context
+ * @param {View} view
+ * @param {Finding} finding
+ * @param {Set<number>} cycle
+ */
 function outlineAll(context, view, finding, cycle) {
   const colour = colours().error;
+  /** @type {Map<Lane, [start: number, end: number]>} */
   const merged = new Map();
   for (const [i, [rank, , row, start, end]] of finding.events.entries()) {
     const lane = view.laneOf(row);
@@ -121,6 +143,13 @@ function outlineAll(context, view, finding, cycle) {
   }
 }
 
+/**
+ * @param {Context} context
+ * @param {View} view
+ * @param {Wait} wait
+ * @param {number} i
+ * @param {{ all: number, from: number }} among
+ */
 function drawWait(context, view, wait, i, { all, from: earliest }) {
   const from = view.rankY(wait.rank);
   const to = view.rankY(wait.for);
@@ -143,7 +172,12 @@ function drawWait(context, view, wait, i, { all, from: earliest }) {
   note(context, view, bulge > 0 ? side - view.measure(context, text) * 1.12 - 8 : side + 8, y, text, colour);
 }
 
-/** The past and future of the chosen call: what lies in neither could be at any time. */
+/**
+ * The past and future of the chosen call: what lies in neither could be at any time.
+ * @param {Context} context
+ * @param {View} view
+ * @param {Around} around
+ */
 export function drawAround(context, view, around) {
   const palette = colours();
   view.run.rows.forEach((_, row) => {
@@ -156,6 +190,14 @@ export function drawAround(context, view, around) {
   });
 }
 
+/**
+ * @param {Context} context
+ * @param {View} view
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} to
+ * @param {string} colour
+ */
 function shade(context, view, lane, from, to, colour) {
   const left = Math.max(0, from);
   const right = Math.min(view.width, to);

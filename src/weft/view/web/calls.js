@@ -6,8 +6,29 @@ import { sideOf } from "weft/messages.js";
 import { Moves, NEAREST } from "weft/moves.js";
 import { hideTip } from "weft/tips.js";
 
+/** @import { Hit, LaneHit } from "weft/drawn" */
+/** @import { Finding, Id, Message, Side } from "weft/sent" */
+/** @import { Details } from "weft/details.js" */
+/** @import { Panes } from "weft/panes.js" */
+/** @import { Tables } from "weft/tables.js" */
+
 /** What the page does with calls and messages; the page itself has the graph, the state and the panels. */
 export class Calls extends Moves {
+  // Page.start makes these, before anything can be chosen.
+  /** @type {Details} */
+  detailsPanel;
+  /** @type {Panes} */
+  panes;
+  /** @type {Tables} */
+  tables;
+
+  /** @type {Finding[] | undefined} there are none until the run is analysed */
+  findings;
+
+  /**
+   * @param {Hit} hit
+   * @param {Message | null} [message]
+   */
   async click(hit, message = null) {
     if (hit.kind === "head") {
       this.fold(hit.item.name);
@@ -26,25 +47,30 @@ export class Calls extends Moves {
     this.select(event);
   }
 
+  /**
+   * @param {LaneHit} hit
+   * @returns {Promise<Id | null>}
+   */
   async eventAt(hit) {
     const i = this.graph.boxAt(hit);
-    if (i >= 0) {
-      const row = this.run.rows[hit.item.rows[0]];
-      return [row[1], this.graph.part.data.event[i]];
-    }
+    const rows = hit.item?.rows ?? [];
+    const data = this.graph.part?.data;
+    if (i >= 0 && data?.event) return [this.run.rows[rows[0]][1], data.event[i]];
     const half = (this.state.to - this.state.from) / this.graph.width / 2;
-    for (const row of hit.item.rows.slice(0, 64)) {
+    for (const row of rows.slice(0, 64)) {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: hit.at - half, to: hit.at + half });
       if (event) return event;
     }
     return null;
   }
 
+  /** @param {LaneHit} hit */
   async open(hit) {
     const event = await this.eventAt(hit);
     if (event && (await this.select(event))) this.frame();
   }
 
+  /** @param {Id | null} event */
   async select(event) {
     this.state.set({ selected: event, message: null });
     this.graph.around = null;
@@ -68,7 +94,10 @@ export class Calls extends Moves {
     return true;
   }
 
-  /** Selects a message, named by its side and row; it stays marked until something else is chosen. */
+  /**
+   * Selects a message, named by its side and row; it stays marked until something else is chosen.
+   * @param {[side: Side, row: number]} message
+   */
   async selectMessage(message) {
     this.state.set({ selected: null, message });
     Object.assign(this.graph, { chosen: null, around: null });
@@ -84,7 +113,7 @@ export class Calls extends Moves {
 
   /** Brings the chosen message into the window. */
   frameMessage() {
-    const { places } = this.graph.message;
+    const places = this.graph.message?.places ?? [];
     const [from, to] = [
       Math.min(...places.map((p) => p[1])),
       Math.max(...places.map((p) => Math.min(p[2], this.graph.axis.end))),
@@ -94,17 +123,18 @@ export class Calls extends Moves {
     this.zoomTo(from - wide * 0.25, to + wide * 0.25);
   }
 
-  chosenPlace() {
-    return this.graph.chosen?.place ?? null;
-  }
-
-  /** Selects a call and brings it into the window. */
+  /**
+   * Selects a call and brings it into the window.
+   * @param {Id} event
+   */
   async jump(event) {
     hideTip();
     if (!(await this.select(event))) return;
     if (this.panes.narrow && document.body.dataset.pane !== "details") this.panes.show("graph");
-    const [row, start, last] = this.chosenPlace();
-    const end = this.graph.chosen.open ? start : last; // where it does not end it need not be seen to
+    const { chosen } = this.graph;
+    if (!chosen) return;
+    const [row, start, last] = chosen.place;
+    const end = chosen.open ? start : last; // where it does not end it need not be seen to
     this.unfoldRows([row]);
     this.graph.scroll = this.scrolledTo(row);
     const { from, to } = this.state;
@@ -115,6 +145,7 @@ export class Calls extends Moves {
     } else this.graph.draw();
   }
 
+  /** @param {number} row */
   scrolledTo(row) {
     const { graph } = this;
     const y = graph.lanes.rowY[row];
@@ -137,6 +168,7 @@ export class Calls extends Moves {
     this.zoomTo(place[1] - wide * 0.5, end + wide * 0.5);
   }
 
+  /** @param {number} by */
   step(by) {
     const call = this.graph.chosen;
     if (!call) {
@@ -149,6 +181,7 @@ export class Calls extends Moves {
     else this.jump([call.rank, next]);
   }
 
+  /** @param {number} by */
   row(by) {
     const place = this.chosenPlace();
     if (!place) {
@@ -161,6 +194,10 @@ export class Calls extends Moves {
     else this.nearest(row, Math.max(place[1], this.state.from));
   }
 
+  /**
+   * @param {number} row
+   * @param {number} at
+   */
   async nearest(row, at) {
     const half = (this.state.to - this.state.from) / 2;
     for (const reach of [half / 500, half / 20, half, half * 20]) {
@@ -180,8 +217,9 @@ export class Calls extends Moves {
   partner() {
     const { chosen, message } = this.graph;
     const partner = chosen?.partners?.find((p) => p.event);
-    if (partner) this.jump(partner.event);
-    else if (message) this.jump((message.send ?? message.post).event);
+    const end = message?.send ?? message?.post;
+    if (partner?.event) this.jump(partner.event);
+    else if (end) this.jump(end.event);
     else say(chosen ? "This call has no partner." : "Choose a call first.");
   }
 

@@ -5,7 +5,15 @@ import { sourceLines } from "weft/source.js";
 import { tagged } from "weft/tips.js";
 import { bytes, count, duration, exact, plural } from "weft/units.js";
 
+/** @import { Call, EndCall, Finding, MessageFacts } from "weft/sent" */
+/** @import { Page } from "weft/main.js" */
+/** @import { State } from "weft/state.js" */
+
 export class Details {
+  /**
+   * @param {State} state
+   * @param {Page} actions
+   */
   constructor(state, actions) {
     this.panel = byId("details");
     this.state = state;
@@ -16,6 +24,10 @@ export class Details {
     this.panel.hidden = true;
   }
 
+  /**
+   * @param {Call} call
+   * @param {Finding[]} findings
+   */
   show(call, findings) {
     this.panel.hidden = false;
     replace(
@@ -58,6 +70,10 @@ export class Details {
     announce(`${call.function} of rank ${call.rank}, ${call.open ? "never returned" : duration(call.duration_ns)}`);
   }
 
+  /**
+   * @param {Call} call
+   * @param {Finding[]} findings
+   */
   findings(call, findings) {
     return call.findings.map((i) =>
       findings[i]
@@ -71,6 +87,7 @@ export class Details {
     );
   }
 
+  /** @param {Call} call */
   buttons(call) {
     return el(
       "div",
@@ -86,6 +103,7 @@ export class Details {
     );
   }
 
+  /** @param {Call} call */
   partners(call) {
     if (call.partners === null) return el("p", { class: "quiet" }, "Partners are known when the run is matched …");
     if (!call.partners.length) return null;
@@ -96,21 +114,22 @@ export class Details {
         { class: "links" },
         call.partners
           .slice(0, 12)
-          .map((p) =>
-            p.event
+          .map(({ what, event, site }) =>
+            event
               ? el(
                   "button",
-                  { type: "button", onclick: () => this.actions.jump(p.event) },
-                  `${p.what} rank ${p.event[0]} `,
-                  el("span", { class: "quiet" }, p.site),
+                  { type: "button", onclick: () => this.actions.jump(event) },
+                  `${what} rank ${event[0]} `,
+                  el("span", { class: "quiet" }, site),
                 )
-              : el("span", { class: "alarm" }, `${p.what} nobody: it has no partner in this run`),
+              : el("span", { class: "alarm" }, `${what} nobody: it has no partner in this run`),
           ),
       ),
       call.partners.length > 12 ? el("p", { class: "quiet" }, `and ${call.partners.length - 12} more`) : null,
     ];
   }
 
+  /** @param {Call} call */
   source(call) {
     const { site, source } = call;
     return [
@@ -143,11 +162,15 @@ export class Details {
     ];
   }
 
-  /** Everything about a chosen message: what it was, why somebody waited, and the calls at its ends. */
+  /**
+   * Everything about a chosen message: what it was, why somebody waited, and the calls at its ends.
+   * @param {MessageFacts} facts
+   */
   showMessage(facts) {
     this.panel.hidden = false;
     const { send, post, receive } = facts;
     const [from, to] = [send?.event[0] ?? facts.peer, post?.event[0] ?? facts.peer];
+    /** @param {number} n */
     const rank = (n) => (n < 0 ? "any rank" : `rank ${n}`);
     replace(
       this.panel,
@@ -182,9 +205,13 @@ export class Details {
     announce(`Message from ${rank(from)} to ${rank(to)}, ${tagged(facts.tag)}. ${facts.why.join(" ")}`);
   }
 
+  /**
+   * @param {string} how
+   * @param {EndCall | null} call
+   */
   end(how, call) {
     if (!call) return null;
-    const times = `began ${exact(call.enter_ns)}, ${call.open ? "never returned" : `returned ${exact(call.exit_ns)}`}`;
+    const times = `began ${exact(call.enter_ns)}, ${call.exit_ns === null ? "never returned" : `returned ${exact(call.exit_ns)}`}`;
     return el(
       "button",
       { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
@@ -202,6 +229,7 @@ export class Details {
     );
   }
 
+  /** @param {Call} call */
   arguments(call) {
     if (!call.args.length) return null;
     return [
@@ -210,6 +238,7 @@ export class Details {
     ];
   }
 
+  /** @param {Call} call */
   status(call) {
     if (!call.status) return null;
     const { source, tag, bytes: size } = call.status;
@@ -224,6 +253,7 @@ export class Details {
     ];
   }
 
+  /** @param {Call} call */
   communicator(call) {
     const { comm } = call;
     if (!comm) return null;
@@ -239,12 +269,11 @@ export class Details {
     ];
   }
 
+  /** @param {Call} call */
   datatype(call) {
     const { datatype } = call;
     if (!datatype) return null;
-    const runs = datatype.signature
-      ?.map(([name, n]) => (typeof name === "number" ? `${name} × ${n}` : `${count(n)} × ${name}`))
-      .join(", ");
+    const runs = datatype.signature?.map(([name, n]) => `${count(n)} × ${name}`).join(", ");
     return [
       el("h3", {}, "Datatype"),
       table([
@@ -256,6 +285,7 @@ export class Details {
     ];
   }
 
+  /** @param {Call} call */
   replay(call) {
     return [
       el("h3", {}, "Replay to here"),
@@ -269,7 +299,10 @@ export class Details {
   }
 }
 
-/** A table of facts: [name, value, id]. */
+/**
+ * A table of facts: [name, value, id].
+ * @param {([name: string, value: unknown, id?: string] | null)[]} rows
+ */
 function table(rows) {
   return el(
     "table",
@@ -278,7 +311,7 @@ function table(rows) {
       "tbody",
       {},
       rows
-        .filter(Boolean)
+        .filter((row) => row !== null)
         .map(([name, value, id]) =>
           el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "mono", "data-fact": id }, String(value))),
         ),
@@ -286,6 +319,7 @@ function table(rows) {
   );
 }
 
+/** @param {string} text */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

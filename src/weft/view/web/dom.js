@@ -1,44 +1,93 @@
 // Elements out of data. Text is only ever set as text: nothing out of a record becomes markup.
 
-export const byId = (id) => document.getElementById(id);
+/**
+ * Elements of the page that are more than any element.
+ * @typedef {{
+ *   filter: HTMLInputElement, grouping: HTMLSelectElement, graph: HTMLCanvasElement, minimap: HTMLCanvasElement,
+ *   keys: HTMLDialogElement,
+ * }} Special
+ */
 
-/** An element with properties (class, attributes, on... handlers) and children (elements or texts). */
+/** @typedef {string | number | Node | null | undefined} Leaf */
+/** @typedef {Leaf | Leaf[]} Child */
+/** @typedef {Record<string, string | number | boolean | null | undefined | ((event: Event) => void)>} Properties */
+
+/**
+ * @template {string} Name
+ * @typedef {Name extends keyof Special ? Special[Name] : HTMLElement} Named
+ */
+
+/**
+ * An element of index.html by its name.
+ * @template {string} Name
+ * @param {Name} id
+ */
+export const byId = (id) => /** @type {Named<Name>} */ (document.getElementById(id));
+
+/**
+ * An element with properties (class, attributes, on... handlers) and children (elements or texts).
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Properties} properties
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
 export function el(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name === "class") made.className = String(value);
+    else if (typeof value === "function") made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(
-    ...children
-      .flat()
-      .filter((child) => child !== null && child !== undefined)
-      .map(asNode),
-  );
+  made.append(...nodes(children));
   return made;
 }
 
-function asNode(child) {
-  return child instanceof Node ? child : document.createTextNode(shown(String(child)));
+/** @param {Child[]} children */
+function nodes(children) {
+  const some = children.flat().filter((child) => child !== null && child !== undefined);
+  return some.map((child) => (child instanceof Node ? child : document.createTextNode(shown(String(child)))));
 }
 
-/** Text without the characters that would act on the lines around it (directions of writing, controls). */
+/**
+ * What is drawn with on a canvas.
+ * @param {HTMLCanvasElement} canvas
+ */
+export function drawing(canvas) {
+  const context = canvas.getContext("2d");
+  if (!context) throw new Error("this browser does not let the page draw");
+  return context;
+}
+
+/**
+ * The words of what was thrown.
+ * @param {unknown} error
+ */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * Text without the characters that would act on the lines around it (directions of writing, controls).
+ * @param {string} text
+ */
 export function shown(text) {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
+/**
+ * @param {Element} parent
+ * @param {...Child} children
+ */
 export function replace(parent, ...children) {
-  parent.replaceChildren(
-    ...children
-      .flat()
-      .filter((child) => child !== null && child !== undefined)
-      .map(asNode),
-  );
+  parent.replaceChildren(...nodes(children));
 }
 
-/** Says something to those who listen to the page. */
+/**
+ * Says something to those who listen to the page.
+ * @param {string} text
+ */
 export function announce(text) {
   byId("status").textContent = shown(text);
 }
@@ -46,7 +95,10 @@ export function announce(text) {
 const SAID = 2600; // ms that a word stays
 let gone = 0;
 
-/** Says something to everybody: why a key did nothing, what was copied. */
+/**
+ * Says something to everybody: why a key did nothing, what was copied.
+ * @param {string} text
+ */
 export function say(text) {
   announce(text);
   const box = byId("said");
@@ -58,7 +110,22 @@ export function say(text) {
   }, SAID);
 }
 
-/** A table whose columns can be sorted: heads are [title, isNumber], rows are {cells, values, go}. */
+/**
+ * A row of a table: what is shown, what it is sorted by, and what a click on it means.
+ * @template Go
+ * @typedef {{ cells: string[], values: (string | number)[], go?: Go }} Row
+ */
+
+/** @typedef {[title: string, number: boolean]} HeadCell */
+
+/**
+ * A table whose columns can be sorted.
+ * @template Go
+ * @param {string} caption
+ * @param {HeadCell[]} heads
+ * @param {Row<Go>[]} rows
+ * @param {(go: Go) => void} [go]
+ */
 export function sortedTable(caption, heads, rows, go) {
   const body = el("tbody");
   let order = { column: -1, down: true };
@@ -85,6 +152,7 @@ export function sortedTable(caption, heads, rows, go) {
       ),
     );
   };
+  /** @param {number} column */
   const sortBy = (column) => {
     order = { column, down: order.column === column ? !order.down : heads[column][1] };
     fill();
@@ -109,10 +177,19 @@ export function sortedTable(caption, heads, rows, go) {
   return el("table", { class: "sorted" }, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
 }
 
+/**
+ * @template Go
+ * @param {Row<Go>} row
+ * @param {string} cell
+ * @param {number} column
+ * @param {HeadCell[]} heads
+ * @param {((go: Go) => void) | undefined} go
+ */
 function bodyCell(row, cell, column, heads, go) {
+  const { go: meant } = row;
   const content =
-    column === 0 && go && row.go
-      ? el("button", { type: "button", class: "row-go", onclick: () => go(row.go) }, cell)
+    column === 0 && go && meant
+      ? el("button", { type: "button", class: "row-go", onclick: () => go(meant) }, cell)
       : cell;
   return el(
     column === 0 ? "th" : "td",

@@ -3,23 +3,34 @@
 import { byId, el, replace } from "weft/dom.js";
 import { plural } from "weft/units.js";
 
+/** @import { Finding, Findings as Answer } from "weft/sent" */
+/** @import { Page } from "weft/main.js" */
+/** @import { State } from "weft/state.js" */
+
 export class Findings {
+  /**
+   * @param {State} state
+   * @param {Page} actions
+   */
   constructor(state, actions) {
     this.panel = byId("findings");
     this.state = state;
     this.actions = actions;
+    /** @type {Finding[]} */
     this.all = [];
     replace(this.panel, el("h2", {}, "Findings"), el("p", { class: "quiet" }, "Weft looks through the run …"));
     this.panel.addEventListener("keydown", (event) => {
-      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (by === undefined) return;
+      const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+      if (!by) return;
       event.preventDefault();
       event.stopPropagation();
-      const buttons = [...this.panel.querySelectorAll("ol button")];
-      buttons[Math.max(0, Math.min(buttons.length - 1, buttons.indexOf(document.activeElement) + by))]?.focus();
+      const buttons = this.buttons();
+      const at = buttons.findIndex((button) => button === document.activeElement);
+      buttons[Math.max(0, Math.min(buttons.length - 1, at + by))]?.focus();
     });
   }
 
+  /** @param {Answer} answer */
   show(answer) {
     this.all = answer.findings;
     const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i)));
@@ -62,13 +73,20 @@ export class Findings {
   }
 
   heading() {
-    const counts = ["error", "warning", "note"].map((s) => [this.all.filter((f) => f.severity === s).length, s]);
+    const counts = ["error", "warning", "note"].map((word) => ({
+      n: this.all.filter((f) => f.severity === word).length,
+      word,
+    }));
     return counts
-      .filter(([n]) => n)
-      .map(([n, s]) => plural(n, s))
+      .filter(({ n }) => n)
+      .map(({ n, word }) => plural(n, word))
       .join(", ");
   }
 
+  /**
+   * @param {Finding} finding
+   * @param {number} i
+   */
   button(finding, i) {
     const sure = finding.certainty === "certain" ? "" : `, ${finding.certainty}`;
     const places = [
@@ -88,8 +106,12 @@ export class Findings {
     );
   }
 
+  buttons() {
+    return [.../** @type {NodeListOf<HTMLButtonElement>} */ (this.panel.querySelectorAll("ol button"))];
+  }
+
   mark() {
-    this.panel.querySelectorAll("ol button").forEach((button, i) => {
+    this.buttons().forEach((button, i) => {
       button.setAttribute("aria-current", i === this.state.finding ? "true" : "false");
       if (i === this.state.finding) button.scrollIntoView({ block: "nearest" });
     });
@@ -97,6 +119,6 @@ export class Findings {
 
   focus() {
     this.actions.panes.show("findings");
-    (this.panel.querySelectorAll("ol button")[Math.max(0, this.state.finding)] ?? this.panel).focus();
+    (this.buttons()[Math.max(0, this.state.finding)] ?? this.panel).focus();
   }
 }

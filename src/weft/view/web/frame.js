@@ -1,8 +1,14 @@
 // What stands around and behind the calls: ruler, labels of rows, folds, marks.
 
+import { drawing } from "weft/dom.js";
 import { endMark, note } from "weft/shapes.js";
 import { thin } from "weft/theme.js";
 import { duration, plural, tickLabel, ticks } from "weft/units.js";
+
+/** @import { Item, Lane, Head, Palette, View } from "weft/drawn" */
+/** @import { Axis, End, Finding, Run } from "weft/sent" */
+/** @import { Lanes } from "weft/lanes.js" */
+/** @import { State } from "weft/state.js" */
 
 export const RULER = 26;
 export const GUTTER = 92;
@@ -10,6 +16,58 @@ const LABEL = 13; // pixels of height that a label takes
 
 /** The part of the graph that is no call; the graph itself has the rows, the axis and the window. */
 export class Frame {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {Run} run
+   * @param {State} state
+   */
+  constructor(canvas, run, state) {
+    this.canvas = canvas;
+    this.context = drawing(canvas);
+    this.run = run;
+    this.state = state;
+    this.scroll = 0;
+    /** @type {Finding | null} */
+    this.finding = null;
+    /** @type {number | null} */
+    this.hover = null;
+    /** @type {[from: number, to: number] | null} what is measured, or chosen in the ruler */
+    this.measure = null;
+    /** @type {{ rows: number[], y: number, stressed: boolean }[]} rows whose labels found room */
+    this.labelled = [];
+  }
+
+  /** @type {Axis} there is none before start() */
+  axis;
+  /** @type {Lanes} there are none before lay() */
+  lanes;
+  /** @type {{ finding: Finding | null, ranks: Set<number> } | undefined} */
+  known;
+
+  get width() {
+    return Math.max(50, this.canvas.clientWidth - GUTTER);
+  }
+  get height() {
+    return Math.max(50, this.canvas.clientHeight - RULER);
+  }
+
+  /**
+   * Where a place of the axis is drawn.
+   * @param {number} at
+   */
+  x(at) {
+    return ((at - this.state.from) / (this.state.to - this.state.from)) * this.width;
+  }
+
+  /**
+   * The place of the axis that is drawn somewhere.
+   * @param {number} x
+   */
+  time(x) {
+    return this.state.from + (x / this.width) * (this.state.to - this.state.from);
+  }
+
+  /** @param {Palette} palette */
   paintFolds(palette) {
     const { context } = this;
     for (const [at, width, start, end] of this.axis.folds) {
@@ -41,6 +99,11 @@ export class Frame {
     }
   }
 
+  /**
+   * @param {number} x
+   * @param {string} colour
+   * @param {string} text
+   */
   paintLine(x, colour, text) {
     if (x < 0 || x > this.width) return;
     this.context.fillStyle = colour;
@@ -48,8 +111,10 @@ export class Frame {
     if (text) this.context.fillText(text, x + 4, 8 + this.scroll);
   }
 
+  /** @param {Palette} palette */
   paintMeasure(palette) {
-    const [a, b] = this.measure.map((at) => this.x(at)).sort((p, q) => p - q);
+    const [from, to] = /** @type {number[]} */ (this.measure);
+    const [a, b] = [this.x(from), this.x(to)].sort((p, q) => p - q);
     this.context.fillStyle = thin(palette.accent, 0.16);
     this.context.fillRect(a, this.scroll, b - a, this.height);
     this.paintLine(a, palette.accent, "");
@@ -57,8 +122,8 @@ export class Frame {
     this.context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
     const text =
       this.state.axis === "logical"
-        ? plural(Math.round(Math.abs(this.measure[1] - this.measure[0])), "step")
-        : duration(Math.abs(this.realTime(this.measure[1]) - this.realTime(this.measure[0])));
+        ? plural(Math.round(Math.abs(to - from)), "step")
+        : duration(Math.abs(this.realTime(to) - this.realTime(from)));
     this.context.fillStyle = palette.accent;
     this.context.textAlign = "center";
     this.context.textBaseline = "middle";
@@ -66,7 +131,10 @@ export class Frame {
     this.context.textAlign = "start";
   }
 
-  /** The time that is drawn at a place of the axis. */
+  /**
+   * The time that is drawn at a place of the axis.
+   * @param {number} at
+   */
   realTime(at) {
     let shift = 0;
     for (const [place, width, start, end] of this.axis.folds) {
@@ -76,6 +144,7 @@ export class Frame {
     return at + shift;
   }
 
+  /** @param {Palette} palette */
   paintRuler(palette) {
     const { context } = this;
     context.fillStyle = palette.paper;
@@ -111,6 +180,7 @@ export class Frame {
     context.restore();
   }
 
+  /** @param {Palette} palette */
   paintLabels(palette) {
     const { context } = this;
     context.save();
@@ -121,8 +191,13 @@ export class Frame {
     context.fillRect(0, RULER, GUTTER - 4, this.height);
     context.translate(0, RULER - this.scroll);
     context.textBaseline = "middle";
-    this.labelled = []; // rows whose labels found room
+    this.labelled = [];
+    /** @type {[top: number, bottom: number][]} */
     const taken = [];
+    /**
+     * @param {number} y
+     * @param {number} tall
+     */
     const place = (y, tall) => {
       if (y + tall < this.scroll || y - tall > this.scroll + this.height) return false;
       if (taken.some(([top, bottom]) => y - tall / 2 < bottom && y + tall / 2 > top)) return false;
@@ -131,9 +206,9 @@ export class Frame {
     };
     // Those that a finding is about come first: where there is no room for all labels, theirs stay.
     const order = this.lanes.items
-      .map((item) => [this.weight(item), item])
-      .sort(([a, p], [b, q]) => b - a || p.y - q.y);
-    for (const [, item] of order) {
+      .map((item) => ({ weight: this.weight(item), item }))
+      .sort((a, b) => b.weight - a.weight || a.item.y - b.item.y);
+    for (const { item } of order) {
       const y = item.y + item.height / 2;
       if (item.kind === "head") {
         this.paintHead(item, y, palette);
@@ -147,11 +222,17 @@ export class Frame {
     this.paintScrollbar(palette);
   }
 
+  /** @param {Item} item */
   weight(item) {
     if (item.kind === "head") return 3;
     return item.stressed ? 2 : this.stateOf(item) || this.isTroubled(item) ? 1 : 0;
   }
 
+  /**
+   * @param {Head} item
+   * @param {number} y
+   * @param {Palette} palette
+   */
   paintHead(item, y, palette) {
     const { context } = this;
     context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
@@ -163,22 +244,31 @@ export class Frame {
     context.fillText(text, 8, y + 1);
   }
 
-  /** The word for a row whose record ends before its time, "" for others. */
+  /**
+   * The word for a row whose record ends before its time, "" for others.
+   * @param {Item} item
+   */
   stateOf(item) {
     const state = item.rows.length === 1 ? this.run.rows[item.rows[0]][3] : "";
     return ["missing", "damaged", "aborted", "stopped"].includes(state) ? state : "";
   }
 
+  /** @param {Item} item */
   isTroubled(item) {
     const ranks = this.troubled;
     return !item.group && item.rows.some((row) => ranks.has(this.run.rows[row][1]));
   }
 
+  /**
+   * @param {Lane} item
+   * @param {number} y
+   * @param {Palette} palette
+   */
   paintLabel(item, y, palette) {
     const { context } = this;
     const state = this.stateOf(item);
     const trouble = this.isTroubled(item);
-    const colour = state ? palette.error : (palette[this.finding?.severity] ?? palette.error);
+    const colour = state ? palette.error : (palette[this.finding?.severity ?? "error"] ?? palette.error);
     if (item.stressed) {
       context.fillStyle = thin(colour, 0.12);
       context.fillRect(0, item.y - 1, GUTTER - 4, item.height + 2);
@@ -195,7 +285,11 @@ export class Frame {
     );
   }
 
-  /** Where ranks ended before their time: a cross for what went wrong by itself, a square for what was ended from outside. */
+  /**
+   * Where ranks ended before their time: a cross for what went wrong by itself, a square for what was ended from outside.
+   * @param {Palette} palette
+   * @param {View} view
+   */
   paintEnds(palette, view) {
     const { context } = this;
     for (const end of this.axis.ends ?? []) {
@@ -208,7 +302,15 @@ export class Frame {
     }
   }
 
-  /** What an end was, below the row where there is room, else on the side of its mark that has some. */
+  /**
+   * What an end was, below the row where there is room, else on the side of its mark that has some.
+   * @param {View} view
+   * @param {Lane} lane
+   * @param {number} x
+   * @param {number} size
+   * @param {End} end
+   * @param {Palette} palette
+   */
   endWords(view, lane, x, size, end, palette) {
     const text = this.shortened(end.label, Math.min(560, this.width - 40));
     const wide = view.measure(this.context, text) * 1.15;
@@ -217,12 +319,17 @@ export class Frame {
     note(this.context, view, left, below ? lane.y + lane.height + 11 : this.lanes.rowY[end.row], text, palette.error);
   }
 
-  /** Words that take no more than some pixels; the tip of the row's label has them all. */
+  /**
+   * Words that take no more than some pixels; the tip of the row's label has them all.
+   * @param {string} text
+   * @param {number} room
+   */
   shortened(text, room) {
     const most = Math.floor(room / 6.6);
     return text.length > most ? `${text.slice(0, Math.max(8, most - 1))}…` : text;
   }
 
+  /** @param {Palette} palette */
   paintScrollbar(palette) {
     if (this.lanes.bottom <= this.height) return;
     const size = Math.max(24, (this.height * this.height) / this.lanes.bottom);
@@ -239,6 +346,11 @@ export class Frame {
   }
 }
 
+/**
+ * @param {Finding | null} finding
+ * @param {number} count
+ * @returns {Set<number>}
+ */
 function troubledRanks(finding, count) {
   if (!finding) return new Set();
   const { ranks, evidence, severity } = finding;

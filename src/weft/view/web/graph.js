@@ -1,7 +1,7 @@
 // The graph: asks for the window that is shown, draws it, and bridges the wait with what it drew before.
 
 import { drawAround, drawBands, drawFinding } from "weft/arrows.js";
-import { announce } from "weft/dom.js";
+import { announce, messageOf } from "weft/dom.js";
 import { Frame, GUTTER, RULER } from "weft/frame.js";
 import { bestGrouping, foldedAtFirst, Lanes } from "weft/lanes.js";
 import { drawChosenMessage, drawMessages, messageAt } from "weft/messages.js";
@@ -9,33 +9,48 @@ import { drawNotes, outline } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
 
+/** @import { Context, Drawn, Hit, Palette, Part, View } from "weft/drawn" */
+/** @import { Api, Around, Axis, Call, Finding, Links, Message, MessageFacts, Place, Run, Window } from "weft/sent" */
+/** @import { State } from "weft/state.js" */
+
 const MOST_CELLS = 8e5; // rows times columns that are asked for at once
 
 export class Graph extends Frame {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {Api} api
+   * @param {Run} run
+   * @param {State} state
+   */
   constructor(canvas, api, run, state) {
-    super();
-    Object.assign(this, { canvas, api, run, state });
-    this.context = canvas.getContext("2d");
-    this.axis = null;
-    this.part = null; // what was drawn last: { data, lanes, picture, filtered }
-    this.whole = null; // the whole run, coarsely: behind everything that is not there yet
+    super(canvas, run, state);
+    this.api = api;
+    /** @type {Part<Lanes> | null} what was drawn last */
+    this.part = null;
+    /** @type {Part<Lanes> | null} the whole run, coarsely: behind everything that is not there yet */
+    this.whole = null;
+    /** @type {Links & { axis?: string | null }} */
     this.links = { messages: [], bands: [], hidden: 0, bands_hidden: false, ready: false };
-    this.chosen = null; // details of the selected call
-    this.message = null; // facts of the chosen message
-    this.lines = []; // where messages are drawn
+    /** @type {Call | null} details of the selected call */
+    this.chosen = null;
+    /** @type {(MessageFacts & { axis: string }) | null} facts of the chosen message */
+    this.message = null;
+    /** @type {Drawn[]} where messages are drawn */
+    this.lines = [];
+    /** @type {Around | null} */
     this.around = null;
-    this.finding = null;
     this.rowHeight = 0;
-    this.scroll = 0;
-    this.hover = null;
-    this.measure = null; // [from, to] of the ruler
+    /** @type {Map<string, number>} */
     this.widths = new Map();
     this.frame = 0;
-    this.asked = 0;
+    this.begun = 0;
+    this.stale = false;
+    this.stress = "";
+    /** @type {Promise<void> | null} */
     this.waiting = null;
-    run.isLast = (data, i) => this.openCalls.has(`${this.lanes.lanes[data.lane[i]].rows[0]}:${data.event[i]}`);
     this.openCalls = new Set(run.open.map(([, event, row]) => `${row}:${event}`));
     this.openIds = new Set(run.open.map(([rank, event]) => `${rank}:${event}`));
+    /** @type {Map<number, number>} */
     this.rankRow = new Map();
     run.rows.forEach(([, rank], row) => {
       if (!this.rankRow.has(rank)) this.rankRow.set(rank, row);
@@ -43,16 +58,11 @@ export class Graph extends Frame {
     new ResizeObserver(() => this.resize()).observe(canvas);
   }
 
-  get width() {
-    return Math.max(50, this.canvas.clientWidth - GUTTER);
-  }
-  get height() {
-    return Math.max(50, this.canvas.clientHeight - RULER);
-  }
   get grouping() {
     return this.state.grouping ?? bestGrouping(this.run);
   }
 
+  /** @param {Axis} axis */
   start(axis) {
     this.axis = axis;
     if (this.state.folded.size === 0) this.state.folded = new Set(foldedAtFirst(this.run, this.grouping));
@@ -94,7 +104,10 @@ export class Graph extends Frame {
     return new Set([...named.map((event) => event[2]), ...others].filter((row) => row !== undefined));
   }
 
-  /** Takes a finding; its rows get room where they have little. */
+  /**
+   * Takes a finding; its rows get room where they have little.
+   * @param {Finding | null} finding
+   */
   take(finding) {
     this.finding = finding;
     if (!this.lanes) return;
@@ -111,13 +124,7 @@ export class Graph extends Frame {
 
   // Places
 
-  x(at) {
-    return ((at - this.state.from) / (this.state.to - this.state.from)) * this.width;
-  }
-  time(x) {
-    return this.state.from + (x / this.width) * (this.state.to - this.state.from);
-  }
-
+  /** @returns {View} */
   view() {
     return {
       run: this.run,
@@ -131,7 +138,11 @@ export class Graph extends Frame {
       realTime: (at) => this.realTime(at),
       x: (at) => this.x(at),
       rowY: (row) => this.lanes.rowY[row],
-      rankY: (rank) => (this.rankRow.has(rank) ? this.lanes.rowY[this.rankRow.get(rank)] : null),
+      rankY: (rank) => {
+        const row = this.rankRow.get(rank);
+        return row === undefined ? null : this.lanes.rowY[row];
+      },
+      isLast: (events, lane, i) => this.openCalls.has(`${this.lanes.lanes[lane].rows[0]}:${events[i]}`),
       isOpen: ([rank, event]) => this.openIds.has(`${rank}:${event}`),
       merged: (a, b) =>
         this.lanes.rowLane[a] === this.lanes.rowLane[b] && this.lanes.lanes[this.lanes.rowLane[a]]?.rows.length > 1,
@@ -141,12 +152,17 @@ export class Graph extends Frame {
     };
   }
 
+  /**
+   * @param {Context} context
+   * @param {string} text
+   */
   measured(context, text) {
-    if (!this.widths.has(text)) {
-      if (this.widths.size > 5000) this.widths.clear();
-      this.widths.set(text, context.measureText(text).width);
-    }
-    return this.widths.get(text);
+    const known = this.widths.get(text);
+    if (known !== undefined) return known;
+    if (this.widths.size > 5000) this.widths.clear();
+    const { width } = context.measureText(text);
+    this.widths.set(text, width);
+    return width;
   }
 
   // Data
@@ -196,22 +212,32 @@ export class Graph extends Frame {
     }
   }
 
+  /**
+   * @param {ReturnType<Graph["given"]>} given
+   * @param {() => boolean} same
+   */
   async fetchLinks(given, same) {
     const { axis, from, to, filter } = given;
     const links = await this.api.links({ axis, from, to, filter });
     if (!same() || this.stale) return;
-    this.links = links;
-    this.links.axis = axis;
+    this.links = { ...links, axis };
     this.draw();
     this.canvas.dispatchEvent(new CustomEvent("counted"));
     if (!links.ready) setTimeout(() => this.load(), 700);
   }
 
+  /** @param {unknown} error */
   failed(error) {
-    announce(`${error.message}`);
-    this.canvas.dispatchEvent(new CustomEvent("failed", { detail: error.message }));
+    announce(messageOf(error));
+    this.canvas.dispatchEvent(new CustomEvent("failed", { detail: messageOf(error) }));
   }
 
+  /**
+   * @param {Window} data
+   * @param {Lanes} lanes
+   * @param {string} filter
+   * @returns {Part<Lanes>}
+   */
   painted(data, lanes, filter) {
     return {
       data,
@@ -222,6 +248,7 @@ export class Graph extends Frame {
     };
   }
 
+  /** @param {Part<Lanes>} part */
   show(part) {
     this.part = part;
     this.paint();
@@ -262,19 +289,28 @@ export class Graph extends Frame {
     this.paintLabels(palette);
   }
 
+  /**
+   * @param {Part<Lanes> | null} part
+   * @returns {part is Part<Lanes>}
+   */
   current(part) {
-    return part && part.lanes === this.lanes && part.axis === this.state.axis;
+    return part !== null && part.lanes === this.lanes && part.axis === this.state.axis;
   }
 
+  /** @param {Part<Lanes> | null} part */
   fits(part) {
     return this.current(part) && part.data.from <= this.state.from && part.data.to >= this.state.to;
   }
 
+  /**
+   * @param {View} view
+   * @param {Palette} palette
+   */
   paintGround(view, palette) {
     const { context } = this;
     for (const lane of this.lanes.lanes) {
       if (lane.stressed) {
-        context.fillStyle = thin(palette[this.finding?.severity] ?? palette.error, 0.1);
+        context.fillStyle = thin(palette[this.finding?.severity ?? "error"], 0.1);
         context.fillRect(0, lane.y - 3, this.width, lane.height + 6);
       }
       context.fillStyle = palette.track;
@@ -295,6 +331,10 @@ export class Graph extends Frame {
     }
   }
 
+  /**
+   * @param {View} view
+   * @param {Palette} palette
+   */
   paintOver(view, palette) {
     const { context } = this;
     if (this.around && this.chosen && this.state.around) drawAround(context, view, this.around);
@@ -305,7 +345,7 @@ export class Graph extends Frame {
     }
     if (this.finding) drawFinding(context, view, this.finding);
     this.paintEnds(palette, view);
-    if (this.chosen) this.paintChosen(view, palette);
+    if (this.chosen) this.paintChosen(this.chosen, view, palette);
     if (this.message?.axis === this.state.axis) drawChosenMessage(context, view, this.message);
     drawNotes(context, view.notes);
     this.lines = view.lines;
@@ -313,11 +353,16 @@ export class Graph extends Frame {
     if (this.measure) this.paintMeasure(palette);
   }
 
-  /** Messages in the air are told what they were missed by: a receive of the same two ranks that wanted another tag. */
+  /**
+   * Messages in the air are told what they were missed by: a receive of the same two ranks that wanted another tag.
+   * @param {Message[]} messages
+   */
   nearMisses(messages) {
     const air = messages.filter((m) => !m.to);
     if (!air.length) return messages;
+    /** @type {Set<Message>} */
     const missed = new Set();
+    /** @type {Map<Message, string>} */
     const named = new Map();
     for (const sent of air.filter((m) => m.kind === "unmatched-send")) {
       const other = air.find(
@@ -341,8 +386,13 @@ export class Graph extends Frame {
     );
   }
 
-  paintChosen(view, palette) {
-    const { place, links } = this.chosen;
+  /**
+   * @param {Call} chosen
+   * @param {View} view
+   * @param {Palette} palette
+   */
+  paintChosen(chosen, view, palette) {
+    const { place, links } = chosen;
     if (links?.band) drawBands(this.context, view, [links.band], true);
     if (links) drawMessages(this.context, view, links.messages, true);
     outline(this.context, view, place[0], place[1], place[2], palette.accent);
@@ -350,6 +400,11 @@ export class Graph extends Frame {
 
   // What lies where: places are pixels of the canvas.
 
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @returns {Hit}
+   */
   hit(x, y) {
     const at = this.time(x - GUTTER);
     if (y < RULER) return { kind: "ruler", at };
@@ -366,21 +421,28 @@ export class Graph extends Frame {
     };
   }
 
-  /** The message under a place, null for none: in the row of one of its ends a call comes first. */
+  /**
+   * The message under a place, null for none: in the row of one of its ends a call comes first.
+   * @param {Hit} hit
+   * @param {number} [reach]
+   */
   messageAt(hit, reach = 6) {
     if (hit.kind !== "lane") return null;
     const { item } = hit;
-    const inside = item && item.kind === "lane" && hit.y >= item.y && hit.y <= item.y + item.height;
-    const lines = inside
-      ? this.lines.filter(({ message }) => !item.rows.includes(message.from[0]) && !item.rows.includes(message.to?.[0]))
-      : this.lines;
+    const inside = item && hit.y >= item.y && hit.y <= item.y + item.height;
+    /** @param {Place | undefined} end */
+    const isMine = (end) => end !== undefined && item?.rows.includes(end[0]);
+    const lines = inside ? this.lines.filter(({ message: m }) => !isMine(m.from) && !isMine(m.to)) : this.lines;
     return messageAt(lines, hit.x, hit.y, inside ? reach / 2 : reach);
   }
 
-  /** The box under a place, as an index into the window's boxes, -1 for none. */
+  /**
+   * The box under a place, as an index into the window's boxes, -1 for none.
+   * @param {Hit} hit
+   */
   boxAt(hit) {
     const data = this.part?.data;
-    if (!data?.start || hit.index < 0 || !data.boxed.includes(hit.index)) return -1;
+    if (hit.kind !== "lane" || !data?.start || hit.index < 0 || !data.boxed.includes(hit.index)) return -1;
     const reach = ((this.state.to - this.state.from) / this.width) * 2;
     let best = -1;
     for (let i = 0; i < data.start.length; i += 1) {
@@ -392,16 +454,18 @@ export class Graph extends Frame {
     return best;
   }
 
-  /** Shares of the classes in the column under a place. */
+  /**
+   * Shares of the classes in the column under a place.
+   * @param {Hit} hit
+   */
   sharesAt(hit) {
     const data = this.part?.data;
-    if (!data || hit.index < 0 || data.boxed.includes(hit.index)) return [];
+    if (hit.kind !== "lane" || !data || hit.index < 0 || data.boxed.includes(hit.index)) return [];
     const column = Math.floor(((hit.at - data.from) / (data.to - data.from)) * data.columns);
     if (column < 0 || column >= data.columns) return [];
     const used = data.classes.length;
-    return data.classes
-      .map((name, c) => [name, data.shares[(hit.index * used + c) * data.columns + column] / 255])
-      .filter(([, share]) => share > 0);
+    const share = (/** @type {number} */ c) => data.shares[(hit.index * used + c) * data.columns + column] / 255;
+    return data.classes.map((name, c) => ({ name, share: share(c) })).filter((one) => one.share > 0);
   }
 
   static get gutter() {

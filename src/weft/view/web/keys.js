@@ -2,7 +2,13 @@
 
 import { byId, el, replace } from "weft/dom.js";
 
-/** [keys, words, action]: the one table that is acted on and shown. */
+/** @import { Page } from "weft/main.js" */
+
+/**
+ * [keys, words, action]: the one table that is acted on and shown.
+ * @param {Page} actions
+ * @returns {[title: string, rows: [keys: string[], words: string, action: () => void][]][]}
+ */
 export function table(actions) {
   return [
     [
@@ -80,8 +86,10 @@ const MOUSE = [
   ["two fingers", "closer, further away"],
 ];
 
+/** @type {Record<string, string>} */
 const NAMES = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Escape: "Esc" };
 
+/** @param {Page} actions */
 export function startKeys(actions) {
   const groups = table(actions);
   const byKey = new Map(
@@ -147,29 +155,7 @@ export function startKeys(actions) {
           el(
             "tbody",
             {},
-            MOUSE.map(([how, words]) =>
-              el(
-                "tr",
-                {},
-                el("td", {}, el("kbd", {}, how)),
-                el(
-                  "td",
-                  {},
-                  el(
-                    "button",
-                    {
-                      type: "button",
-                      class: "plain",
-                      onclick: () => {
-                        dialog.close();
-                        action();
-                      },
-                    },
-                    words,
-                  ),
-                ),
-              ),
-            ),
+            MOUSE.map(([how, words]) => el("tr", {}, el("td", {}, el("kbd", {}, how)), el("td", {}, words))),
           ),
         ),
       ),
@@ -178,7 +164,8 @@ export function startKeys(actions) {
   );
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
-    const field = event.target.closest?.("input, select, textarea");
+    const target = event.target instanceof Element ? event.target : document.body;
+    const field = /** @type {HTMLElement | null} */ (target.closest("input, select, textarea"));
     if (field) {
       if (event.key === "Escape") {
         field.blur();
@@ -186,7 +173,7 @@ export function startKeys(actions) {
       }
       return;
     }
-    if (["Enter", " "].includes(event.key) && event.target.closest?.("button, a")) return;
+    if (["Enter", " "].includes(event.key) && target.closest("button, a")) return;
     const action = byKey.get(event.key);
     if (!action) return;
     event.preventDefault();

@@ -1,13 +1,23 @@
 // The legend: a sample of everything that the graph draws, drawn by what draws it there.
 
-import { el } from "weft/dom.js";
+import { drawing, el } from "weft/dom.js";
 import { arc, arrow, endMark, stub, torn } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 
+/** @import { Context, Palette } from "weft/drawn" */
+/** @import { Run } from "weft/sent" */
+
 const [WIDE, HIGH] = [64, 24];
 
-/** [title, [[words, draw]]]: `draw(context, palette)` fills a place of 64 by 24 pixels. */
+/** @typedef {(context: CanvasRenderingContext2D, palette: Palette) => void} Draw */
+
+/**
+ * [title, [[words, draw]]]: `draw(context, palette)` fills a place of 64 by 24 pixels.
+ * @param {Run} run
+ * @returns {[title: string, items: [words: string, draw: Draw][]][]}
+ */
 function groups(run) {
+  /** @type {[words: string, draw: Draw][]} */
   const calls = run.classes.map((name) => [name, (c, p) => box(c, p[name], 6, 52)]);
   return [
     [
@@ -107,9 +117,9 @@ function groups(run) {
         [
           "in the strip of the whole run: where findings lie",
           (c, p) => {
-            for (const [x, kind] of [
-              [18, "error"],
-              [42, "warning"],
+            for (const { x, kind } of [
+              { x: 18, kind: "error" },
+              { x: 42, kind: "warning" },
             ]) {
               c.fillStyle = p[kind];
               c.beginPath();
@@ -158,7 +168,10 @@ function groups(run) {
   ];
 }
 
-/** The legend as a panel. */
+/**
+ * The legend as a panel.
+ * @param {Run} run
+ */
 export function legendPanel(run) {
   const palette = colours();
   return el(
@@ -179,15 +192,27 @@ export function legendPanel(run) {
   );
 }
 
+/**
+ * @param {Draw} draw
+ * @param {Palette} palette
+ */
 function sample(draw, palette) {
   const ratio = devicePixelRatio || 1;
   const canvas = el("canvas", { width: WIDE * ratio, height: HIGH * ratio, "aria-hidden": "true" });
-  const context = canvas.getContext("2d");
+  const context = drawing(canvas);
   context.scale(ratio, ratio);
   draw(context, palette);
   return canvas;
 }
 
+/**
+ * @param {Context} c
+ * @param {string} colour
+ * @param {number} x
+ * @param {number} width
+ * @param {number} [y]
+ * @param {number} [height]
+ */
 function box(c, colour, x, width, y = 5, height = 14) {
   c.fillStyle = colour;
   c.beginPath();
@@ -195,6 +220,13 @@ function box(c, colour, x, width, y = 5, height = 14) {
   c.fill();
 }
 
+/**
+ * @param {Context} c
+ * @param {string} colour
+ * @param {number} x
+ * @param {number} width
+ * @param {number} [line]
+ */
 function frame(c, colour, x, width, line = 2) {
   box(c, thin(colours().collective, 0.8), x + 2, width - 4, 6, 12);
   c.strokeStyle = colour;
@@ -204,6 +236,10 @@ function frame(c, colour, x, width, line = 2) {
   c.stroke();
 }
 
+/**
+ * @param {Context} c
+ * @param {Palette} p
+ */
 function shares(c, p) {
   for (let x = 0; x < 52; x += 1) {
     const wait = 7 + 5 * Math.sin(x / 6);
@@ -217,6 +253,10 @@ function shares(c, p) {
   }
 }
 
+/**
+ * @param {Context} c
+ * @param {string} colour
+ */
 function band(c, colour) {
   c.beginPath();
   for (const [k, [x, y]] of [
@@ -234,7 +274,11 @@ function band(c, colour) {
   c.stroke();
 }
 
-/** Draws what stands upright in the graph lying down. */
+/**
+ * Draws what stands upright in the graph lying down.
+ * @param {Context} c
+ * @param {() => void} draw
+ */
 function turned(c, draw) {
   c.save();
   c.translate(0, 14);
@@ -243,6 +287,10 @@ function turned(c, draw) {
   c.restore();
 }
 
+/**
+ * @param {Context} c
+ * @param {Palette} p
+ */
 function ring(c, p) {
   turned(c, () => {
     arc(c, -1, 8, 56, { colour: p.error, ground: p.paper, width: 2.5, bulge: 9, dot: 3, head: 8 });
@@ -250,6 +298,13 @@ function ring(c, p) {
   });
 }
 
+/**
+ * @param {Context} c
+ * @param {string} colour
+ * @param {number} x
+ * @param {number} width
+ * @param {number} at
+ */
 function edge(c, colour, x, width, at) {
   c.fillStyle = thin(colour, 0.2);
   c.fillRect(x, 3, width, 18);
@@ -257,6 +312,10 @@ function edge(c, colour, x, width, at) {
   c.fillRect(at - 1, 2, 2, 20);
 }
 
+/**
+ * @param {Context} c
+ * @param {Palette} p
+ */
 function fold(c, p) {
   c.strokeStyle = p.quiet;
   c.lineWidth = 1;

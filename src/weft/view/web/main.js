@@ -3,7 +3,7 @@
 import { connect } from "weft/api.js";
 import { Calls } from "weft/calls.js";
 import { Details } from "weft/details.js";
-import { announce, byId, el, replace, say } from "weft/dom.js";
+import { announce, byId, el, messageOf, replace, say } from "weft/dom.js";
 import { Findings } from "weft/findings.js";
 import { Graph } from "weft/graph.js";
 import { startKeys } from "weft/keys.js";
@@ -16,13 +16,26 @@ import { Tables } from "weft/tables.js";
 import { startTheme, switchTheme } from "weft/theme.js";
 import { duration, plural } from "weft/units.js";
 
+/** @import { Findings as Answer, Spot } from "weft/sent" */
+/** @import { Changes } from "weft/state.js" */
+
 const AXES = [
   ["time", "Time"],
   ["folded", "Folded"],
   ["logical", "Logical"],
 ];
 
-class Page extends Calls {
+/** The page: Moves has what is done with the window, Calls what is done with calls and messages. */
+export class Page extends Calls {
+  // start() makes these.
+  /** @type {Findings} */
+  findingsPanel;
+  /** @type {Search} */
+  search;
+
+  /** The change of the axis that is under way. */
+  settled = Promise.resolve();
+
   async start() {
     startTheme(() => this.repaint());
     this.api = await connect();
@@ -31,7 +44,7 @@ class Page extends Calls {
     this.state = new State();
     const placed = this.state.read();
     this.heading();
-    this.state.addEventListener("change", (event) => this.changed(event.detail));
+    this.state.addEventListener("change", (event) => this.changed(detailOf(event)));
     this.panes = new Panes(this.state, this);
     this.graph = new Graph(byId("graph"), this.api, this.run, this.state);
     this.minimap = new Minimap(byId("minimap"), this.api, this.run, this.state, this);
@@ -45,7 +58,7 @@ class Page extends Calls {
     byId("theme").addEventListener("click", () => this.theme());
     byId("graph").addEventListener("counted", () => this.counts());
     byId("graph").addEventListener("failed", (event) => {
-      byId("counts").textContent = event.detail;
+      byId("counts").textContent = detailOf(event);
     });
     this.buttons();
     await this.useAxis(placed);
@@ -54,7 +67,10 @@ class Page extends Calls {
     document.body.dataset.ready = "yes";
   }
 
-  /** Takes the axis that the state names; without a window the whole of it is shown. */
+  /**
+   * Takes the axis that the state names; without a window the whole of it is shown.
+   * @param {boolean} placed
+   */
   async useAxis(placed) {
     const axis = await this.api.axis(this.state.axis);
     if (axis.name !== this.state.axis) return;
@@ -64,7 +80,10 @@ class Page extends Calls {
     this.minimap.start(axis);
   }
 
-  /** Waits for the findings; a run that went wrong is shown where it did. */
+  /**
+   * Waits for the findings; a run that went wrong is shown where it did.
+   * @param {boolean} placed
+   */
   async look(placed) {
     let answer = await this.api.findings(this.state.axis, 2);
     document.body.dataset.ready = answer.ready ? "yes" : "drawn";
@@ -74,10 +93,11 @@ class Page extends Calls {
     this.choose(this.state.finding);
     if (!placed && answer.findings[0]?.severity === "error") this.fly(0, true);
     if (this.state.selected) this.select(this.state.selected);
-    else if (this.state.message) this.selectMessage(this.state.message).catch((error) => say(error.message));
+    else if (this.state.message) this.selectMessage(this.state.message).catch((error) => say(messageOf(error)));
     this.graph.load();
   }
 
+  /** @param {Answer} answer */
   take(answer) {
     this.findings = answer.findings;
     this.findingsPanel.show(answer);
@@ -90,6 +110,7 @@ class Page extends Calls {
     const { run } = this;
     document.title = `${run.name} – Weft`;
     byId("title").textContent = run.name;
+    /** @type {Record<string, [word: string, kind: string]>} */
     const kinds = {
       deadlock: ["deadlocked", "bad"],
       crashed: ["crashed", "bad"],
@@ -110,6 +131,7 @@ class Page extends Calls {
 
   /** What else only keys, wheel and fingers do. */
   buttons() {
+    /** @type {[sign: string, title: string, action: () => void][]} */
     const all = [
       ["−", "Further away ( - )", () => this.zoom(1 / 0.6)],
       ["+", "Closer ( + )", () => this.zoom(0.6)],
@@ -129,7 +151,7 @@ class Page extends Calls {
   choosers() {
     replace(
       byId("axes"),
-      AXES.filter(([name]) => !this.api.exported || this.api.data.axes[name]).map(([name, title]) =>
+      AXES.filter(([name]) => this.api.has(name)).map(([name, title]) =>
         el(
           "button",
           {
@@ -150,23 +172,25 @@ class Page extends Calls {
       el("option", { value: "" }, "in order"),
       names.map((name) => el("option", { value: name }, `by ${name}`)),
     );
-    byId("grouping").addEventListener("change", (event) => this.group(event.target.value));
+    byId("grouping").addEventListener("change", () => this.group(byId("grouping").value));
     this.marked();
   }
 
+  /** @override */
   marked() {
-    for (const button of byId("axes").children)
+    for (const button of byId("axes").querySelectorAll("button"))
       button.setAttribute("aria-checked", String(button.dataset.axis === this.state.axis));
     byId("grouping").value = this.graph.grouping;
   }
 
+  /** @param {Changes} changes */
   changed(changes) {
     if ("from" in changes) {
       this.graph.load();
       this.minimap.draw();
       this.tables?.moved();
     }
-    if ("axis" in changes) this.newAxis(changes);
+    if ("axis" in changes) this.newAxis();
     if ("finding" in changes) this.findingsPanel.mark();
     if ("tab" in changes) this.tables.show(this.state.tab);
   }
@@ -205,6 +229,10 @@ class Page extends Calls {
 
   // Findings
 
+  /**
+   * @param {number} i
+   * @param {boolean} [still]
+   */
   fly(i, still = false) {
     const finding = this.findings?.[i];
     if (!finding) return;
@@ -215,11 +243,13 @@ class Page extends Calls {
     announce(`${finding.severity}: ${finding.message}`);
   }
 
+  /** @param {number} i */
   choose(i) {
     this.state.set({ finding: i });
     this.graph.take(this.findings?.[i] ?? null);
   }
 
+  /** @param {number} by */
   finding(by) {
     if (!this.findings?.length) {
       this.noFinding();
@@ -250,6 +280,7 @@ class Page extends Calls {
     this.minimap.load();
   }
 
+  /** @param {string} text */
   filter(text) {
     if (this.api.exported) {
       say("This file cannot be filtered: use weft view.");
@@ -260,10 +291,12 @@ class Page extends Calls {
     this.search.submit();
   }
 
+  /** @param {boolean} back */
   next(back) {
     this.search.next(back);
   }
 
+  /** @param {string} name */
   async axis(name) {
     if (name === this.state.axis) return;
     const { selected: call, message } = this.state;
@@ -277,12 +310,17 @@ class Page extends Calls {
     else if (message) this.selectMessage(message);
   }
 
-  /** The window of another axis that shows about the same: it is taken from the calls at its ends. */
+  /**
+   * The window of another axis that shows about the same: it is taken from the calls at its ends.
+   * @param {string} name
+   */
   async moved(name) {
     const axis = await this.api.axis(name);
+    /** @param {number} at */
     const share = (at) => Math.max(0, Math.min(1, at / this.graph.axis.end));
     const whole = this.state.from <= 0 && this.state.to >= this.graph.axis.end;
     const rows = this.graph.lanes.lanes.flatMap((lane) => lane.rows).slice(0, 6);
+    /** @type {Spot[]} */
     const places = [];
     for (const row of whole ? [] : rows) {
       const { event } = await this.api.at({ axis: this.state.axis, row, from: this.state.from, to: this.state.to });
@@ -313,13 +351,15 @@ class Page extends Calls {
   }
 
   nextAxis() {
-    const names = [...byId("axes").children].map((button) => button.dataset.axis);
+    const names = AXES.map(([name]) => name).filter((name) => this.api.has(name));
     this.axis(names[(names.indexOf(this.state.axis) + 1) % names.length]);
   }
 
+  /** @param {string} name */
   tab(name) {
     this.openTab(this.state.tab === name && !this.panes.narrow ? "" : name);
   }
+  /** @param {string} name */
   openTab(name) {
     this.state.set({ tab: name });
     if (this.panes.narrow) this.panes.show(name ? "tables" : "graph");
@@ -334,12 +374,19 @@ class Page extends Calls {
   }
 }
 
+/**
+ * What an event of the page's own parts carries.
+ * @template Detail
+ * @param {Event} event
+ */
+const detailOf = (event) => /** @type {CustomEvent<Detail>} */ (event).detail;
+
 const page = new Page();
 page.start().catch((error) => {
   replace(
     byId("findings"),
     el("h2", {}, "Weft"),
-    el("p", { class: "failed" }, `The run cannot be shown: ${error.message}`),
+    el("p", { class: "failed" }, `The run cannot be shown: ${messageOf(error)}`),
   );
   console.error(error);
 });

@@ -1,29 +1,46 @@
 // Who sent how much to whom, as a picture with axes and a scale.
 
-import { el } from "weft/dom.js";
+import { drawing, el } from "weft/dom.js";
 import { colours, thin } from "weft/theme.js";
 import { bytes, count, plural } from "weft/units.js";
+
+/** @import { Context, Palette } from "weft/drawn" */
 
 const CELLS = 256; // pixels of the square
 const [LEFT, TOP, RIGHT, BOTTOM] = [54, 40, 96, 8];
 const PALE = 0.12;
 
-/** A canvas of the messages of `data` ({ messages, bytes } from row to column); `name(i)` is a row's, `go(i, j)` a click. */
+/**
+ * What is drawn: the values of `n` by `n` cells of `cell` pixels.
+ * @typedef {{
+ *   values: number[][], messages: number[][], n: number, name: (i: number) => string,
+ *   unit: (value: number) => string, what: string, most: number, least: number, cell: number,
+ * }} Shown
+ */
+
+/**
+ * A canvas of the messages of `data` ({ messages, bytes } from row to column); `name(i)` is a row's, `go(i, j)` a click.
+ * @param {{ messages: number[][], bytes: number[][] }} data
+ * @param {(i: number) => string} name
+ * @param {(i: number, j: number) => void} go
+ */
 export function matrixPicture({ messages, bytes: sizes }, name, go) {
   const sized = sizes.some((line) => line.some(Boolean));
   const n = messages.length;
+  const values = sized ? sizes : messages;
+  const present = values.flatMap((line, i) => line.filter((_, j) => messages[i][j]));
+  /** @type {Shown} */
   const shown = {
-    values: sized ? sizes : messages,
+    values,
     messages,
     n,
     name,
     unit: sized ? bytes : count,
     what: sized ? "bytes" : "messages",
+    most: Math.max(...present),
+    least: Math.min(...present),
+    cell: Math.max(1, Math.floor(CELLS / n)),
   };
-  const present = shown.values.flatMap((line, i) => line.filter((_, j) => messages[i][j]));
-  shown.most = Math.max(...present);
-  shown.least = Math.min(...present);
-  shown.cell = Math.max(1, Math.floor(CELLS / n));
   const side = shown.cell * n;
   const ratio = devicePixelRatio || 1;
   const [wide, high] = [LEFT + side + RIGHT, TOP + side + BOTTOM];
@@ -35,13 +52,18 @@ export function matrixPicture({ messages, bytes: sizes }, name, go) {
   });
   canvas.style.width = `${wide}px`;
   canvas.style.height = `${high}px`;
-  const context = canvas.getContext("2d");
+  const context = drawing(canvas);
   context.scale(ratio, ratio);
   paint(context, shown, side);
+  /**
+   * @param {MouseEvent} event
+   * @returns {[i: number, j: number]}
+   */
   const cell = (event) => [
     Math.floor((event.offsetY - TOP) / shown.cell),
     Math.floor((event.offsetX - LEFT) / shown.cell),
   ];
+  /** @param {[i: number, j: number]} at */
   const sent = ([i, j]) => i >= 0 && j >= 0 && messages[i]?.[j];
   canvas.addEventListener("click", (event) => {
     if (sent(cell(event))) go(...cell(event));
@@ -56,12 +78,21 @@ export function matrixPicture({ messages, bytes: sizes }, name, go) {
   return canvas;
 }
 
-/** How strongly a cell is coloured: by the logarithm, from the least that was sent to the most. */
+/**
+ * How strongly a cell is coloured: by the logarithm, from the least that was sent to the most.
+ * @param {number} value
+ * @param {Shown} of
+ */
 function strength(value, { least, most }) {
   const whole = Math.log1p(most) - Math.log1p(least);
   return whole ? PALE + (1 - PALE) * ((Math.log1p(value) - Math.log1p(least)) / whole) : 1;
 }
 
+/**
+ * @param {Context} context
+ * @param {Shown} shown
+ * @param {number} side
+ */
 function paint(context, shown, side) {
   const palette = colours();
   const { values, messages, n, cell } = shown;
@@ -80,10 +111,17 @@ function paint(context, shown, side) {
   scale(context, shown, side, palette);
 }
 
+/**
+ * @param {Context} context
+ * @param {Shown} of
+ * @param {number} side
+ * @param {Palette} palette
+ */
 function axes(context, { n, cell, name }, side, palette) {
   context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
   context.fillStyle = palette.quiet;
   context.textBaseline = "middle";
+  /** @param {number} room */
   const every = (room) => [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64].find((step) => step * cell >= room) ?? 64;
   const wide = context.measureText(name(n - 1)).width + 10;
   context.textAlign = "center";
@@ -100,7 +138,13 @@ function axes(context, { n, cell, name }, side, palette) {
   context.restore();
 }
 
-/** The bar beside it: which colour is how much. Steps are those of the logarithm. */
+/**
+ * The bar beside it: which colour is how much. Steps are those of the logarithm.
+ * @param {Context} context
+ * @param {Shown} of
+ * @param {number} side
+ * @param {Palette} palette
+ */
 function scale(context, { most, least, unit, what }, side, palette) {
   const x = LEFT + side + 22;
   const tall = Math.min(side, 140);

@@ -3,12 +3,24 @@
 import { arrow, note, outline, stub } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
 
+/** @import { Context, Drawn, Line, View } from "weft/drawn" */
+/** @import { Arrow, Message, MessageFacts, Side, Stub } from "weft/sent" */
+
 const MANY = 150; // messages from which arrows are drawn thinly
 const NOTABLE = 0.02; // of the window that somebody waited for a message
 
+/**
+ * @param {{ kind?: string }} message
+ * @returns {Side}
+ */
 export const sideOf = (message) => (message.kind === "unmatched-receive" ? "receive" : "send");
-export const idOf = (message) => `${sideOf(message)}:${message.row}`;
 
+/**
+ * @param {Context} context
+ * @param {View} view
+ * @param {Message[]} messages
+ * @param {boolean | "chosen"} strong
+ */
 export function drawMessages(context, view, messages, strong) {
   for (const message of messages) {
     // Who stands in a receive that never returned is told by its torn box and its arrow of waiting.
@@ -19,11 +31,20 @@ export function drawMessages(context, view, messages, strong) {
   }
 }
 
+/**
+ * @param {Context} context
+ * @param {View} view
+ * @param {Arrow} message
+ * @param {boolean | "chosen"} strong
+ * @param {boolean} many
+ */
 function drawOne(context, view, message, strong, many) {
   const palette = colours();
   const dim = message.fits === false && !strong;
-  const late = message.ns > view.wide * NOTABLE || (message.ns && message.worst);
+  const { ns = 0, worst } = message;
+  const late = ns > view.wide * NOTABLE || (ns && worst);
   const colour = strong ? palette.accent : late ? palette.late : thin(palette.message, many ? 0.35 : 0.7);
+  /** @type {Line} */
   const line = [view.x(message.from[1]), view.rowY(message.from[0]), view.x(message.to[1]), view.rowY(message.to[0])];
   context.globalAlpha = dim ? 0.13 : 1;
   if (strong) arrow(context, ...line, { colour: palette.paper, width: 6, head: 12 });
@@ -32,7 +53,13 @@ function drawOne(context, view, message, strong, many) {
   view.lines.push({ message, line });
 }
 
-/** A message that ends in the air, on the way to the one who never took it, or comes out of it. */
+/**
+ * A message that ends in the air, on the way to the one who never took it, or comes out of it.
+ * @param {Context} context
+ * @param {View} view
+ * @param {Stub} message
+ * @param {boolean | "chosen"} strong
+ */
 function drawStub(context, view, message, strong) {
   if (message.silent && !strong) return; // the message that missed it is drawn and says so
   const palette = colours();
@@ -55,14 +82,27 @@ function drawStub(context, view, message, strong) {
   note(context, view, crowded ? x2 - room - 14 : x2 + 9, y2, text, palette.error);
 }
 
-/** The chosen message: its arrow, and the calls at both its ends. */
+/**
+ * The chosen message: its arrow, and the calls at both its ends.
+ * @param {Context} context
+ * @param {View} view
+ * @param {MessageFacts} chosen
+ */
 export function drawChosenMessage(context, view, chosen) {
   for (const [row, start, end] of chosen.places) outline(context, view, row, start, end, colours().accent);
   drawMessages(context, view, [chosen.arrow], "chosen");
 }
 
-/** The message whose line passes a place within some pixels: the nearest one, null for none. */
+/**
+ * The message whose line passes a place within some pixels: the nearest one, null for none.
+ * @param {Drawn[]} lines
+ * @param {number} x
+ * @param {number} y
+ * @param {number} reach
+ * @returns {Message | null}
+ */
 export function messageAt(lines, x, y, reach) {
+  /** @type {Message | null} */
   let best = null;
   let least = reach;
   for (const { message, line } of lines) {

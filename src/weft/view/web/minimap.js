@@ -1,20 +1,45 @@
 // The whole run in a strip: where the window is, and where the trouble lies.
 
+import { drawing } from "weft/dom.js";
 import { colours, thin } from "weft/theme.js";
 import { paintColumns } from "weft/tracks.js";
+
+/** @import { Palette } from "weft/drawn" */
+/** @import { Api, Axis, Finding, Run } from "weft/sent" */
+/** @import { Page } from "weft/main.js" */
+/** @import { State } from "weft/state.js" */
 
 const LANES = 14;
 const COLUMNS = 900;
 const GUTTER = 92;
 
 export class Minimap {
+  /** @type {Axis} there is none before start() */
+  axis;
+
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {Api} api
+   * @param {Run} run
+   * @param {State} state
+   * @param {Page} actions
+   */
   constructor(canvas, api, run, state, actions) {
-    Object.assign(this, { canvas, api, run, state, actions });
-    this.context = canvas.getContext("2d");
+    this.canvas = canvas;
+    this.api = api;
+    this.run = run;
+    this.state = state;
+    this.context = drawing(canvas);
+    /** @type {OffscreenCanvas | null} */
     this.picture = null;
+    /** @type {Finding[]} */
     this.findings = [];
+    /** @type {number[] | null} the stretch that is being chosen */
+    this.choice = null;
     new ResizeObserver(() => this.load()).observe(canvas);
+    /** @type {number | null} */
     let from = null;
+    /** @param {PointerEvent} event */
     const at = (event) => ((event.offsetX - GUTTER) / this.width) * this.axis.end;
     canvas.addEventListener("pointerdown", (event) => {
       from = at(event);
@@ -26,6 +51,7 @@ export class Minimap {
       this.draw();
     });
     canvas.addEventListener("pointerup", (event) => {
+      if (from === null) return;
       const to = at(event);
       const wide = Math.abs(to - from) > this.axis.end * 0.004;
       const half = (state.to - state.from) / 2;
@@ -40,6 +66,7 @@ export class Minimap {
     return Math.max(50, this.canvas.clientWidth - GUTTER);
   }
 
+  /** @param {Axis} axis */
   async start(axis) {
     this.axis = axis;
     await this.load();
@@ -52,6 +79,7 @@ export class Minimap {
     this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
     const rows = this.run.rows.length;
     const each = Math.max(1, Math.ceil(rows / LANES));
+    /** @type {{ rows: [first: number, last: number], y: number, height: number }[]} */
     const lanes = [];
     const tall = (this.canvas.clientHeight - 8) / Math.ceil(rows / each);
     for (let i = 0; i < rows; i += each)
@@ -70,8 +98,8 @@ export class Minimap {
         columns: COLUMNS,
         lanes: lanes.map((l) => l.rows.join("-")).join("|"),
       });
-      data.boxed = [];
-      this.picture = paintColumns(data, { lanes, bottom: this.canvas.clientHeight }, ratio, Boolean(filter));
+      const strips = { lanes, bottom: this.canvas.clientHeight };
+      this.picture = paintColumns({ ...data, boxed: [] }, strips, ratio, Boolean(filter));
     } catch {
       this.picture = null;
     }
@@ -107,6 +135,7 @@ export class Minimap {
         this.picture.height / ratio,
       );
     }
+    /** @param {number} at */
     const x = (at) => (at / this.axis.end) * this.width;
     for (const finding of this.findings.filter((f) => f.severity !== "note").slice(0, 200)) {
       for (const [, , , start] of finding.events.slice(0, 8)) {
@@ -126,6 +155,11 @@ export class Minimap {
     context.restore();
   }
 
+  /**
+   * @param {Palette} palette
+   * @param {(at: number) => number} x
+   * @param {number} height
+   */
   drawWindow(palette, x, height) {
     const [from, to] = this.choice ?? [this.state.from, this.state.to];
     const left = Math.max(0, x(from));

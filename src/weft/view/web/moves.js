@@ -3,17 +3,53 @@
 import { say } from "weft/dom.js";
 import { foldedAtFirst } from "weft/lanes.js";
 
+/** @import { Api, Run, Spot } from "weft/sent" */
+/** @import { Minimap } from "weft/minimap.js" */
+/** @import { Graph } from "weft/graph.js" */
+/** @import { State } from "weft/state.js" */
+
 export const NEAREST = 20; // ns that a window shows at least
 const WIDEST = 1.4; // of the run that a window shows at most
 const FLIGHT = 260; // ms
 
 /** What the page does with its window and its rows; the page itself has the graph and the state. */
 export class Moves {
+  // Page.start makes these, before anything can be moved.
+  /** @type {Api} */
+  api;
+  /** @type {Run} */
+  run;
+  /** @type {State} */
+  state;
+  /** @type {Graph} */
+  graph;
+  /** @type {Minimap} */
+  minimap;
+
+  /** @type {symbol | null} the movement under way */
+  flight = null;
+  lastStep = -1e9;
+
+  /**
+   * The row, start and end of the chosen call.
+   * @returns {Spot | null}
+   */
+  chosenPlace() {
+    return this.graph.chosen?.place ?? null;
+  }
+
+  /** Shows which axis and which grouping are chosen: the page has the fields for that. */
+  marked() {}
+
   get least() {
     return this.state.axis === "logical" ? 2 : NEAREST;
   }
 
-  /** The window, kept within reach of the run. */
+  /**
+   * The window, kept within reach of the run.
+   * @param {number} from
+   * @param {number} to
+   */
   move(from, to) {
     const { end } = this.graph.axis;
     const wide = Math.max(this.least, Math.min(to - from, end * WIDEST));
@@ -21,6 +57,11 @@ export class Moves {
     this.state.set({ from: middle - wide / 2, to: middle + wide / 2 });
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @param {boolean} [still]
+   */
   zoomTo(from, to, still = false) {
     this.state.remember();
     if (still || matchMedia("(prefers-reduced-motion: reduce)").matches) {
@@ -30,6 +71,7 @@ export class Moves {
     const [a, b] = [this.state.from, this.state.to];
     const begun = performance.now();
     const flight = (this.flight = Symbol("flight"));
+    /** @param {number} now */
     const frame = (now) => {
       if (this.flight !== flight) return;
       const t = Math.min(1, (now - begun) / FLIGHT);
@@ -40,6 +82,10 @@ export class Moves {
     requestAnimationFrame(frame);
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
   stepped(from, to) {
     this.flight = null;
     this.zoomOnce();
@@ -49,10 +95,11 @@ export class Moves {
   /** Of a flurry of small steps the first one can be taken back. */
   zoomOnce() {
     const now = performance.now();
-    if (now - (this.lastStep ?? -1e9) > 600) this.state.remember();
+    if (now - this.lastStep > 600) this.state.remember();
     this.lastStep = now;
   }
 
+  /** @param {number} share */
   pan(share) {
     const { from, to } = this.state;
     const middle = (from + to) / 2;
@@ -68,6 +115,10 @@ export class Moves {
     this.stepped(from + by, to + by);
   }
 
+  /**
+   * @param {number} factor
+   * @param {number} [at]
+   */
   zoom(factor, at = this.focus()) {
     const { from, to } = this.state;
     if (factor < 1 && to - from <= this.least * 1.0001) {
@@ -85,8 +136,8 @@ export class Moves {
   focus() {
     const { from, to } = this.state;
     const place = this.chosenPlace();
-    const at = place ? Math.max(place[1], from) : null;
-    return at !== null && at <= to && place[2] >= from ? at : (from + to) / 2;
+    const at = place ? Math.max(place[1], from) : Infinity;
+    return place && at <= to && place[2] >= from ? at : (from + to) / 2;
   }
 
   all() {
@@ -95,6 +146,7 @@ export class Moves {
     else this.zoomTo(0, end);
   }
 
+  /** @param {number} side */
   end(side) {
     const wide = this.state.to - this.state.from;
     const at = side < 0 ? 0 : this.graph.axis.end - wide;
@@ -113,6 +165,7 @@ export class Moves {
 
   // Rows
 
+  /** @param {number} factor */
   rowHeight(factor) {
     const { graph } = this;
     const before = graph.lanes.height;
@@ -125,6 +178,7 @@ export class Moves {
       say(factor < 1 ? "The rows fill the screen: they get no lower." : "The rows get no higher.");
   }
 
+  /** @param {number} share */
   scroll(share) {
     const { graph } = this;
     const before = graph.scroll;
@@ -134,6 +188,7 @@ export class Moves {
     graph.draw();
   }
 
+  /** @param {string} name */
   group(name) {
     this.state.set({ grouping: name, folded: new Set(foldedAtFirst(this.run, name)) });
     this.graph.rowHeight = 0;
@@ -148,6 +203,7 @@ export class Moves {
     else this.group(names[(names.indexOf(this.graph.grouping) + 1) % names.length]);
   }
 
+  /** @param {string} name */
   fold(name) {
     const { folded } = this.state;
     if (!folded.delete(name)) folded.add(name);
@@ -168,7 +224,10 @@ export class Moves {
     this.graph.load();
   }
 
-  /** Rows that something happens in are not hidden in a folded group, where that leaves the graph readable. */
+  /**
+   * Rows that something happens in are not hidden in a folded group, where that leaves the graph readable.
+   * @param {number[]} rows
+   */
   unfoldRows(rows) {
     const groups = this.run.groupings[this.graph.grouping] ?? [];
     const hidden = groups.filter(

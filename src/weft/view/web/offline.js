@@ -2,33 +2,47 @@
 
 import { unpack } from "weft/packed.js";
 
+/** @import { Api, Band, Boxes, CallFacts, Exported, Found, Id, Message, Spot, Stretch, Window } from "weft/sent" */
+
 const ROOM = 3;
 
+/** @param {string} text */
 export async function offline(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new File(unpack(await new Response(stream).arrayBuffer()));
 }
 
+/** @implements {Api} */
 class File {
+  /** @param {Exported} data */
   constructor(data) {
     this.data = data;
     this.exported = true;
+    /** @type {Map<number, number[]>} by rank its rows */
     this.rowsOf = new Map();
     data.run.rows.forEach(([, rank], row) => this.rowsOf.set(rank, [...(this.rowsOf.get(rank) ?? []), row]));
+    /** @type {Record<string, [starts: Float64Array, ends: Float64Array]>} */
     this.placed = {};
+  }
+
+  /** @param {string} axis */
+  has(axis) {
+    return axis in this.data.axes;
   }
 
   async run() {
     return this.data.run;
   }
 
+  /** @param {string} axis */
   async axis(axis) {
-    if (!this.data.axes[axis])
+    if (!this.has(axis))
       throw new Error("logical time is not in this file: the run is too large for it. Use weft view");
     return this.data.axes[axis];
   }
 
+  /** @param {string} axis */
   async findings(axis) {
     return this.data.findings[axis];
   }
@@ -36,39 +50,53 @@ class File {
     return { ...this.data.tables, fixed: true };
   }
 
+  /**
+   * @param {number} rank
+   * @param {number} event
+   */
   async tip(rank, event) {
     const known = this.data.details[`${rank}:${event}`];
     return known ? known.tip : { peer: null, tag: null, bytes: null, site: "?" };
   }
 
+  /**
+   * @param {string} axis
+   * @param {string} side
+   * @param {number} row
+   */
   async message(axis, side, row) {
     const m = this.data.messages.find(
       (one) => one.row === row && (one.kind === "unmatched-receive") === (side === "receive"),
     );
     const told = this.data.message_facts[`${side}:${row}`];
     if (!m || !told) throw new Error("this message is not in this file: use weft view");
-    const ends = [told.send, told.post, told.receive].filter(Boolean);
-    return {
-      ...told,
-      arrow: this.placedMessage(axis, m),
-      places: ends.map((end) => this.at3(axis, end.event)).filter(Boolean),
-    };
+    const arrow = this.placedMessage(axis, m);
+    if (!arrow) throw new Error("the calls of this message are not in this file: use weft view");
+    const ends = [told.send, told.post, told.receive].filter((end) => end !== null);
+    const places = ends.map((end) => this.at3(axis, end.event)).filter((spot) => spot !== null);
+    return { ...told, arrow, places };
   }
+  /** @returns {Promise<never>} */
   async search() {
     throw new Error("this file cannot be filtered: use weft view");
   }
 
   // Places
 
-  /** Starts and ends of all calls on an axis. */
+  /**
+   * Starts and ends of all calls on an axis.
+   * @param {string} axis
+   * @returns {[starts: Float64Array, ends: Float64Array]}
+   */
   places(axis) {
     const { data } = this;
     if (axis === "time") return [data.start, data.end];
     if (axis === "logical") return [data.step_start, data.step_end];
-    this.placed[axis] ??= [data.start, data.end].map((times) => times.map((t) => this.folded(t)));
+    this.placed[axis] ??= [data.start.map((t) => this.folded(t)), data.end.map((t) => this.folded(t))];
     return this.placed[axis];
   }
 
+  /** @param {number} time */
   folded(time) {
     const { folds, measured, end } = this.data.axes.folded;
     const clock = this.data.axes.time;
@@ -83,7 +111,11 @@ class File {
     return place;
   }
 
-  /** The place of a call among those in the file, -1 for none. */
+  /**
+   * The place of a call among those in the file, -1 for none.
+   * @param {number} rank
+   * @param {number} event
+   */
   index(rank, event) {
     for (const row of this.rowsOf.get(rank) ?? []) {
       let [low, high] = [this.data.row_first[row], this.data.row_first[row + 1]];
@@ -98,6 +130,7 @@ class File {
     return -1;
   }
 
+  /** @param {number} i */
   rowOf(i) {
     const first = this.data.row_first;
     let [low, high] = [0, first.length - 1];
@@ -109,7 +142,12 @@ class File {
     return low;
   }
 
-  /** Row, start and end of a call; null for one that is not in the file. */
+  /**
+   * Row, start and end of a call; null for one that is not in the file.
+   * @param {string} axis
+   * @param {Id} call
+   * @returns {Spot | null}
+   */
   at3(axis, [rank, event]) {
     const i = this.index(rank, event);
     if (i < 0) return null;
@@ -119,6 +157,10 @@ class File {
 
   // Windows
 
+  /**
+   * @param {Stretch & { lanes: string, columns: number }} given
+   * @returns {Promise<Window>}
+   */
   async window({ axis, lanes, from, to, columns }) {
     const parsed = lanes.split("|").map((lane) =>
       lane.split(",").flatMap((part) => {
@@ -152,7 +194,7 @@ class File {
     const boxed = exact
       ? parsed.flatMap((rows, lane) => (rows.length === 1 && events[lane] * ROOM <= columns ? [lane] : []))
       : [];
-    return {
+    const found = {
       columns,
       lanes: parsed.length,
       from,
@@ -162,16 +204,28 @@ class File {
       boxed,
       classes: used.map((c) => this.data.run.classes[c]),
       shares: packed,
-      ...this.boxes(axis, from, to, boxed, parsed),
     };
+    return boxed.length ? { ...found, ...this.boxes(axis, from, to, boxed, parsed) } : found;
   }
 
+  /**
+   * @param {string} axis
+   * @param {number} from
+   * @param {number} to
+   */
   detailed(axis, from, to) {
+    /** @type {(time: number) => number} */
     const place = axis === "folded" ? (t) => this.folded(t) : (t) => t;
     return this.data.windows.some(([a, b]) => place(a) <= from && to <= Math.max(place(b), from) + 1);
   }
 
-  /** The calls of a row that are under way in [from, to), as [first, end). */
+  /**
+   * The calls of a row that are under way in [from, to), as [first, end).
+   * @param {string} axis
+   * @param {number} row
+   * @param {number} from
+   * @param {number} to
+   */
   range(axis, row, from, to) {
     const [starts, ends] = this.places(axis);
     let first = this.data.row_first[row];
@@ -192,6 +246,16 @@ class File {
     return [low, end];
   }
 
+  /**
+   * @param {Float64Array} shares
+   * @param {number} lane
+   * @param {number} row
+   * @param {number} rows
+   * @param {string} axis
+   * @param {number} from
+   * @param {number} to
+   * @param {number} columns
+   */
   add(shares, lane, row, rows, axis, from, to, columns) {
     const [starts, ends] = this.places(axis);
     const classes = this.data.run.classes.length;
@@ -206,9 +270,19 @@ class File {
     return end - first;
   }
 
-  /** Columns out of those of the whole run, where no single calls are in the file. */
+  /**
+   * Columns out of those of the whole run, where no single calls are in the file.
+   * @param {Float64Array} shares
+   * @param {number} lane
+   * @param {number} row
+   * @param {number} rows
+   * @param {string} axis
+   * @param {number} from
+   * @param {number} to
+   * @param {number} columns
+   */
   resample(shares, lane, row, rows, axis, from, to, columns) {
-    const all = this.data[`shares_${axis}`];
+    const all = axis === "folded" ? this.data.shares_folded : this.data.shares_time;
     const classes = this.data.run.classes.length;
     const wide = all.length / (this.data.run.rows.length * classes);
     const { end } = this.data.axes[axis];
@@ -221,10 +295,19 @@ class File {
     return 0;
   }
 
+  /**
+   * @param {string} axis
+   * @param {number} from
+   * @param {number} to
+   * @param {number[]} boxed
+   * @param {number[][]} lanes
+   * @returns {Boxes}
+   */
   boxes(axis, from, to, boxed, lanes) {
-    if (!boxed.length) return {};
     const [starts, ends] = this.places(axis);
+    /** @type {number[]} */
     const indices = [];
+    /** @type {number[]} */
     const lane = [];
     for (const b of boxed) {
       const [first, end] = this.range(axis, lanes[b][0], from, to);
@@ -233,6 +316,7 @@ class File {
         lane.push(b);
       }
     }
+    /** @param {ArrayLike<number>} array */
     const taken = (array) => indices.map((i) => array[i]);
     const { data } = this;
     return {
@@ -251,12 +335,18 @@ class File {
 
   // Links
 
+  /** @param {Stretch} given */
   async links({ axis, from, to }) {
+    /** @param {[row: number, start: number, end: number, ...more: unknown[]]} part */
     const seen = ([, start, end]) => start <= to && end >= from;
     const messages = this.data.messages
       .map((m) => this.placedMessage(axis, m))
-      .filter((m) => m && (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
-    const bands = this.data.bands.map((b) => this.band(axis, b)).filter((b) => b && b.parts.some(seen));
+      .filter((m) => m !== null)
+      .filter((m) => (m.to ? m.from[1] <= to && m.to[1] >= from : seen([0, m.from[1], m.end])));
+    const bands = this.data.bands
+      .map((b) => this.band(axis, b))
+      .filter((b) => b !== null)
+      .filter((b) => b.parts.some(seen));
     const few = messages.length <= 500;
     return {
       ready: true,
@@ -267,6 +357,11 @@ class File {
     };
   }
 
+  /**
+   * @param {string} axis
+   * @param {Exported["messages"][number]} m
+   * @returns {Message | null}
+   */
   placedMessage(axis, m) {
     if (m.send) {
       const [a, b] = [this.at3(axis, m.send), this.at3(axis, m.receive)];
@@ -276,19 +371,28 @@ class File {
     return place ? { ...m, from: [place[0], place[1]], end: place[2] } : null;
   }
 
+  /**
+   * @param {string} axis
+   * @param {Exported["bands"][number]} b
+   * @returns {Band | null}
+   */
   band(axis, b) {
     const parts = b.parts
       .map(([row, begin, done]) => {
         const rank = this.data.run.rows[row][1];
         const [a, z] = [this.at3(axis, [rank, begin]), this.at3(axis, [rank, done])];
-        return a && z ? [row, a[1], z[2], begin] : null;
+        return a && z ? /** @type {Band["parts"][number]} */ ([row, a[1], z[2], begin]) : null;
       })
-      .filter(Boolean);
+      .filter((part) => part !== null);
     return parts.length ? { ...b, parts } : null;
   }
 
   // Calls
 
+  /**
+   * @param {Stretch & { row: number }} given
+   * @returns {Promise<Found>}
+   */
   async at({ axis, row, from, to }) {
     const [starts, ends] = this.places(axis);
     const [first, end] = this.range(axis, row, from, to);
@@ -304,10 +408,16 @@ class File {
     return { event: best < 0 ? null : [this.data.run.rows[row][1], this.data.event[best]], calls: end - first };
   }
 
+  /**
+   * @param {string} axis
+   * @param {number} rank
+   * @param {number} event
+   */
   async event(axis, rank, event) {
     const i = this.index(rank, event);
     const known = this.data.details[`${rank}:${event}`];
     if (i < 0) throw new Error(`call ${event} of rank ${rank} is not in this file: use weft view`);
+    /** @param {Id} call */
     const mine = ([r, e]) => r === rank && e === event;
     const messages = this.data.messages.filter((m) =>
       m.send ? mine(m.send) || mine(m.receive) || (m.post && mine(m.post)) : mine(m.event),
@@ -316,16 +426,22 @@ class File {
       b.parts.some(([row, begin]) => this.data.run.rows[row][1] === rank && begin === event),
     );
     return {
-      ...(known ? { ...known, source: this.data.sources[known.source] ?? null } : this.bare(i, rank, event)),
-      place: this.at3(axis, [rank, event]),
+      ...(known ? { ...known, source: this.data.sources[known.source ?? ""] ?? null } : this.bare(i, rank, event)),
+      place: /** @type {Spot} */ (this.at3(axis, [rank, event])), // it is there: i is its index
       links: {
-        messages: messages.map((m) => this.placedMessage(axis, m)).filter(Boolean),
+        messages: messages.map((m) => this.placedMessage(axis, m)).filter((m) => m !== null),
         band: band ? this.band(axis, band) : null,
       },
     };
   }
 
-  /** What is known of a call whose arguments are not in the file. */
+  /**
+   * What is known of a call whose arguments are not in the file.
+   * @param {number} i
+   * @param {number} rank
+   * @param {number} event
+   * @returns {CallFacts}
+   */
   bare(i, rank, event) {
     const { data } = this;
     const open = !(data.flags[i] & 1);
@@ -357,10 +473,20 @@ class File {
     };
   }
 
+  /**
+   * @param {string} axis
+   * @param {number} rank
+   * @param {number} event
+   */
   async around(axis, rank, event) {
     const shade = this.data.shades[`${rank}:${event}`];
+    /** @type {null[]} */
     const none = this.data.run.rows.map(() => null);
     if (!shade) return { past: none, future: none };
+    /**
+     * @param {[event: number, end: boolean] | null} point
+     * @param {number} row
+     */
     const place = (point, row) => {
       const at = point && this.at3(axis, [this.data.run.rows[row][1], point[0]]);
       return at ? at[point[1] ? 2 : 1] : null;
@@ -369,11 +495,17 @@ class File {
   }
 }
 
+/**
+ * @param {ArrayLike<number>} values
+ * @param {number} from
+ * @param {number} count
+ */
 function some(values, from, count) {
   for (let i = from; i < from + count; i += 1) if (values[i] > 0) return true;
   return false;
 }
 
+/** @param {number} share */
 function level(share) {
   return share <= 0 ? 0 : Math.max(1, Math.min(255, Math.round(share * 255)));
 }

@@ -3,17 +3,38 @@
 import { Graph } from "weft/graph.js";
 import { hideTip, showTip } from "weft/tips.js";
 
+/** @import { Hit } from "weft/drawn" */
+/** @import { Page } from "weft/main.js" */
+
+/** @typedef {Map<number, [x: number, y: number]>} Fingers by pointer where it is */
+/**
+ * @typedef {{ x: number, y: number, from: number, to: number, scroll: number, hit: Hit, moved: boolean, shift: boolean }}
+ *   Down where a button was pressed, and what was shown then
+ */
+
 const STILL = 4; // pixels that a click may move
 const STILL_FINGER = 10;
 const REACH = 6; // pixels from a message at which it is meant
 const REACH_FINGER = 14;
 
+/**
+ * @param {Graph} graph
+ * @param {Page} actions
+ */
 export function listen(graph, actions) {
   const { canvas } = graph;
-  const fingers = new Map(); // by pointer where it is
+  /** @type {Fingers} */
+  const fingers = new Map();
+  /** @type {Down | null} */
   let down = null;
+  /** @type {{ a: number, b: number } | null} */
   let pinch = null;
+  /**
+   * @param {MouseEvent} event
+   * @returns {[x: number, y: number]}
+   */
   const place = (event) => [event.offsetX, event.offsetY];
+  /** @param {PointerEvent} event */
   const isFinger = (event) => event.pointerType === "touch";
 
   canvas.addEventListener("pointerdown", (event) => {
@@ -57,6 +78,7 @@ export function listen(graph, actions) {
     }
     drag(graph, down, x, y, actions);
   });
+  /** @param {PointerEvent} event */
   const lifted = (event) => {
     fingers.delete(event.pointerId);
     if (pinch) {
@@ -69,7 +91,7 @@ export function listen(graph, actions) {
     if (event.type === "pointercancel") return;
     if (!moved) actions.click(hit, graph.messageAt(hit, isFinger(event) ? REACH_FINGER : REACH));
     else if (hit.kind === "ruler") {
-      actions.zoomTo(...sorted(graph.measure));
+      if (graph.measure) actions.zoomTo(...sorted(graph.measure));
       graph.measure = null;
     } else if (shift) graph.draw();
   };
@@ -95,8 +117,18 @@ export function listen(graph, actions) {
   );
 }
 
-const sorted = (pair) => [...pair].sort((a, b) => a - b);
+/**
+ * @param {[from: number, to: number]} pair
+ * @returns {[from: number, to: number]}
+ */
+const sorted = ([a, b]) => (a < b ? [a, b] : [b, a]);
 
+/**
+ * @param {Graph} graph
+ * @param {PointerEvent} event
+ * @param {number} x
+ * @param {number} y
+ */
 function hovered(graph, event, x, y) {
   const hit = graph.hit(x, y);
   const message = graph.messageAt(hit, REACH);
@@ -110,13 +142,23 @@ function hovered(graph, event, x, y) {
   graph.draw();
 }
 
-/** Where two fingers are when they begin to pinch: what of the run is under each. */
+/**
+ * Where two fingers are when they begin to pinch: what of the run is under each.
+ * @param {Graph} graph
+ * @param {Fingers} fingers
+ */
 function pinched(graph, fingers) {
   const [a, b] = [...fingers.values()];
   return { a: graph.time(a[0] - Graph.gutter), b: graph.time(b[0] - Graph.gutter) };
 }
 
-/** Keeps what was under two fingers under them. */
+/**
+ * Keeps what was under two fingers under them.
+ * @param {Graph} graph
+ * @param {{ a: number, b: number }} pinch
+ * @param {Fingers} fingers
+ * @param {Page} actions
+ */
 function spread(graph, pinch, fingers, actions) {
   if (fingers.size !== 2) return;
   const [a, b] = [...fingers.values()].map(([x]) => x - Graph.gutter);
@@ -126,6 +168,13 @@ function spread(graph, pinch, fingers, actions) {
   actions.move(from, from + graph.width * each);
 }
 
+/**
+ * @param {Graph} graph
+ * @param {Down} down
+ * @param {number} x
+ * @param {number} y
+ * @param {Page} actions
+ */
 function drag(graph, down, x, y, actions) {
   if (down.hit.kind === "ruler" || down.shift) {
     graph.measure = [graph.time(down.x - Graph.gutter), graph.time(x - Graph.gutter)];
@@ -138,6 +187,11 @@ function drag(graph, down, x, y, actions) {
   actions.move(down.from + shift, down.to + shift);
 }
 
+/**
+ * @param {Graph} graph
+ * @param {WheelEvent} event
+ * @param {Page} actions
+ */
 function wheel(graph, event, actions) {
   const lines = event.deltaMode === 1 ? 18 : 1;
   const [dx, dy] = [event.deltaX * lines, event.deltaY * lines];

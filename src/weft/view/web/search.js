@@ -1,10 +1,21 @@
 // The filter: dims what does not fit, counts, and steps from call to call.
 
-import { announce, byId, say } from "weft/dom.js";
+import { announce, byId, messageOf, say } from "weft/dom.js";
+
+/** @import { Api } from "weft/sent" */
+/** @import { Page } from "weft/main.js" */
+/** @import { State } from "weft/state.js" */
 
 export class Search {
+  /**
+   * @param {Api} api
+   * @param {State} state
+   * @param {Page} actions
+   */
   constructor(api, state, actions) {
-    Object.assign(this, { api, state, actions });
+    this.api = api;
+    this.state = state;
+    this.actions = actions;
     this.input = byId("filter");
     this.output = byId("found");
     this.input.value = state.filter;
@@ -47,16 +58,23 @@ export class Search {
       return true;
     } catch (error) {
       this.output.className = "bad";
-      this.output.textContent = error.message;
-      announce(error.message);
+      this.output.textContent = messageOf(error);
+      announce(messageOf(error));
       return false;
     }
   }
 
+  /**
+   * @param {string} filter
+   * @param {number} near
+   * @param {number} row
+   * @param {boolean} back
+   */
   ask(filter, near, row, back) {
     return this.api.search({ axis: this.state.axis, filter, near, row, back: back ? 1 : 0 });
   }
 
+  /** @param {boolean} back */
   async next(back) {
     if (this.api.exported) {
       say("This file cannot be filtered: use weft view.");

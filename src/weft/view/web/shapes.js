@@ -2,6 +2,16 @@
 
 import { colours, thin } from "weft/theme.js";
 
+/** @import { Context, Note, Palette, View } from "weft/drawn" */
+
+/**
+ * @param {Context} context
+ * @param {number} x1
+ * @param {number} y1
+ * @param {number} x2
+ * @param {number} y2
+ * @param {{ colour: string, width: number, dash?: number[], head?: number }} how
+ */
 export function arrow(context, x1, y1, x2, y2, { colour, width, dash = [], head = 6 }) {
   context.strokeStyle = colour;
   context.fillStyle = colour;
@@ -15,6 +25,13 @@ export function arrow(context, x1, y1, x2, y2, { colour, width, dash = [], head 
   point(context, x2, y2, Math.atan2(y2 - y1, x2 - x1), head);
 }
 
+/**
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} angle
+ * @param {number} size
+ */
 export function point(context, x, y, angle, size) {
   context.beginPath();
   context.moveTo(x, y);
@@ -24,6 +41,13 @@ export function point(context, x, y, angle, size) {
   context.fill();
 }
 
+/**
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} y
+ * @param {string} colour
+ * @param {number} [size]
+ */
 export function cross(context, x, y, colour, size = 4) {
   context.strokeStyle = colour;
   context.lineWidth = 2;
@@ -35,7 +59,15 @@ export function cross(context, x, y, colour, size = 4) {
   context.stroke();
 }
 
-/** The end of a rank: a cross where it went wrong by itself, a square where it was ended, a ring where nothing is known. */
+/**
+ * The end of a rank: a cross where it went wrong by itself, a square where it was ended, a ring where nothing is known.
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} size
+ * @param {string} kind
+ * @param {Palette} palette
+ */
 export function endMark(context, x, y, size, kind, palette) {
   context.lineWidth = 2.5;
   context.fillStyle = palette.paper;
@@ -48,7 +80,13 @@ export function endMark(context, x, y, size, kind, palette) {
   if (kind === "exception" || kind === "crash" || kind === "exit") cross(context, x, y, palette.error, size * 0.48);
 }
 
-/** A message that ends in the air. */
+/**
+ * A message that ends in the air.
+ * @param {Context} context
+ * @param {[x: number, y: number]} from
+ * @param {[x: number, y: number]} to
+ * @param {{ colour: string, width: number, sent: boolean }} how
+ */
 export function stub(context, from, to, { colour, width, sent }) {
   context.strokeStyle = colour;
   context.fillStyle = colour;
@@ -63,11 +101,18 @@ export function stub(context, from, to, { colour, width, sent }) {
   cross(context, ...to, colour);
 }
 
-/** The arc of who waits for whom, with a dot at the one who waits. */
+/**
+ * The arc of who waits for whom, with a dot at the one who waits.
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} from
+ * @param {number} to
+ * @param {{ colour: string, ground: string, width: number, bulge: number, dot?: number, head?: number }} how
+ */
 export function arc(context, x, from, to, { colour, ground, width, bulge, dot = 4, head = 12 }) {
-  for (const [stroke, wide] of [
-    [ground, width + 3],
-    [colour, width],
+  for (const { stroke, wide } of [
+    { stroke: ground, wide: width + 3 },
+    { stroke: colour, wide: width },
   ]) {
     context.strokeStyle = stroke;
     context.lineWidth = wide;
@@ -76,9 +121,9 @@ export function arc(context, x, from, to, { colour, ground, width, bulge, dot = 
     context.bezierCurveTo(x - bulge, from + (to - from) * 0.1, x - bulge, to - (to - from) * 0.1, x, to);
     context.stroke();
   }
-  for (const [fill, size] of [
-    [ground, dot + 2],
-    [colour, dot],
+  for (const { fill, size } of [
+    { fill: ground, size: dot + 2 },
+    { fill: colour, size: dot },
   ]) {
     context.fillStyle = fill;
     context.beginPath();
@@ -88,7 +133,16 @@ export function arc(context, x, from, to, { colour, ground, width, bulge, dot = 
   point(context, x + Math.sign(bulge) * 2, to, Math.atan2((to - from) * 0.1, bulge), head);
 }
 
-/** The line of a call that never returned: it runs into a torn edge. */
+/**
+ * The line of a call that never returned: it runs into a torn edge.
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} edge
+ * @param {number} top
+ * @param {number} height
+ * @param {string} colour
+ * @param {string} ground
+ */
 export function torn(context, x, edge, top, height, colour, ground) {
   const teeth = Math.max(2, Math.round(height / 8));
   const step = height / teeth;
@@ -120,7 +174,15 @@ export function torn(context, x, edge, top, height, colour, ground) {
 
 const NOTE = "600 11px system-ui, 'DejaVu Sans', sans-serif";
 
-/** A few words on a ground of their own, inside the picture, where there are none yet; they are drawn above all else. */
+/**
+ * A few words on a ground of their own, inside the picture, where there are none yet; they are drawn above all else.
+ * @param {Context} context
+ * @param {View} view
+ * @param {number} x
+ * @param {number} y
+ * @param {string} text
+ * @param {string} colour
+ */
 export function note(context, view, x, y, text, colour) {
   context.font = NOTE;
   const width = context.measureText(text).width;
@@ -131,6 +193,10 @@ export function note(context, view, x, y, text, colour) {
   view.notes.push(box);
 }
 
+/**
+ * @param {Context} context
+ * @param {Note[]} notes
+ */
 export function drawNotes(context, notes) {
   context.font = NOTE;
   context.textBaseline = "middle";
@@ -144,7 +210,16 @@ export function drawNotes(context, notes) {
   }
 }
 
-/** A frame around a call. */
+/**
+ * A frame around a call.
+ * @param {Context} context
+ * @param {View} view
+ * @param {number} row
+ * @param {number} start
+ * @param {number} end
+ * @param {string} colour
+ * @param {number} [width]
+ */
 export function outline(context, view, row, start, end, colour, width = 2) {
   const lane = view.laneOf(row);
   if (!lane) return;

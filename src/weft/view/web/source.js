@@ -2,27 +2,36 @@
 
 import { el } from "weft/dom.js";
 
+/** @import { Call, Source } from "weft/sent" */
+
 const KINDS = new Set(["k", "f", "s", "n", "c", "p"]); // keyword, function, string, number, comment, preprocessor or decorator
 
-/** The last line of the call's statement, which may go on over several. */
+/**
+ * The last line of the call's statement, which may go on over several.
+ * @param {Source} source
+ */
 function lastOf(source) {
   const { statement, line } = source;
   return statement ? Math.max(line, statement.first + statement.text.split("\n").length - 1) : line;
 }
 
-/** The lines of a source as the server gives them: `first`, `line`, `lines`, and `coloured`, by line pairs of kind and text. */
+/**
+ * The lines of a source, those of the call marked; all, or some around it.
+ * @param {Source} source
+ * @param {{ around?: number }} [how]
+ */
 export function sourceLines(source, { around = Infinity } = {}) {
   const last = lastOf(source);
   const begin = Math.min(source.line, source.statement?.first ?? source.line);
   const from = Math.max(source.first, begin - around);
-  const shown = (source.coloured ?? source.lines)
-    .map((text, i) => [source.first + i, text])
-    .filter(([at]) => at >= from && at <= last + around);
-  const digits = String(source.first + (source.coloured ?? source.lines).length).length;
+  const shown = source.coloured
+    .map((line, i) => ({ at: source.first + i, line }))
+    .filter(({ at }) => at >= from && at <= last + around);
+  const digits = String(source.first + source.coloured.length).length;
   return el(
     "pre",
     { class: "source", tabindex: "0", "aria-label": "source" },
-    shown.map(([at, line]) => {
+    shown.map(({ at, line }) => {
       const here = at >= begin && at <= last;
       return el(
         "span",
@@ -35,9 +44,11 @@ export function sourceLines(source, { around = Infinity } = {}) {
   );
 }
 
-/** A line as elements: plain text, or pairs of what a part is and its text. */
+/**
+ * A line as elements.
+ * @param {Source["coloured"][number]} line
+ */
 function coloured(line) {
-  if (typeof line === "string") return el("code", {}, line);
   return el(
     "code",
     {},
@@ -45,7 +56,10 @@ function coloured(line) {
   );
 }
 
-/** The whole panel of a call: where it stands, its lines, who called it, and what is to be known of the text. */
+/**
+ * The whole panel of a call: where it stands, its lines, who called it, and what is to be known of the text.
+ * @param {Call | null} call
+ */
 export function sourcePanel(call) {
   if (!call)
     return [

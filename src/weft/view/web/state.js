@@ -1,6 +1,19 @@
 // What the page shows, kept in its address: a link to it shows the same. Windows can be taken back.
 
+/** @import { Id, Side } from "weft/sent" */
+
 const KEPT = 200;
+
+/**
+ * A window that was shown.
+ * @typedef {{ axis: string, from: number, to: number }} Shown
+ */
+
+/** @typedef {Partial<Pick<State, Kept>>} Changes */
+/**
+ * @typedef {"axis" | "from" | "to" | "filter" | "selected" | "message" | "finding" | "grouping" | "around" | "tab" | "marks"
+ *   | "folded"} Kept
+ */
 
 export class State extends EventTarget {
   constructor() {
@@ -9,20 +22,31 @@ export class State extends EventTarget {
     this.from = 0;
     this.to = 1;
     this.filter = "";
-    this.selected = null; // [rank, event]
-    this.message = null; // [side, row] of the chosen message
+    /** @type {Id | null} */
+    this.selected = null;
+    /** @type {[side: Side, row: number] | null} the chosen message */
+    this.message = null;
     this.finding = -1;
-    this.grouping = null; // null: as the page thinks best
+    /** @type {string | null} null: as the page thinks best */
+    this.grouping = null;
     this.around = false;
     this.tab = "";
+    /** @type {number[]} */
     this.marks = [];
-    this.folded = new Set(); // names of groups drawn as one lane
+    /** @type {Set<string>} names of groups drawn as one lane */
+    this.folded = new Set();
+    /** @type {Shown[]} */
     this.past = [];
+    /** @type {Shown[]} */
     this.future = [];
     this.timer = 0;
   }
 
-  /** Changes fields and tells everybody. `step`: the window before can be taken back. */
+  /**
+   * Changes fields and tells everybody. `step`: the window before can be taken back.
+   * @param {Changes} changes
+   * @param {{ step?: boolean }} how
+   */
   set(changes, { step = false } = {}) {
     if (step && ("from" in changes || "axis" in changes)) this.remember();
     Object.assign(this, changes);
@@ -44,6 +68,10 @@ export class State extends EventTarget {
     return this.swap(this.future, this.past);
   }
 
+  /**
+   * @param {Shown[]} out
+   * @param {Shown[]} into
+   */
   swap(out, into) {
     const before = out.pop();
     if (!before) return false;
@@ -53,13 +81,14 @@ export class State extends EventTarget {
   }
 
   write() {
-    const words = { axis: this.axis, from: Math.round(this.from * 100) / 100, to: Math.round(this.to * 100) / 100 };
+    /** @type {Record<string, string>} */
+    const words = { axis: this.axis, from: hundredths(this.from), to: hundredths(this.to) };
     if (this.filter) words.filter = this.filter;
     if (this.selected) words.call = this.selected.join(":");
     if (this.message) words.message = this.message.join(":");
-    if (this.finding >= 0) words.finding = this.finding + 1;
+    if (this.finding >= 0) words.finding = String(this.finding + 1);
     if (this.grouping !== null) words.rows = this.grouping;
-    if (this.around) words.around = 1;
+    if (this.around) words.around = "1";
     if (this.tab) words.table = this.tab;
     if (this.marks.length) words.marks = this.marks.map((m) => Math.round(m)).join(",");
     history.replaceState(null, "", `#${new URLSearchParams(words)}`);
@@ -68,18 +97,21 @@ export class State extends EventTarget {
   /** Takes what the address says; whether it named a window. */
   read() {
     const words = new URLSearchParams(location.hash.slice(1));
-    const number = (name) =>
-      words.has(name) && Number.isFinite(Number(words.get(name))) ? Number(words.get(name)) : null;
-    if (["time", "folded", "logical"].includes(words.get("axis"))) this.axis = words.get("axis");
-    this.filter = words.get("filter") ?? "";
-    if (/^\d+:\d+$/.test(words.get("call") ?? "")) this.selected = words.get("call").split(":").map(Number);
-    if (/^(send|receive):\d+$/.test(words.get("message") ?? ""))
-      this.message = [words.get("message").split(":")[0], Number(words.get("message").split(":")[1])];
-    if (number("finding") !== null) this.finding = number("finding") - 1;
-    if (words.has("rows")) this.grouping = words.get("rows");
-    this.around = words.get("around") === "1";
-    this.tab = words.get("table") ?? "";
-    this.marks = (words.get("marks") ?? "").split(",").filter(Boolean).map(Number).filter(Number.isFinite);
+    /** @param {string} name */
+    const word = (name) => words.get(name) ?? "";
+    /** @param {string} name */
+    const number = (name) => (words.has(name) && Number.isFinite(Number(word(name))) ? Number(word(name)) : null);
+    if (["time", "folded", "logical"].includes(word("axis"))) this.axis = word("axis");
+    this.filter = word("filter");
+    const call = /^(\d+):(\d+)$/.exec(word("call"));
+    if (call) this.selected = [Number(call[1]), Number(call[2])];
+    const message = /^(send|receive):(\d+)$/.exec(word("message"));
+    if (message) this.message = [message[1] === "send" ? "send" : "receive", Number(message[2])];
+    this.finding = (number("finding") ?? this.finding + 1) - 1;
+    this.grouping = words.get("rows");
+    this.around = word("around") === "1";
+    this.tab = word("table");
+    this.marks = word("marks").split(",").filter(Boolean).map(Number).filter(Number.isFinite);
     const [from, to] = [number("from"), number("to")];
     if (from === null || to === null || !(from < to)) return false;
     this.from = from;
@@ -87,3 +119,6 @@ export class State extends EventTarget {
     return true;
   }
 }
+
+/** @param {number} value */
+const hundredths = (value) => String(Math.round(value * 100) / 100);

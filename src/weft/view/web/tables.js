@@ -1,19 +1,38 @@
 // Below the graph: where the time of the window went, who sent to whom, who made others wait; the source; the legend.
 
-import { byId, el, replace, sortedTable } from "weft/dom.js";
+import { byId, el, messageOf, replace, sortedTable } from "weft/dom.js";
 import { legendPanel } from "weft/legend.js";
 import { matrixPicture } from "weft/matrix.js";
 import { sourcePanel } from "weft/source.js";
 import { bytes, count, duration, exact, plural } from "weft/units.js";
 
+/** @import { HeadCell, Row } from "weft/dom.js" */
+/** @import { Api, Call, Stretch, Tables as Sums } from "weft/sent" */
+/** @import { Page } from "weft/main.js" */
+/** @import { State } from "weft/state.js" */
+
+/** @typedef {"profile" | "matrix" | "waits"} OfWindow a table whose numbers are those of a stretch of time */
+
+/** @type {Record<string, string>} */
 const TABS = { profile: "Time", matrix: "Messages", waits: "Waiting", source: "Source", legend: "Legend" };
 const STILL = 350; // ms that a window stands still before its tables are asked for
 
 export class Tables {
+  /**
+   * @param {Api} api
+   * @param {State} state
+   * @param {Page} actions
+   */
   constructor(api, state, actions) {
-    Object.assign(this, { api, state, actions });
+    this.api = api;
+    this.state = state;
+    this.actions = actions;
     this.panel = byId("tables");
+    /** @type {(Sums & { asked: Stretch }) | null} */
     this.data = null;
+    /** @type {Call | null} */
+    this.call = null;
+    this.timer = 0;
     this.whole = false; // whether the whole run is wanted, not the window
     const buttons = Object.entries(TABS).map(([name, title], i) =>
       el(
@@ -33,9 +52,10 @@ export class Tables {
   }
 
   get ofWindow() {
-    return ["profile", "matrix", "waits"].includes(this.state.tab);
+    return isOfWindow(this.state.tab);
   }
 
+  /** @param {string} name */
   async show(name) {
     for (const tab of Object.keys(TABS)) byId(`tab-${tab}`).setAttribute("aria-pressed", String(tab === name));
     this.panel.hidden = !(name in TABS);
@@ -53,14 +73,18 @@ export class Tables {
       if (!this.data) replace(this.panel, this.choice(name), el("p", { class: "quiet" }, "Weft adds up the run …"));
       if (!(await this.load(name))) return;
     }
-    this.fill(name);
+    if (this.data && isOfWindow(name)) this.fill(name, this.data);
   }
 
-  fill(name) {
+  /**
+   * @param {OfWindow} name
+   * @param {Sums} data
+   */
+  fill(name, data) {
     const { scrollTop } = this.panel;
-    replace(this.panel, this.choice(name), this.base(), this[name]());
+    replace(this.panel, this.choice(name), this.base(data), this[name](data));
     this.panel.scrollTop = scrollTop;
-    this.panel.dataset.shown = `${name} ${this.data.from} ${this.data.to}`;
+    this.panel.dataset.shown = `${name} ${data.from} ${data.to}`;
     this.mark(this.call);
   }
 
@@ -76,11 +100,13 @@ export class Tables {
     return this.whole ? { axis, from: 0, to: this.actions.graph.axis.end } : { axis, from, to };
   }
 
+  /** @param {(Sums & { asked: Stretch }) | null} data */
   fits(data) {
     const { axis, from, to } = this.given();
     return data && (data.fixed || (data.asked.axis === axis && data.asked.from === from && data.asked.to === to));
   }
 
+  /** @param {string} name */
   async load(name) {
     const asked = this.given();
     try {
@@ -88,7 +114,7 @@ export class Tables {
       this.data = { ...data, asked };
     } catch (error) {
       this.data = null;
-      replace(this.panel, this.choice(name), el("p", { class: "failed" }, error.message));
+      replace(this.panel, this.choice(name), el("p", { class: "failed" }, messageOf(error)));
       return false;
     }
     return this.state.tab === name;
@@ -96,7 +122,10 @@ export class Tables {
 
   // What stands above each
 
-  /** The tabs again, where the page shows one part at a time. */
+  /**
+   * The tabs again, where the page shows one part at a time.
+   * @param {string} name
+   */
   choice(name) {
     return el(
       "div",
@@ -111,16 +140,20 @@ export class Tables {
     );
   }
 
-  /** Of which time the numbers are, what their percentages are of, and the switch between window and run. */
-  base() {
-    const { data } = this;
+  /**
+   * Of which time the numbers are, what their percentages are of, and the switch between window and run.
+   * @param {Sums} data
+   */
+  base(data) {
     const logical = this.state.axis === "logical";
+    /** @param {number} place */
     const at = (place) => (logical ? `step ${count(Math.round(place))}` : exact(this.actions.graph.realTime(place)));
     const span = data.whole ? "The whole run" : `From ${at(data.from)} to ${at(data.to)}`;
     const long =
       data.whole || logical
         ? ""
         : ` (${duration(this.actions.graph.realTime(data.to) - this.actions.graph.realTime(data.from))})`;
+    /** @param {boolean} whole */
     const choose = (whole) => {
       this.whole = whole;
       this.show(this.state.tab);
@@ -148,9 +181,9 @@ export class Tables {
             "span",
             { class: "segments", role: "radiogroup", "aria-label": "Time of the tables" },
             [
-              [false, "Window"],
-              [true, "Whole run"],
-            ].map(([whole, title]) =>
+              { whole: false, title: "Window" },
+              { whole: true, title: "Whole run" },
+            ].map(({ whole, title }) =>
               el(
                 "button",
                 {
@@ -166,7 +199,10 @@ export class Tables {
     );
   }
 
-  /** Marks the rows that speak of the chosen call. */
+  /**
+   * Marks the rows that speak of the chosen call.
+   * @param {Call | null} call
+   */
   mark(call) {
     const other = call !== this.call;
     this.call = call;
@@ -178,10 +214,11 @@ export class Tables {
     const names = new Set(
       call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : [],
     );
-    const peers = call?.partners?.filter((p) => p.event).map((p) => p.event[0]) ?? [];
-    const pairs = new Set(peers.flatMap((peer) => [`${call.rank} ${peer}`, `${peer} ${call.rank}`]));
+    const peers = call?.partners?.flatMap((p) => (p.event ? [p.event[0]] : [])) ?? [];
+    const pairs = new Set(peers.flatMap((peer) => [`${call?.rank} ${peer}`, `${peer} ${call?.rank}`]));
+    /** @type {HTMLTableRowElement | null} */
     let first = null;
-    for (const row of this.panel.querySelectorAll("tbody tr")) {
+    for (const row of /** @type {NodeListOf<HTMLTableRowElement>} */ (this.panel.querySelectorAll("tbody tr"))) {
       const mine =
         names.has(row.cells[0].textContent) ||
         (this.state.tab === "matrix" && pairs.has(`${row.cells[0].textContent} ${row.cells[1].textContent}`));
@@ -198,18 +235,21 @@ export class Tables {
 
   // The tables
 
-  profile() {
+  /** @param {Sums} data */
+  profile(data) {
+    /** @type {[key: "function" | "rank" | "site", title: string][]} */
     const keys = [
       ["function", "Function"],
       ["rank", "Rank"],
       ["site", "Call site"],
     ];
-    const total = this.data.waiting.base.ns || 1;
+    const total = data.waiting.base.ns || 1;
     return el(
       "div",
       { class: "profiles" },
       keys.map(([key, title]) => {
-        const rows = this.data.times[key];
+        const rows = data.times[key];
+        /** @type {HeadCell[]} */
         const heads = [
           [title, false],
           ["calls", true],
@@ -242,7 +282,11 @@ export class Tables {
     );
   }
 
-  /** The filter that selects a row of the profile in the graph. */
+  /**
+   * The filter that selects a row of the profile in the graph.
+   * @param {string} key
+   * @param {string} name
+   */
   filterOf(key, name) {
     if (key === "function") return `fn:${name}`;
     if (key === "rank") return `rank:${name.replace("rank ", "")}`;
@@ -250,8 +294,10 @@ export class Tables {
     return place && !place.includes(" ") ? `fn:${call} site:${place}` : `fn:${call}`;
   }
 
-  matrix() {
-    const { ranks_per_block: each, messages, bytes: sizes } = this.data.matrix;
+  /** @param {Sums} data */
+  matrix(data) {
+    const { ranks_per_block: each, messages, bytes: sizes } = data.matrix;
+    /** @type {[i: number, j: number, messages: number, bytes: number][]} */
     const rows = [];
     messages.forEach((line, i) =>
       line.forEach((n, j) => {
@@ -260,12 +306,19 @@ export class Tables {
     );
     if (!rows.length) return el("p", { class: "quiet" }, "No message was sent from rank to rank in this time.");
     const { ranks } = this.actions.run;
+    /** @param {number} i */
     const last = (i) => Math.min((i + 1) * each, ranks) - 1;
+    /** @param {number} i */
     const name = (i) => (i * each === last(i) ? `${last(i)}` : `${i * each}–${last(i)}`);
+    /**
+     * @param {number} i
+     * @param {number} j
+     */
     const go = (i, j) =>
       this.actions.filter(
         `fn:*send*,*put*,*accumulate* rank:${name(i).replace("–", "-")} peer:${name(j).replace("–", "-")}`,
       );
+    /** @type {HeadCell[]} */
     const heads = [
       ["from", true],
       ["to", true],
@@ -273,11 +326,13 @@ export class Tables {
       ["bytes", true],
     ];
     rows.sort((a, b) => b[3] - a[3] || b[2] - a[2]);
+    /** @type {Row<[i: number, j: number]>[]} */
     const list = rows.slice(0, 500).map(([i, j, n, size]) => ({
       cells: [`${name(i)}`, name(j), count(n), bytes(size)],
       values: [i, j, n, size],
       go: [i, j],
     }));
+    /** @param {number} k */
     const sum = (k) => rows.reduce((total, row) => total + row[k], 0);
     return el(
       "div",
@@ -293,11 +348,19 @@ export class Tables {
     );
   }
 
-  waits() {
-    const rows = this.data.culprits;
-    const { base, causes, in_mpi_ns: inside } = this.data.waiting;
+  /** @param {Sums} data */
+  waits(data) {
+    const rows = data.culprits;
+    const { base, causes, in_mpi_ns: inside } = data.waiting;
+    /** @param {number} ns */
     const share = (ns) => `${((ns / (base.ns || 1)) * 100).toFixed(1)} %`;
+    /**
+     * @param {string} name
+     * @param {number} ns
+     * @returns {Row<never>}
+     */
     const cause = (name, ns) => ({ cells: [name, duration(ns), share(ns)], values: [name, ns, ns] });
+    /** @type {HeadCell[]} */
     const heads = [
       ["late", true],
       ["how", false],
@@ -353,4 +416,11 @@ export class Tables {
   }
 }
 
+/** @param {string} words */
 const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+/**
+ * @param {string} name
+ * @returns {name is OfWindow}
+ */
+const isOfWindow = (name) => ["profile", "matrix", "waits"].includes(name);

@@ -1,5 +1,7 @@
 // Light and dark, and the colours that the canvases draw with.
 
+/** @import { Palette } from "weft/drawn" */
+
 const NAMES = [
   "paper",
   "panel",
@@ -30,8 +32,10 @@ const NAMES = [
 
 const DARK = "#14181d";
 
+/** @type {Palette | null} */
 let known = null;
 
+/** @returns {Palette} */
 export function colours() {
   if (!known) {
     const style = getComputedStyle(document.documentElement);
@@ -40,24 +44,35 @@ export function colours() {
   return known;
 }
 
-/** A colour as [r, g, b]. */
+/**
+ * A colour as [r, g, b].
+ * @param {string} text
+ */
 export function rgb(text) {
   const hex = text.replace("#", "");
   return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
-/** A colour with an opacity. */
+/**
+ * A colour with an opacity.
+ * @param {string} text
+ * @param {number} opacity
+ */
 export function thin(text, opacity) {
   const [r, g, b] = rgb(text);
   return `rgba(${r}, ${g}, ${b}, ${opacity})`;
 }
 
-/** The colour for text on a colour: the one that stands out more (WCAG's contrast). */
+/**
+ * The colour for text on a colour: the one that stands out more (WCAG's contrast).
+ * @param {string} text
+ */
 export function textOn(text) {
   const light = luminance(text);
   return (light + 0.05) / (luminance(DARK) + 0.05) > 1.05 / (light + 0.05) ? DARK : "#ffffff";
 }
 
+/** @param {string} text */
 function luminance(text) {
   const [r, g, b] = rgb(text).map((value) => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -71,12 +86,16 @@ function stored() {
   }
 }
 
+/** @param {string} theme */
 function apply(theme) {
   document.documentElement.dataset.theme = theme;
   known = null;
 }
 
-/** Follows the system until the person chooses; `changed` is called after every change. */
+/**
+ * Follows the system until the person chooses; `changed` is called after every change.
+ * @param {() => void} changed
+ */
 export function startTheme(changed) {
   const system = matchMedia("(prefers-color-scheme: dark)");
   apply(stored() ?? (system.matches ? "dark" : "light"));
@@ -87,6 +106,7 @@ export function startTheme(changed) {
   });
 }
 
+/** @param {() => void} changed */
 export function switchTheme(changed) {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   try {

@@ -4,15 +4,24 @@ import { torn } from "weft/shapes.js";
 import { colours, rgb, textOn, thin } from "weft/theme.js";
 import { duration } from "weft/units.js";
 
+/** @import { Context, Part, Strips, View } from "weft/drawn" */
+/** @import { Boxes, Columns } from "weft/sent" */
+
 const CLOSED = 1;
 const TWO_LINES = 40; // pixels of height from which a box says how long it took
 const STACKED = 8; // pixels of height from which shares are stacked; below they are mixed into one colour
 
-/** The columns of a window as a picture, one pixel a column; made once and then drawn at any scale. */
+/**
+ * The columns of a window as a picture, one pixel a column; made once and then drawn at any scale.
+ * @param {Columns} data
+ * @param {Strips} lanes
+ * @param {number} ratio
+ * @param {boolean} filtered
+ */
 export function paintColumns(data, lanes, ratio, filtered) {
   const height = Math.max(1, Math.ceil(lanes.bottom * ratio));
   const canvas = new OffscreenCanvas(data.columns, height);
-  const context = canvas.getContext("2d");
+  const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(data.columns, height);
   const pixels = new Uint32Array(image.data.buffer);
   const palette = data.classes.map((name) => rgb(colours()[name]));
@@ -29,8 +38,22 @@ export function paintColumns(data, lanes, ratio, filtered) {
   return canvas;
 }
 
+/**
+ * @param {number[]} rgb
+ * @param {number} [alpha]
+ */
 const packed = ([r, g, b], alpha = 255) => ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
+/**
+ * @param {Uint32Array} pixels
+ * @param {Columns} data
+ * @param {number} lane
+ * @param {number} top
+ * @param {number} tall
+ * @param {number[][]} palette
+ * @param {number[]} track
+ * @param {boolean} filtered
+ */
 function stack(pixels, data, lane, top, tall, palette, track, filtered) {
   const { columns, shares, hits } = data;
   const used = palette.length;
@@ -38,7 +61,7 @@ function stack(pixels, data, lane, top, tall, palette, track, filtered) {
   const pale = palette.map((c) => packed(c, 60));
   const base = packed(track);
   for (let x = 0; x < columns; x += 1) {
-    const chosen = filtered && !hits[lane * columns + x] ? pale : colour;
+    const chosen = filtered && !hits?.[lane * columns + x] ? pale : colour;
     let y = top + tall;
     for (let c = 0; c < used; c += 1) {
       const share = shares[(lane * used + c) * columns + x];
@@ -51,6 +74,16 @@ function stack(pixels, data, lane, top, tall, palette, track, filtered) {
   }
 }
 
+/**
+ * @param {Uint32Array} pixels
+ * @param {Columns} data
+ * @param {number} lane
+ * @param {number} top
+ * @param {number} tall
+ * @param {number[][]} palette
+ * @param {number[]} track
+ * @param {boolean} filtered
+ */
 function mix(pixels, data, lane, top, tall, palette, track, filtered) {
   const { columns, shares, hits } = data;
   const used = palette.length;
@@ -65,13 +98,18 @@ function mix(pixels, data, lane, top, tall, palette, track, filtered) {
     }
     const colour = packed(
       [(r + track[0] * left) / 255, (g + track[1] * left) / 255, (b + track[2] * left) / 255],
-      filtered && !hits[lane * columns + x] ? 60 : 255,
+      filtered && !hits?.[lane * columns + x] ? 60 : 255,
     );
     for (let k = top; k < top + tall; k += 1) pixels[k * columns + x] = colour;
   }
 }
 
-/** Draws what a view shows of a window, stale or not: its columns scaled, its boxes where they are. */
+/**
+ * Draws what a view shows of a window, stale or not: its columns scaled, its boxes where they are.
+ * @param {CanvasRenderingContext2D} context
+ * @param {View} view
+ * @param {Part} part
+ */
 export function drawTracks(context, view, part) {
   const { data, lanes, picture } = part;
   const x0 = view.x(data.from);
@@ -87,6 +125,11 @@ export function drawTracks(context, view, part) {
   drawBoxes(context, view, part);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {View} view
+ * @param {Part} part
+ */
 function drawBoxes(context, view, { data, lanes, filtered }) {
   if (!data.start) return;
   const palette = colours();
@@ -103,7 +146,7 @@ function drawBoxes(context, view, { data, lanes, filtered }) {
     const open = !(data.flags[i] & CLOSED);
     const colour = palette[names[data.class[i]]];
     context.fillStyle = filtered && !data.fits[i] ? thin(colour, 0.22) : colour;
-    if (open && view.run.isLast(data, i))
+    if (open && view.isLast(data.event, data.lane[i], i))
       torn(context, left, view.torn(), lane.y, lane.height, context.fillStyle, palette.paper);
     else if (width > 5 && lane.height > 9) rounded(context, left, lane.y, width - 0.5, lane.height);
     else context.fillRect(left, lane.y, width > 2 ? width - 0.5 : width, lane.height);
@@ -118,12 +161,26 @@ function drawBoxes(context, view, { data, lanes, filtered }) {
   }
 }
 
+/**
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ */
 function rounded(context, x, y, width, height) {
   context.beginPath();
   context.roundRect(x, y, width, height, Math.min(3, width / 3));
   context.fill();
 }
 
+/**
+ * @param {Context} context
+ * @param {View} view
+ * @param {Boxes} data
+ * @param {number} i
+ * @param {{ lane: { y: number, height: number }, x: number, end: number, open: boolean, pale: boolean }} how
+ */
 function label(context, view, data, i, { lane, x, end, open, pale }) {
   const [name] = view.run.functions[data.function[i]] ?? ["?"];
   const word = name.replace(/^MPI_|_c$/g, "");
@@ -145,6 +202,11 @@ function label(context, view, data, i, { lane, x, end, open, pale }) {
   lines.forEach((line, k) => context.fillText(line, x + 4, y + k * 15));
 }
 
+/**
+ * @param {View} view
+ * @param {Boxes} data
+ * @param {number} i
+ */
 function partner(view, data, i) {
   const kind = view.run.classes[data.class[i]];
   if (kind !== "send" && kind !== "receive") return "";
