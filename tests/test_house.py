@@ -133,3 +133,27 @@ def test_each_make_target_that_a_page_names_is_there() -> None:
     for page in (*PAGES, "README.md"):
         for target in re.findall(r"(?m)(?:^|`)make ([a-z-]+)", (ROOT / page).read_text()):
             assert target in targets, f"{page}: make {target}"
+
+
+NOT_PLAIN = re.compile(
+    r"\b(?:is|are) no (?!longer\b|such\b|more than\b)|\bno more$|\bcannot be had\b"
+    r"|\bnothing to mend\b|\bthey part\b|\bthat is none\b"
+)
+"""Words that plain English has others for: "X is not a number" for "X is no number"."""
+MEANT = re.compile(r"\bthere (?:is|are) no ", re.IGNORECASE)
+
+
+def literals(file: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a file that a program may print, each with its line: all literals but docstrings."""
+    tree = ast.parse(file.read_text())
+    notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("room", sorted({*ALLOWED, "cli"}))
+def test_what_a_room_says_is_plain_english(room: str) -> None:
+    for file in (PACKAGE / room).rglob("*.py"):
+        odd = [(line, text) for line, text in literals(file) if NOT_PLAIN.search(MEANT.sub("", text))]
+        assert not odd, f"{file.relative_to(ROOT)}: {odd}"

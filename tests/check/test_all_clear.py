@@ -157,7 +157,7 @@ def test_a_compiler_that_is_not_there_is_an_error(variable: str, name: str, tmp_
     (tmp_path / name).write_text("int main(void) { return 0; }\n" if name == "p.cdv" else "      end\n")
     status, _, err = weft(name, cwd=tmp_path, environment={variable: "no-such-compiler"})
     assert status == 2
-    assert err == f"weft: {variable} names no-such-compiler, which is no program here; name one, or unset it\n"
+    assert err == f"weft: {variable} names no-such-compiler, which is not a program here; name one, or unset it\n"
 
 
 def test_without_tree_sitter_one_line_says_how_to_get_it(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_database_gives_folders_macros_and_options_and_leaves_out_other_langua
 @pytest.mark.parametrize("text", ["{", '[{"file": 1}]', "[1]"])
 def test_what_is_no_database_is_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "compile_commands.json").write_text(text)
-    with pytest.raises(UsageError, match="is no compilation database"):
+    with pytest.raises(UsageError, match="is not a compilation database"):
         expanded([tmp_path])
 
 

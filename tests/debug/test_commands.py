@@ -46,7 +46,7 @@ def test_wrong_use_of_conditions_and_filters_is_answered_with_what_is_right(benc
         ("break MPI_Allreduce tag:99", "none of the 2 calls that the record has from there fits tag:99"),
         ("break {file}:{here} tag:5", "give a condition, `{file}:{here} if ...`"),
         ("set total", "give NAME = EXPR"),
-        ("p/q 1", "/q is no format"),
+        ("p/q 1", "/q is not a format"),
         ("frame 9", "rank 0 has "),
         ("ignore 7 1", "there is no breakpoint 7"),
         ("info nothing", "give one of info locals"),

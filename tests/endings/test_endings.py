@@ -257,7 +257,8 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     said = lines(trace)
     assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
-    assert said[2].startswith("rank 1 tells nothing of its end: " if signalled else "no rank tells why: one of them")
+    why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
+    assert said[2].startswith(why)
 
 
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:

@@ -40,7 +40,7 @@ def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="came to be meanwhile"), staged(tmp_path / "out") as path:
+    with pytest.raises(UsageError, match="was created meanwhile"), staged(tmp_path / "out") as path:
         path.write_text("new")
         (tmp_path / "out").write_text("theirs")
     assert (tmp_path / "out").read_text() == "theirs" and len(list(tmp_path.iterdir())) == 1

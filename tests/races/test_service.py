@@ -153,4 +153,4 @@ def test_a_race_whose_other_message_does_not_fit_says_so() -> None:
 
 def test_a_site_that_only_receives_the_rest_by_name_is_not_said_to_answer() -> None:
     [note] = races(probes(named=True))
-    assert "then hears each out by its name" in note.message
+    assert "then receives the rest from each by its rank" in note.message

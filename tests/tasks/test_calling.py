@@ -149,7 +149,7 @@ def test_where_the_disk_is_full_later_calls_are_of_no_known_task_and_none_of_a_w
     trace = run(tagged(mpich), "500", env={"LD_PRELOAD": str(tmp_path / "full.so")})
     for rank in trace.ranks:
         assert 100 < known_and_never_wrong(rank, 500) < 1500
-    assert "gave up writing down tasks" in " ".join(trace.problems)
+    assert "stopped recording tasks" in " ".join(trace.problems)
 
 
 @needs_llvm

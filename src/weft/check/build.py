@@ -68,7 +68,7 @@ def database(path: Path) -> Build:
         entries = json.loads(path.read_text(encoding="utf-8"))
         calls = [call(entry, path) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is no compilation database: {error}") from error
+        raise UsageError(f"{path} is not a compilation database: {error}") from error
     return Build(
         unique(one for part in calls for one in part.sources),
         unique(one for part in calls for one in part.include),

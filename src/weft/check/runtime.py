@@ -49,7 +49,9 @@ def compiler(language: str = "c") -> str:
     }[language]
     if choices[0] and not shutil.which(choices[0].split()[0]):
         variable = {"c": "CC", "c++": "CXX", "fortran": "FC"}[language]
-        raise UsageError(f"{variable} names {choices[0].split()[0]}, which is no program here; name one, or unset it")
+        raise UsageError(
+            f"{variable} names {choices[0].split()[0]}, which is not a program here; name one, or unset it"
+        )
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
             return choice

@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
 def port(text: str) -> int:
     """A number of a port."""
     if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
     return int(text)
 
 

@@ -117,7 +117,7 @@ def output(args: argparse.Namespace) -> Any:
     if args.output is not None:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8")
     if args.format == "parquet" and binary and sys.stdout.isatty():
-        raise UsageError("Parquet is nothing for a terminal: name a file with -o FILE")
+        raise UsageError("Parquet is binary, which a terminal cannot show: name a file with -o FILE")
     return nullcontext(sys.stdout.buffer if binary else sys.stdout)
 
 
@@ -127,7 +127,9 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
 
     if args.definitions:
         if args.format in ("csv", "parquet"):
-            raise UsageError(f"--definitions are no table: there is no --format {args.format} of them")
+            raise UsageError(
+                f"--format {args.format} is a table of calls: leave it out with --definitions, or take --format json"
+            )
         rows = chosen(definitions(trace, wanted), args, to)
         if args.format == "json":
             print_json(({"definition": kind, **facts} for kind, facts in rows), to)

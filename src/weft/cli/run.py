@@ -191,7 +191,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True
-        why = finish.REASONS.get(reason, "of an unknown reason")
+        why = finish.REASONS.get(reason, "for an unknown reason")
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
     for line in what_happened(ending, job):
         say(line)
@@ -220,7 +220,7 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
         lines.append("the run was stopped: the ranks that wait below can never go on")
     elif job.ended == "killed":
         lines.append(
-            f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That is no proof of a "
+            f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That does not prove a "
             "deadlock: a message may have been under way, or a rank slow outside MPI"
         )
     elif ending.ended == "interrupted":
@@ -255,7 +255,9 @@ def memory_kills(job: Job) -> list[str]:
     if not isinstance(kills, int) or kills < 1:
         return []
     times = "once" if kills == 1 else f"{kills} times"
-    return [f"while it ran, the kernel killed for want of memory {times}: likely a rank that tells of no end below"]
+    return [
+        f"while it ran, the kernel was out of memory and killed processes {times}: likely a rank below without an end"
+    ]
 
 
 def status_text(job: Job) -> str:

@@ -97,7 +97,7 @@ def _serve(picture: Picture, args: argparse.Namespace) -> int:
         server = Server(picture, args.port)
     except OSError as error:
         raise UsageError(
-            f"port {args.port} cannot be had: {error.strerror}; leave --port out for a free one"
+            f"port {args.port} is not available: {error.strerror}; leave --port out for a free one"
         ) from error
     threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ

@@ -170,7 +170,7 @@ class Adapter:
     def _initialize(self, arguments: Body) -> Body:
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:
-            raise UsageError("`weft dap` counts lines from 1: the editor is to send linesStartAt1: true")
+            raise UsageError("`weft dap` counts lines from 1: the editor has to send linesStartAt1: true")
         return CAPABILITIES
 
     def _attach(self, _: Body) -> Body:

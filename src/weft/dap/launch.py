@@ -38,7 +38,7 @@ def check(arguments: Arguments) -> None:
         raise UsageError(f"launch: ranks is {ranks}, give 1 or more")
     cwd = arguments.get("cwd")
     if cwd and not Path(cwd).is_dir():
-        raise UsageError(f"launch: cwd is {cwd}, which is no folder")
+        raise UsageError(f"launch: cwd is {cwd}, which is not a folder")
 
 
 def program(arguments: Arguments) -> list[str]:

@@ -119,7 +119,7 @@ def ignored(text: str) -> int:
         return 0
     found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", text)
     if found is None or (found[1] != ">" and int(found[2]) < 1):
-        raise UsageError(f"{text!r} is no count of hits: give 5 or >= 5 (from the fifth on), or > 5")
+        raise UsageError(f"{text!r} is not a count of hits: give 5 or >= 5 (from the fifth on), or > 5")
     return int(found[2]) - (found[1] != ">")
 
 

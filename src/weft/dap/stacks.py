@@ -140,7 +140,7 @@ class Stacks:
         if number is None:
             return Spot(self.debugger.focus, 0)
         if not isinstance(number, int) or not 1 <= number <= len(self._spots):
-            raise UsageError("ranks have run since: this frame is no more")
+            raise UsageError("ranks have run since: this frame no longer exists")
         return self._spots[number - 1]
 
     def _hand(self, spot: Spot) -> tuple[Hand, int]:
@@ -167,7 +167,7 @@ class Stacks:
     def value(self, number: object) -> Value:
         """What has parts, by its number. UsageError for an old one."""
         if not isinstance(number, int) or not 1 <= number <= len(self._values):
-            raise UsageError("ranks have run since: this value is no more")
+            raise UsageError("ranks have run since: this value no longer exists")
         return self._values[number - 1]
 
     def variables(self, number: object, start: int, count: int) -> list[Body]:
@@ -219,7 +219,7 @@ class Stacks:
         for part in hand.parts(value.expression, level):
             if part.name == name and part.expression:
                 return part.expression
-        raise UsageError(f"no expression means {name} there")
+        raise UsageError(f"{name} cannot be written as an expression there")
 
     def data(self, name: str, number: object, frame: object) -> Body:
         """What watches a variable, or says why nothing can."""
@@ -228,7 +228,9 @@ class Stacks:
         try:
             expression = name if value is None else self._expression(value, name)
             if spot.native or spot.level is None:
-                raise HandError("only variables of frames that the rank itself is looked at by can be watched")
+                raise HandError(
+                    "only variables of a frame of the rank itself can be watched, not of native code or of the record"
+                )
         except (HandError, UsageError) as error:
             return {"dataId": None, "description": str(error)}
         return {"dataId": data_id(spot.rank, spot.level, expression), "accessTypes": ["write"],

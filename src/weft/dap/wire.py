@@ -39,9 +39,9 @@ class Wire:
             try:
                 message = json.loads(body)
             except ValueError as error:
-                raise WireError(f"a message that is no JSON: {error}") from error
+                raise WireError(f"a message that is not JSON: {error}") from error
             if not isinstance(message, dict):
-                raise WireError("a message that is no object")
+                raise WireError("a message that is not an object")
             yield message
 
     def _length(self) -> int | None:
@@ -57,7 +57,7 @@ class Wire:
                 raise WireError(f"no header of the Debug Adapter Protocol: {name[:60]!r}")
             if name.lower() == "content-length":
                 if not value.strip().isdigit() or int(value) > LONGEST:
-                    raise WireError(f"{value.strip()[:60]!r} is no length of a message")
+                    raise WireError(f"{value.strip()[:60]!r} is not the length of a message")
                 length = int(value)
         return None
 

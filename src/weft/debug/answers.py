@@ -87,7 +87,7 @@ def _news(row: Answer) -> str:
     if "returned" in news:
         return f"; returned {news['returned']}"
     if "expression" in news and news["old"] == news["new"]:
-        return f"; {news['expression']} is out of scope, and watched no more"
+        return f"; {news['expression']} is out of scope, and no longer watched"
     if "expression" in news:
         return f"; {news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
     return f"; the condition cannot be computed: {news['trouble']}" if "trouble" in news else ""

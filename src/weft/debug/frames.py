@@ -13,7 +13,7 @@ from weft.errors import UsageError
 Answer = dict[str, Any]
 FORMATS = "xdotcfsu"
 """As gdb names them: hexadecimal, decimal, octal, binary, character, floating point, string, unsigned."""
-PARTS = "the replay may part from its record from here on: what the rank calls is held against it"
+PARTS = "the replay may differ from its record from here on: what the rank calls is compared with it"
 
 
 def split_format(text: str) -> tuple[str, str]:
@@ -22,7 +22,7 @@ def split_format(text: str) -> tuple[str, str]:
         return "", text
     form, _, rest = text[1:].partition(" ")
     if len(form) != 1 or form not in FORMATS:
-        raise UsageError(f"/{form} is no format: give one of {', '.join('/' + f for f in FORMATS)}")
+        raise UsageError(f"/{form} is not a format: give one of {', '.join('/' + f for f in FORMATS)}")
     return form, rest.strip()
 
 

@@ -55,14 +55,14 @@ COMMANDS: dict[str, Command] = {
     "down": Command("down [N]", "a frame further in", (), "down"),
     "set": Command(
         "set [var] NAME = EXPR [@RANKS]",
-        "give a variable another value; the replay may part from its record",
+        "give a variable another value; the replay may differ from its record after that",
         (),
         "set total = 0 @1",
     ),
     "display": Command(
         "display[/FORMAT] [EXPR [@RANKS]]", "print an expression at every stop", (), "display total @all"
     ),
-    "undisplay": Command("undisplay [N]", "print it no more"),
+    "undisplay": Command("undisplay [N]", "no longer print it at stops"),
     "list": Command("list [LINE | FILE:LINE]", "the source around where the rank stands", ("l",)),
     "rank": Command("rank N", "the rank that commands mean where they name none"),
     "next event": Command(
@@ -327,7 +327,7 @@ class Prompt(Console):
         text, ranks = split_ranks(rest)
         if name in ("frame", "up", "down"):
             if text and not text.isdigit():
-                raise UsageError(f"{text!r} is no number of frames: {COMMANDS[name].usage}")
+                raise UsageError(f"{text!r} is not a number of frames: {COMMANDS[name].usage}")
             by = {"up": int(text or 1), "down": -int(text or 1), "frame": 0}[name]
             return d.frames.choose(d.ranks_of(ranks)[0], int(text) if name == "frame" and text else None, by)
         if name == "set":

@@ -42,7 +42,7 @@ def staged(out: Path) -> Iterator[Path]:
         yield folder / out.name
         # Not os.replace: what came to be there meanwhile stays.
         if out.exists():
-            raise UsageError(f"{out} came to be meanwhile: name another place with --out")
+            raise UsageError(f"{out} was created meanwhile: name another place with --out")
         (folder / out.name).rename(out)
     except OSError as error:
         raise WeftError(f"{out} cannot be written: {error.strerror or error}") from error

@@ -167,7 +167,7 @@ def _value(node: ast.expr, known: Known) -> int:
         case ast.BinOp(left=left, op=operator, right=right):
             a, b = _value(left, known), _value(right, known)
             return {"LShift": a << b, "BitOr": a | b, "Add": a + b, "Sub": a - b}[type(operator).__name__]
-    raise HeaderError("this is no number")
+    raise HeaderError("this is not a number")
 
 
 def _flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
@@ -210,7 +210,7 @@ def _declare(statement: str, header: Header, known: Known, functions: bool) -> N
             parameters = [] if m[3] in ("", "void") else [_parameter(p) for p in m[3].split(",")]
             header.functions.append(Function(m[2], _parameter(f"{m[1]} _"), tuple(parameters)))
     elif not statement.startswith("typedef"):
-        raise HeaderError("this is none of the declarations that are known")
+        raise HeaderError("this is not a declaration of a known form")
 
 
 def _add(struct: Struct, header: Header, known: Known) -> None:
@@ -224,7 +224,7 @@ def _enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
         if name:
             number = _number(value, known) if value else last + 1
             if not isinstance(number, int):
-                raise HeaderError(f"{name} is no number")
+                raise HeaderError(f"{name} is not a number")
             last = known.constants[name] = number
             yield name, number
 
@@ -233,7 +233,7 @@ def _parameter(text: str) -> Parameter:
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text)
     m = re.fullmatch(r"\s*(\w+)([\s*]*?)(\w+)((?:\[\w*\])*)\s*", words)
     if m is None:
-        raise HeaderError(f"`{text.strip()}` is no parameter")
+        raise HeaderError(f"`{text.strip()}` is not a parameter")
     return Parameter(m[3], m[1], m[2].count("*") + bool(m[4]))
 
 
@@ -313,11 +313,11 @@ def _declarators(text: str, known: Known) -> Iterator[_Member]:
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text).strip()
     m = re.match(r"(\w+)(.*)$", words)
     if m is None:
-        raise HeaderError(f"`{text}` is no member")
+        raise HeaderError(f"`{text}` is not a member")
     for one in m[2].split(","):
         d = re.fullmatch(r"([\s*]*)(\w+)\s*((?:\[\w*\])*)", one.strip())
         if d is None:
-            raise HeaderError(f"`{one}` is no member")
+            raise HeaderError(f"`{one}` is not a member")
         shape = re.findall(r"\[(\w*)\]", d[3])
         if shape == [""]:  # as many as follow: none of them is in the size
             continue

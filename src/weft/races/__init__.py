@@ -91,15 +91,15 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
     events = [posts.id(int(races.row[mine[0]])), took]
     rank = events[0][0]
     site = describe.site(trace.event(*events[0]))
-    how = "answers each" if answered else "then hears each out by its name"
+    how = "answers each" if answered else "then receives the rest from each by its rank"
     return Finding(
         kind="message-race",
         severity="note",
         certainty="certain",
         message=(
             f"order only: rank {rank} serves {rank_words(clients)} at {_line_of(site)} as they come and {how}, so "
-            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); there is nothing "
-            "to mend unless the result depends on that order"
+            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); nothing needs "
+            "fixing unless the result depends on that order"
         ),
         ranks=(rank, *sorted(clients)),
         sites=tuple(describe.site(trace.event(*event)) for event in events),

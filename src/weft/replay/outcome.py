@@ -101,7 +101,7 @@ def _parting(record: Match, other: Match, forced: EventId) -> list[str]:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
     before, now = differing
     return [
-        f"the runs part at event {now[1]} of rank {now[0]}, {_with_message(other, now)}",
+        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {_with_message(other, now)}",
         f"  in the record it is {_with_message(record, before)}",
     ]
 

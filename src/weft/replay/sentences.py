@@ -92,12 +92,12 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
     if control.at(mine) < position:
         return f"event {index} of rank {rank}, {said(event)}, lies behind another stop"
     here = coming(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {said(event)}, is no communication"
+    no_stop = f"event {index} of rank {rank}, {said(event)}, is not one that ranks stop at"
     if control.at(mine) == position and here is not None and here.index > index:
         if control.parked(mine):
-            return f"{no_stop}: the stop is at the next call that is"
+            return f"{no_stop}: the stop is at the next one that is"
         if (rank, mine) in session.outside:
-            return f"{no_stop}: its thread is on the way to the next call that is, and waits for another thread"
+            return f"{no_stop}: its thread is on the way to the next one that is, and waits for another thread"
     return None
 
 
@@ -199,7 +199,7 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
         for slot in range(len(session.plans[control.rank].threads)):
             text = stands(trace, session, control, slot)
             if control.unanswered(slot):
-                text = f"polls on where its record has no more, and nothing answers ({text})"
+                text = f"polls more often than its record says, without an answer ({text})"
             elif control.polling(slot):
                 event = event_of(trace, session, control.rank, slot, control.at(slot))
                 expected = said(event) if event is not None else "the end"

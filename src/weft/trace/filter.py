@@ -91,7 +91,7 @@ def _check(term: Term) -> None:
     known = {*KEYS, "finding"}
     if term.key not in known:
         near = _nearest(_MEANT.get(term.key, term.key), known)
-        raise UsageError(f"a filter knows no {term.key!r}{near}; it knows {', '.join(sorted(known))}")
+        raise UsageError(f"{term.key!r} is not a key of a filter{near}; the keys are {', '.join(sorted(known))}")
     allowed: Sequence[str] = [*KINDS, "any"] if term.key == "finding" else STATES if term.key == "is" else ()
     for word in term.value.split(",") if allowed else ():
         if word not in allowed:

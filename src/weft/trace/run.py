@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 MAX_PROBLEMS: Final = 200
 
 _STOPS: Final = {
-    StopReason.DISK_FULL: "as the disk was full (give the run another place with --out)",
-    StopReason.NO_ADDRESS_SPACE: "as no address space was left (raise ulimit -v)",
+    StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
+    StopReason.NO_ADDRESS_SPACE: "because no address space was left (raise ulimit -v)",
     StopReason.IO_ERROR: "after an error of the file system",
-    StopReason.OVERFLOW: "as a part of the record had grown beyond what the format can count",
+    StopReason.OVERFLOW: "because a part of the record had grown beyond what the format can count",
 }
 
 
@@ -455,7 +455,7 @@ class Trace:
         """What most of the files say, no less than the ranks that are there."""
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
-            self._say(f"{by_rank.pop(rank).path.name}: rank {rank} cannot be; the file was left out")
+            self._say(f"{by_rank.pop(rank).path.name}: {rank} cannot be the number of a rank; the file was left out")
         said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
         size = said.most_common(1)[0][0] if said else 0
         if len(said) > 1:
@@ -464,7 +464,7 @@ class Trace:
         if not size and world == 0 and isinstance(told, int) and 0 < told < 2**20:
             size = told
         if size >= 2**20:
-            self._say(f"a world of {size} ranks cannot be; {least} are taken")
+            self._say(f"a world cannot have {size} ranks; {least} are assumed")
             size = least
         return max(size, least)
 

@@ -92,7 +92,7 @@ class Tasks:
         self.index = -1 - rank.index
         """Its place among all that has sites: ranks have 0 on."""
         if file.header.state == State.STOPPED:
-            rank.trace._say(f"{file.path.name}: Weft gave up writing down tasks; later switches of tasks are missing")
+            rank.trace._say(f"{file.path.name}: Weft stopped recording tasks; later switches of tasks are missing")
         rank.trace._say(*file.problems)
 
     def __iter__(self) -> Iterator[LogicalTask]:

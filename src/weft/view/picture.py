@@ -129,7 +129,7 @@ class Picture:
         """A stretch of the axis."""
         start, end = span
         if not start < end:
-            raise UsageError("a window ends after it begins")
+            raise UsageError("a window has to end after it begins")
         hits = self.hits(query) if query else None
         lanes_asked = parse_lanes(lanes, len(self.rows))
         found = window(self.rows, self.scale(axis), lanes_asked, span, columns=columns, hits=hits)

@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         elif where.path.startswith("/api/"):
             self._api(where.path.removeprefix("/api/"), given)
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
 
     # Who asks
 
@@ -183,13 +183,13 @@ class Handler(BaseHTTPRequestHandler):
     def _asset(self, name: str) -> None:
         body = assets().get(name)
         if body is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
         self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
     def _api(self, name: str, given: Given) -> None:
         answer = ANSWERS.get(name)
         if answer is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
             found = answer(self.server.picture, given)
         except KeyError as error:

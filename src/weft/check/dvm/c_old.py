@@ -190,7 +190,7 @@ def declared(name: str, rest: str, place: Position) -> str:
         elif word.strip() == "TEMPLATE":
             what = f"template{held}"
         else:
-            raise DirectiveError(place, f"`{word.strip()}` is no part of {name}")
+            raise DirectiveError(place, f"`{word.strip()}` is not a part of {name}")
     if not first:
         return what + edges
     return what + (f" distribute{spread(first)}" if name == "DISTRIBUTE" else f" align({with_small(first)})") + edges

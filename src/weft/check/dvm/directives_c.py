@@ -177,7 +177,7 @@ class _Reader(Reader):
         while self.separated():
             word = cursor.name("an attribute")
             if word.text not in known:
-                cursor.fail(f"`{word.text}` is no attribute here; known are {', '.join(known)}", word)
+                cursor.fail(f"`{word.text}` is not an attribute here; known are {', '.join(known)}", word)
             if word.text == "distribute":
                 found.append(self.distribution())
             elif word.text == "align":

@@ -57,7 +57,7 @@ def _compiles(script: Path) -> None:
         at = f":{error.offset}" if error.offset else ""
         raise UsageError(f"{script}:{error.lineno}{at}: the program does not compile: {error.msg}") from error
     except (ValueError, OSError) as error:
-        raise UsageError(f"{script} is no Python program: {error}") from error
+        raise UsageError(f"{script} is not a Python program: {error}") from error
 
 
 def tidied(findings: Path, texts: Texts) -> Iterator[str]:
