@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from weft.check.dvm import directives_c, directives_fortran, syntax
+from weft.check.dvm import syntax
+from weft.check.dvm.directives.c import read as read_c
+from weft.check.dvm.directives.fortran import read as read_fortran
 from weft.check.dvm.syntax import Affine, Constant, Directive, DirectiveError, Position, Section, Whole
 
 
 def c(text: str) -> Directive:
-    return directives_c.read([(Position("p.cdv", 7, 13), text)])
+    return read_c([(Position("p.cdv", 7, 13), text)])
 
 
 def fortran(*lines: str) -> Directive:
-    return directives_fortran.read([(Position("p.fdv", 7 + k, 6), line) for k, line in enumerate(lines)])
+    return read_fortran([(Position("p.fdv", 7 + k, 6), line) for k, line in enumerate(lines)])
 
 
 def told(subscripts: object) -> list[object]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from weft.check.dvm import c_old, directives_c
+from weft.check.dvm import c_old
+from weft.check.dvm.directives import c as directives
 from weft.check.dvm.syntax import Directive, DirectiveError, Position
 from weft.errors import UsageError
 
@@ -111,7 +112,7 @@ def take_directives(source: Source) -> None:
             stripped = re.sub(r"\\?\r?\n?$", "", line)
             pieces.append((source.position(at), stripped))
             at += len(line)
-        directive = directives_c.read(pieces)
+        directive = directives.read(pieces)
         hash_at = source.text.index("#", match.start())
         source.directives.append((hash_at, end, directive, " ".join(source.text[hash_at:end].split())))
         parts.append(source.text[done:hash_at] + re.sub(r"[^\n]", " ", source.text[hash_at:end]))
@@ -130,7 +131,7 @@ def take_macros(source: Source) -> None:
         form = c_old.today(held, place)
         if form is not None:
             try:
-                directive = directives_c.read([(place, form)], old=True)
+                directive = directives.read([(place, form)], old=True)
             except DirectiveError as error:
                 raise DirectiveError(place, f"`DVM({' '.join(held.split())})` cannot be read: {error}") from error
             source.directives.append((begin, end, directive, " ".join(text[begin:end].split())))

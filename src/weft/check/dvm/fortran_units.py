@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from weft.check.dvm import syntax
-from weft.check.dvm.directives_fortran import read
+from weft.check.dvm.directives.fortran import read
 from weft.check.dvm.fortran_lines import Item, Sentinel, Source, Statement
 from weft.check.dvm.syntax import Position
 

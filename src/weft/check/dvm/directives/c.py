@@ -6,22 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, cast, get_args
 
 from weft.check.dvm import syntax
+from weft.check.dvm.directives.c_clauses import Clauses
 from weft.check.dvm.syntax import (
-    Affine,
     Constant,
     Directive,
     DirectiveError,
     Expression,
     Position,
     Reference,
-    Section,
-    Subscript,
     Whole,
-    Width,
 )
-from weft.check.dvm.tokens import C_WORDS, Cursor, Reader, words
+from weft.check.dvm.tokens import C_WORDS, Cursor, words
 
-REDUCTIONS: Final = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
 INTENTS: Final = get_args(syntax.Intent)
 
 
@@ -34,10 +30,8 @@ def read(pieces: Iterable[tuple[Position, str]], old: bool = False) -> Directive
     return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive(old)
 
 
-class _Reader(Reader):
+class _Reader(Clauses):
     """Reads one directive from a cursor."""
-
-    old = False
 
     def directive(self, old: bool) -> Directive:
         """Read the directive."""
@@ -51,124 +45,7 @@ class _Reader(Reader):
         cursor.finish()
         return found
 
-    # --- parts ----------------------------------------------------------------------------------------------------
-
-    def separated(self) -> bool:
-        """Pass an optional comma; True while another clause or attribute follows."""
-        if self.cursor.ended:
-            return False
-        if self.cursor.accept(",") and self.cursor.word.kind != "name":
-            self.cursor.fail("a clause is expected after the comma")
-        return True
-
-    def subscripts(self) -> tuple[Subscript, ...] | None:
-        """Read `[…][…]`."""
-        found: list[Subscript] = []
-        while self.cursor.accept("["):
-            found.append(self.cursor.subscript())
-            self.cursor.expect("]")
-        return tuple(found) or None
-
-    def reference(self) -> Reference:
-        """Read a name and its subscripts."""
-        word = self.cursor.name("a variable")
-        return Reference(word.text, self.subscripts(), word.place)
-
-    def references(self) -> tuple[Reference, ...]:
-        """Read `(a, b[1:2], …)`."""
-        self.cursor.expect("(")
-        return self.cursor.listed(self.reference)
-
-    def dummies(self) -> tuple[str | None, ...]:
-        """Read the dummies of an alignment or the indices of a loop: `[i][j][]`."""
-        found: list[str | None] = []
-        while self.cursor.accept("["):
-            if self.cursor.text == "]":
-                found.append(None)
-            else:
-                word = self.cursor.name("a dummy")
-                if word.text in found:
-                    self.cursor.fail(f"`{word.text}` stands here twice", word)
-                found.append(word.text)
-            self.cursor.expect("]")
-        return tuple(found)
-
-    def edge(self) -> Width | syntax.NamedEdges:
-        """Read the edges of one dimension: widths, or names."""
-        if self.cursor.word.kind != "string":
-            return self.width()
-        names = [self.string()]
-        while self.cursor.accept(","):
-            names.append(self.string())
-        return syntax.NamedEdges(tuple(names))
-
-    def distribution(self) -> syntax.Distribution:
-        """Read `[block][*]…`."""
-        axes: list[syntax.Axis] = []
-        if self.cursor.text != "[":
-            self.cursor.fail("`[` and a distribution for each dimension are expected")
-        while self.cursor.accept("["):
-            axes.append(self.axis())
-            self.cursor.expect("]")
-        onto = self.reference() if self.old and self.cursor.accept("onto") else None
-        return syntax.Distribution(tuple(axes), onto)
-
-    def axis(self) -> syntax.Axis:
-        """Read how one dimension is dealt out."""
-        cursor = self.cursor
-        if cursor.text == "]" or cursor.accept("*"):
-            return syntax.Axis("*")
-        word = cursor.name("a distribution")
-        kind = word.text
-        if kind == "block":
-            return syntax.Axis("block")
-        if kind not in ("wgtblock", "genblock", "multblock", "indirect", "derived"):
-            cursor.fail(f"`{kind}` is not a distribution", word)
-        cursor.expect("(")
-        if kind == "derived":
-            found = syntax.Axis("derived", derived=self.derived())
-        elif kind == "wgtblock":
-            weights = cursor.expression()
-            cursor.expect(",")
-            found = syntax.Axis("wgtblock", weights, cursor.expression())
-        else:
-            found = syntax.Axis(cast(syntax.AxisKind, kind), cursor.expression())
-        cursor.expect(")")
-        return found
-
-    def derived(self) -> syntax.Derived:
-        """Read `expression, low:high, … with target[@i + "edge"][…]`."""
-        cursor = self.cursor
-        found: list[Expression | Section] = []
-        while True:
-            low = cursor.expression(":", "with")
-            found.append(Section(low, cursor.expression("with")) if cursor.accept(":") else low)
-            if not cursor.accept(","):
-                break
-        cursor.expect("with")
-        target = cursor.name("an array").text
-        subscripts: list[Expression | Whole | str] = []
-        edges: list[str] = []
-        while cursor.accept("["):
-            if cursor.accept("@"):
-                subscripts.append(cursor.name("a dummy").text)
-                while cursor.accept("+"):
-                    edges.append(self.string())
-            elif cursor.text == "]":
-                subscripts.append(Whole())
-            else:
-                subscripts.append(cursor.expression())
-            cursor.expect("]")
-        return syntax.Derived(tuple(found), target, tuple(subscripts), tuple(edges))
-
-    def alignment(self) -> syntax.Alignment:
-        """Read `[i][j] with target[…][…]`."""
-        dummies = self.dummies()
-        self.cursor.expect("with")
-        self.cursor.dummies = dummies
-        return syntax.Alignment(dummies, self.reference())
-
-    # --- declarations ---------------------------------------------------------------------------------------------
+    # --- declarations -----------------------------------------------------------------------------------------------
 
     def attributes(self, known: tuple[str, ...]) -> tuple[syntax.Attribute, ...]:
         """Read the attributes of an array or a template."""
@@ -192,16 +69,6 @@ class _Reader(Reader):
             raise DirectiveError(self.place, "an array is either distributed or aligned, once")
         return tuple(found)
 
-    def shadow(self) -> syntax.Shadow:
-        """Read `[1:1][2]…`."""
-        widths: list[Width | syntax.NamedEdges] = []
-        if self.cursor.text != "[":
-            self.cursor.fail("`[` and a width for each dimension are expected")
-        while self.cursor.accept("["):
-            widths.append(self.edge())
-            self.cursor.expect("]")
-        return syntax.Shadow(tuple(widths))
-
     def array(self) -> Directive:
         """`array …`."""
         attributes = self.attributes(("distribute", "align", "shadow", "dynamic"))
@@ -213,20 +80,12 @@ class _Reader(Reader):
         attributes = self.attributes(("distribute", "dynamic"))
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("template"), *attributes), (entity,))
 
-    def sizes(self) -> tuple[Section, ...]:
-        """Read `[n][m]…`."""
-        found: list[Section] = []
-        while self.cursor.accept("["):
-            found.append(Section(None, self.cursor.expression()))
-            self.cursor.expect("]")
-        return tuple(found)
-
     def inherit(self) -> Directive:
         """`inherit(a, b)`."""
         entities = tuple(syntax.Entity(name.name, (), name.place) for name in self.references())
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("inherit"),), entities)
 
-    # --- constructs -----------------------------------------------------------------------------------------------
+    # --- constructs -------------------------------------------------------------------------------------------------
 
     def redistribute(self) -> Directive:
         """`redistribute(a[block][*])`."""
@@ -297,120 +156,7 @@ class _Reader(Reader):
         clauses = self.clauses("parallel")
         return syntax.Parallel(self.place, self.last_line, rank, indices, on, clauses)
 
-    def clauses(self, of: str) -> tuple[syntax.Clause, ...]:
-        """Read the clauses of a loop or a task region."""
-        cursor = self.cursor
-        clauses: list[syntax.Clause] = []
-        while self.separated():
-            word = cursor.name("a clause")
-            reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
-            if reader is None:
-                known = ", ".join(sorted(CLAUSES))
-                cursor.fail(f"`{word.text}` is not a clause of {of}; known are {known}", word)
-            cursor.expect("(")
-            clauses.append(reader(self))
-        return tuple(clauses)
-
-    def private(self) -> syntax.Clause:
-        """`private(a, b)`."""
-        return syntax.Private(self.cursor.listed(self.bare))
-
-    def bare(self) -> Reference:
-        """Read a name without subscripts."""
-        word = self.cursor.name("a variable")
-        return Reference(word.text, None, word.place)
-
-    def reduction(self) -> syntax.Clause:
-        """`reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
-        group = self.group()
-        return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
-
-    def group(self) -> str | None:
-        """Read `group:` in front of what a clause of the old form lists."""
-        if not self.old or self.cursor.peek() != ":":
-            return None
-        name = self.cursor.name("a group").text
-        self.cursor.expect(":")
-        return name
-
-    def one_reduction(self) -> syntax.Reduction:
-        """Read `sum(s)`."""
-        cursor = self.cursor
-        word = cursor.name("a reduction")
-        if word.text not in REDUCTIONS:
-            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(REDUCTIONS)}", word)
-        cursor.expect("(")
-        variable = self.bare()
-        location = size = None
-        if word.text in ("maxloc", "minloc"):
-            cursor.expect(",")
-            location = self.bare()
-            if cursor.accept(","):
-                size = cursor.expression()
-        cursor.expect(")")
-        return syntax.Reduction(cast(syntax.ReductionKind, word.text), variable, location, size)
-
-    def shadow_renew(self) -> syntax.Clause:
-        """`shadow_renew(a[1:1][1:1](corner), b)`."""
-        return syntax.ShadowRenew(self.cursor.listed(self.renewal))
-
-    def renewal(self) -> syntax.Renewal:
-        """Read `a[1:1](corner)`."""
-        word = self.cursor.name("an array")
-        widths = self.shadow().widths if self.cursor.text == "[" else None
-        corner = self.cursor.accept("(")
-        if corner:
-            self.cursor.expect("corner")
-            self.cursor.expect(")")
-        return syntax.Renewal(Reference(word.text, None, word.place), widths, corner)
-
-    def across(self) -> syntax.Clause:
-        """`across(a[1:1], out:b[0:1])`."""
-        return syntax.Across(self.cursor.listed(self.dependence))
-
-    def dependence(self) -> syntax.Dependence:
-        """Read `a[1:1][0:0]`."""
-        out = self.cursor.accept("out", ":")
-        word = self.cursor.name("an array")
-        widths: list[Width] = []
-        while self.cursor.accept("["):
-            widths.append(self.width())
-            self.cursor.expect("]")
-        array = Reference(word.text, None, word.place)
-        return syntax.Dependence(array, tuple(widths) or None, "out" if out else "inout")
-
-    def remote(self) -> syntax.Remote:
-        """Read `a[i][], b[1]` and the closing bracket; in the old form `group: a[i][]`, too."""
-        group = self.group()
-        return syntax.Remote(self.cursor.listed(self.subscripted), group)
-
-    def subscripted(self) -> Reference:
-        """Read a name with subscripts."""
-        found = self.reference()
-        if found.subscripts is None:
-            raise DirectiveError(found.place, f"`{found.name}` needs subscripts here: {found.name}[] for all of it")
-        return found
-
-    def tie(self) -> syntax.Clause:
-        """`tie(a[i][-j])`."""
-        items = self.cursor.listed(self.subscripted)
-        for item in items:
-            for subscript in item.subscripts or ():
-                if not isinstance(subscript, Affine | Whole):
-                    raise DirectiveError(item.place, "`tie` takes a loop's index, its negative, or nothing")
-        return syntax.Tie(items)
-
-    def stage(self) -> syntax.Clause:
-        """`stage(n)`."""
-        depth = self.cursor.expression()
-        self.cursor.expect(")")
-        return syntax.Stage(depth)
-
-    def cuda_block(self) -> syntax.Clause:
-        """`cuda_block(32, 8)`."""
-        return syntax.CudaBlock(self.cursor.listed(self.cursor.expression))
-
-    # --- the rest -------------------------------------------------------------------------------------------------
+    # --- the rest ---------------------------------------------------------------------------------------------------
 
     def actual(self) -> Directive:
         """`actual(a, b[1:2])`."""
@@ -528,12 +274,6 @@ class _Reader(Reader):
             self.place, self.last_line, "shadow", group, renewals=self.cursor.listed(self.renewal)
         )
 
-    def shadow_use(self, kind: Literal["start", "wait"]) -> syntax.Clause:
-        """`shadow_start(group)` or `shadow_wait(group)` on a loop."""
-        group = self.cursor.name("a group").text
-        self.cursor.expect(")")
-        return syntax.ShadowUse(kind, group)
-
     def copy(self) -> Directive:
         """`copy` before a loop that the system does at once."""
         return syntax.Note(self.place, self.last_line, "copy")
@@ -616,20 +356,4 @@ OLD: Final[dict[str, Callable[[_Reader], Directive]]] = {
     "task_region": _Reader.task_region,
     "on": _Reader.on,
     "map": _Reader.map,
-}
-
-OLD_CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {
-    "shadow_start": lambda reader: reader.shadow_use("start"),
-    "shadow_wait": lambda reader: reader.shadow_use("wait"),
-}
-
-CLAUSES: Final[dict[str, Callable[[_Reader], syntax.Clause]]] = {
-    "private": _Reader.private,
-    "reduction": _Reader.reduction,
-    "shadow_renew": _Reader.shadow_renew,
-    "across": _Reader.across,
-    "remote_access": _Reader.remote,
-    "tie": _Reader.tie,
-    "stage": _Reader.stage,
-    "cuda_block": _Reader.cuda_block,
 }
