@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.trace.event import Event
 from weft.trace.layout import ID_DYNAMIC
-from weft.trace.run import Rank
+from weft.trace.rank import Rank
 
 # What mpi4py asks on the way: sizes of types and groups, and at its start and end.
 _ASKED = re.compile(

@@ -26,7 +26,7 @@ import numpy as np
 import weft
 from weft.trace import Rank
 from weft.trace.layout import Events, Flag
-from weft.trace.run import Thread
+from weft.trace.rank import Thread
 
 HERE = Path(__file__).parent / "programs"
 PROGRAMS = {

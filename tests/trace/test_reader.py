@@ -14,8 +14,8 @@ import weft
 from weft.trace import EVENT, RunError, layout, mapping
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import StreamKind
+from weft.trace.places import spawned
 from weft.trace.rankfile import RankFile
-from weft.trace.run import _spawned
 
 
 def slots(n: int) -> np.ndarray:
@@ -330,5 +330,5 @@ def test_worlds_that_one_launcher_spawned_under_one_name_are_told_apart() -> Non
         record(1, 2, 12),
         record(0, 2, 61),
     ]
-    worlds = [[f.header.start.realtime_ns for f in world] for world in _spawned(files)]
+    worlds = [[f.header.start.realtime_ns for f in world] for world in spawned(files)]
     assert worlds == [[10, 12], [30], [40], [60, 61]]

@@ -12,8 +12,9 @@ from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import EVENT, EndingKind, ExitKind, Flag, Level, State
+from weft.trace.rank import Rank, Thread
 from weft.trace.rankfile import Header
-from weft.trace.run import Rank, Thread, Trace
+from weft.trace.run import Trace
 from weft.trace.sites import CallSite
 from weft.trace.tails import Status
 from weft.trace.tasks import LogicalTask, Tasks

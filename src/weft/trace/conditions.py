@@ -17,7 +17,7 @@ from weft.trace.layout import ANY_SOURCE, COUNT_IN_TAIL, Events, Flag, decode_du
 
 if TYPE_CHECKING:
     from weft.trace.functions import Function
-    from weft.trace.run import Rank
+    from weft.trace.rank import Rank
     from weft.trace.sites import CallSite
 
 Mask = NDArray[np.bool_]

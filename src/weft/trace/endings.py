@@ -14,7 +14,7 @@ from weft.trace.sites import CallSite
 
 if TYPE_CHECKING:
     from weft.trace.definitions import EndingDefinition
-    from weft.trace.run import Rank
+    from weft.trace.rank import Rank
 
 
 @dataclass(frozen=True, slots=True)

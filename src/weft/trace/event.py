@@ -14,7 +14,7 @@ from weft.trace.varint import Cursor
 if TYPE_CHECKING:
     from weft.trace.communicators import Communicator
     from weft.trace.datatypes import Datatype
-    from weft.trace.run import Rank
+    from weft.trace.rank import Rank
     from weft.trace.sites import CallSite
     from weft.trace.tasks import LogicalTask
 

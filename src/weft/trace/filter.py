@@ -39,7 +39,8 @@ from weft.trace.layout import Events
 
 if TYPE_CHECKING:
     from weft.trace.event import Event
-    from weft.trace.run import Rank, Trace
+    from weft.trace.rank import Rank
+    from weft.trace.run import Trace
 
 __all__ = ["BLOCK", "Filter", "Term", "alternatives", "parse"]
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from weft.trace.cut import end_of
 from weft.trace.layout import State
-from weft.trace.run import Rank, Trace
+from weft.trace.rank import Rank
+from weft.trace.run import Trace
 
 BETWEEN: Final = 0.001
 """Seconds between the looks: longer than what the record rounds off the end of a call (2^16 ticks)."""

@@ -25,7 +25,7 @@ from weft.trace.rankfile import RankFile
 from weft.trace.sites import UNKNOWN, CallSite
 
 if TYPE_CHECKING:
-    from weft.trace.run import Rank
+    from weft.trace.rank import Rank
 
 FOLDER: Final = "tasks"
 SUFFIX: Final = ".tasks"

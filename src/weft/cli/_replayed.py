@@ -1,0 +1,113 @@
+"""What came of a replay, as `weft replay` tells it: lines, and the status that the command exits with."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+import weft
+from weft.cli.run import DEADLOCK_STATUS, ranks_text, say, shown_path
+from weft.launch import finish
+from weft.launch.job import Job
+from weft.launch.verdict import certain_deadlocks
+from weft.match import match
+from weft.replay import Replay, Result
+from weft.replay.force import parse_force
+from weft.replay.outcome import told, worth_telling
+from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
+from weft.report import examine
+from weft.trace import Trace
+
+LEFT_STATUS: Final = 5
+_TELLS: Final = {
+    Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
+}  # fmt: skip
+
+Told = tuple[list[str], int]
+"""The lines, and the status."""
+
+
+def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
+    """Put the new record in order and tell what came of it."""
+    ending = finish.finish(job)
+    if args.driven:
+        return job.process.shell_status
+    if not ending.ranks:
+        lines, status = _nothing(session, job, args)
+        job.run.discard()
+    else:
+        job.run.write()
+        if (problem := finish.resolve_sites(job.run.path, texts=trace.run.get("sources") is not False)) is not None:
+            say(problem)
+        lines, status = _outcome(trace, session, job, args)
+    for line in lines:
+        say(line)
+    return status
+
+
+def _nothing(session: Replay, job: Job, args: argparse.Namespace) -> Told:
+    """Of a replay in which no rank came to MPI."""
+    if session.result is Result.TIMED_OUT:
+        text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had initialised MPI"
+        return [text], LEFT_STATUS
+    status = job.process.shell_status
+    return [f"nothing was replayed: the program ended with status {status} before it initialised MPI"], (
+        status or LEFT_STATUS
+    )
+
+
+def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
+    place = shown_path(job.run.path)
+    what = "the other outcome" if args.force else "the replay"
+    up_to_there = f"{what} up to there is recorded in {place}"
+    if session.result is Result.STOPPED:
+        return stopped(trace, session), 0
+    if job.ended == "deadlock":
+        return [*_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
+    if session.result is Result.STALLED and args.force:
+        return [*standing(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
+    if job.ended == "interrupted" or job.interrupted is not None:
+        return [*interrupted(trace, session), up_to_there], job.process.shell_status or LEFT_STATUS
+    if tell := _TELLS.get(session.result):
+        return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
+    if args.force:
+        recorded = f"the other outcome is recorded in {place}: `weft report {place}` says what it led to"
+        return [*_compared(trace, job, args), recorded], job.process.shell_status
+    return _to_the_end(trace, session, job)
+
+
+def _deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+    """Of a replay that was stopped as it can never go on."""
+    proof = [finding.message for finding in certain_deadlocks(job.run.path)] or job.proof
+    lines = list(deadlocked(trace, proof, forced=bool(args.force)))
+    return [*lines, *_compared(trace, job, args)] if args.force else lines
+
+
+def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+    """What the other outcome changed, beside the record."""
+    other = weft.open(job.run.path)
+    findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
+    return told(match(trace), match(other), parse_force(args.force, trace).event, (findings[0], findings[1]))
+
+
+def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
+    """Of a replay that came to the end of its record."""
+    status = job.process.shell_status
+    short = session.unfinished()
+    if short and trace.run.get("ended") == "finished":
+        return [
+            f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
+            for rank, made, recorded in short[:8]
+        ], status or LEFT_STATUS
+    free = session.free
+    held = [plan for plan in session.plans if plan.rank not in free]
+    calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
+    what = "outcomes" if not session.checked else "calls that communicate"
+    where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
+    place = shown_path(job.run.path)
+    lines = [f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}"]
+    if free:
+        lines.append(
+            f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known"
+        )
+    return lines, status

@@ -1,0 +1,106 @@
+"""Which place each record has among the ranks of a run: worlds by their start, in each the ranks by number."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from weft.trace.communicators import members_text
+from weft.trace.rank import Rank
+from weft.trace.rankfile import RankFile
+from weft.trace.worlds import World
+
+if TYPE_CHECKING:
+    from weft.trace.run import Trace
+
+
+class Places:
+    """The worlds of a run and all their ranks; those without a record too, and those without a name last."""
+
+    def __init__(self, trace: Trace, files: list[RankFile]) -> None:
+        self.worlds: list[World] = []
+        self.ranks: list[Rank] = []
+        self._trace, self._say = trace, trace.add_problem
+        self._nameless: list[tuple[int, RankFile]] = []
+        jobs: dict[str, list[RankFile]] = defaultdict(list)
+        for file in files:
+            jobs[file.header.job].append(file)
+        order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
+        for job in order:
+            for part in spawned(jobs[job]) if job != order[0] else [jobs[job]]:
+                self._place(job, part)
+        if not order:
+            self._place("", [])
+        for world, file in self._nameless:
+            self._say(
+                f"{file.path.name}: the process ended before its rank was known; it stands at the end of the ranks"
+            )
+            self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
+
+    def _place(self, job: str, files: list[RankFile]) -> None:
+        index = len(self.worlds)
+        by_rank: dict[int, RankFile] = {}
+        for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+            rank = file.header.rank
+            if rank < 0:
+                self._nameless.append((index, file))
+                continue
+            if rank in by_rank:
+                self._say(
+                    f"{file.path.name}: rank {rank} has another record, {by_rank[rank].path.name}; the later counts"
+                )
+            by_rank[rank] = file
+        size = self._world_size(index, files, by_rank)
+        first = len(self.ranks)
+        if size > 16 * len(files) + 256:
+            self._say(f"{size - len(by_rank)} of {size} ranks left no record; they have no place among the ranks")
+            places = sorted(by_rank)
+            indices = {rank: first + i for i, rank in enumerate(places)}
+            members = tuple(indices.get(i, -1) for i in range(size))
+        else:
+            places = list(range(size))
+            members = tuple(range(first, first + size))
+            missing = [rank for rank in places if rank not in by_rank]
+            if missing:
+                self._say(_missing_sentence(missing, size, index, len(files)))
+        for rank in places:
+            self.ranks.append(Rank(self._trace, len(self.ranks), index, rank, by_rank.get(rank)))
+        started = min((f.header.start.realtime_ns for f in files), default=0)
+        self.worlds.append(World(index, job, started, members))
+
+    def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
+        """What most of the files say, no less than the ranks that are there."""
+        least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
+        for rank in [r for r in by_rank if r >= 2**20]:
+            self._say(f"{by_rank.pop(rank).path.name}: {rank} cannot be the number of a rank; the file was left out")
+        said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
+        size = said.most_common(1)[0][0] if said else 0
+        if len(said) > 1:
+            self._say(f"the records of world {world} do not agree on its size: {', '.join(map(str, sorted(said)[:5]))}")
+        told = self._trace.run.get("ranks")
+        if not size and world == 0 and isinstance(told, int) and 0 < told < 2**20:
+            size = told
+        if size >= 2**20:
+            self._say(f"a world cannot have {size} ranks; {least} are assumed")
+            size = least
+        return max(size, least)
+
+
+def spawned(files: list[RankFile]) -> list[list[RankFile]]:
+    """The worlds behind one name: MPICH's launcher gives all that one of its proxies starts the same.
+
+    Those of one size were started one after the other: the n-th record of each rank is of the n-th world.
+    """
+    worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
+    seen: Counter[tuple[int, int]] = Counter()
+    for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+        size, rank = file.header.world_size, file.header.rank
+        worlds[size, seen[size, rank] if rank >= 0 else 0].append(file)
+        seen[size, rank] += 1
+    return sorted(worlds.values(), key=lambda part: part[0].header.start.realtime_ns)
+
+
+def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
+    who = members_text(missing)
+    where = f" of world {world}" if world else ""
+    return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

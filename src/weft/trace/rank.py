@@ -1,0 +1,276 @@
+"""One rank of a run: its threads, their events, and what the ids in them mean."""
+
+# ruff: noqa: A002 - the domain's word id
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace import clock, layout
+from weft.trace.communicators import Communicator
+from weft.trace.cut import cut
+from weft.trace.datatypes import Datatype, Datatypes
+from weft.trace.definitions import CommDefinition, Definitions
+from weft.trace.endings import Ending, endings
+from weft.trace.event import Event
+from weft.trace.layout import ACCESS, EVENT, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind
+from weft.trace.outcome_log import decode_outcomes
+from weft.trace.rankfile import Header, RankFile
+from weft.trace.sites import CallSite
+from weft.trace.tasks import Tasks
+
+if TYPE_CHECKING:
+    from weft.trace.run import Trace
+
+
+class Thread:
+    """What one thread slot of a rank recorded."""
+
+    def __init__(self, rank: Rank, slot: int) -> None:
+        self.rank = rank
+        self.slot = slot
+
+    def __repr__(self) -> str:
+        return f"<Thread {self.slot} of rank {self.rank.index}>"
+
+    @cached_property
+    def events(self) -> Events:
+        """The events in the order of their calls (dtype layout.EVENT), zero copy, read-only.
+
+        In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
+        """
+        file = self.rank.file
+        data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
+        whole = len(data) // EVENT.itemsize * EVENT.itemsize
+        events: Events = data[:whole].view(EVENT)
+        if self.rank.trace.until is not None:
+            events = cut(events, self.rank.trace.until)
+        if file is None or not file.problems:
+            return events
+        tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
+        starts = events["result"][tailed].astype(np.int64) * TAIL_ALIGN
+        whole_tails = int(np.count_nonzero(starts < len(self.tails)))
+        if whole_tails == len(tailed):
+            return events
+        # The last tail that begins may be cut off itself.
+        return events[: int(tailed[max(whole_tails - 1, 0)])]
+
+    @cached_property
+    def tails(self) -> NDArray[np.uint8]:
+        """The thread's TAILS stream, zero copy, read-only."""
+        file = self.rank.file
+        return file.stream(StreamKind.TAILS, self.slot) if file else np.empty(0, np.uint8)
+
+    @cached_property
+    def accesses(self) -> NDArray[Any]:
+        """Locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero copy."""
+        file = self.rank.file
+        data = file.stream(StreamKind.WINDOWS, self.slot) if file else np.empty(0, np.uint8)
+        return data[: len(data) // ACCESS.itemsize * ACCESS.itemsize].view(ACCESS)
+
+    @cached_property
+    def outcomes(self) -> list[tuple[int, int]]:
+        """The outcomes of a run of level `outcomes` as (kind, value), see layout.LogKind."""
+        file = self.rank.file
+        if file is None:
+            return []
+        data = file.stream(StreamKind.OUTCOMES, self.slot)
+        return decode_outcomes(data, file.nibbles(self.slot))
+
+
+class Rank:
+    """One process of the run. `missing` is true for one that left no record: it has no events."""
+
+    def __init__(self, trace: Trace, index: int, world: int, rank: int, file: RankFile | None) -> None:
+        self.trace = trace
+        self.index = index
+        self.world = world
+        self.rank = rank
+        self.file = file
+
+    def __repr__(self) -> str:
+        return f"<Rank {self.index}>"
+
+    @property
+    def missing(self) -> bool:
+        """Whether the process left no readable record."""
+        return self.file is None
+
+    @property
+    def header(self) -> Header | None:
+        """The file's header, None for a missing rank."""
+        return self.file.header if self.file else None
+
+    @property
+    def state(self) -> str:
+        """starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or missing."""
+        if self.file is None:
+            return "missing"
+        return "damaged" if self.file.problems else self.file.header.state.name.lower()
+
+    @cached_property
+    def threads(self) -> list[Thread]:
+        """The thread slots that recorded something."""
+        return [Thread(self, slot) for slot in self.file.threads()] if self.file else []
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """What the ids in the events mean."""
+        data = self.file.stream(StreamKind.DEFINITIONS).tobytes() if self.file else b""
+        definitions = Definitions(data)
+        self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
+        return definitions
+
+    @cached_property
+    def tasks(self) -> Tasks | None:
+        """Which task made each call; None where that was not recorded (`weft run --tasks`) or the rank had no tasks."""
+        if self.file is None:
+            return None
+        header = self.file.header
+        file = self.trace._task_files.get((header.host, header.pid, header.job))
+        return Tasks(self, file) if file else None
+
+    @cached_property
+    def touches(self) -> NDArray[Any]:
+        """What the program did to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by thread.
+
+        Empty for a program that was not built with `weft cc`.
+        """
+        numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
+        parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
+        whole = [part[: len(part) // TOUCH.itemsize * TOUCH.itemsize].view(TOUCH) for part in parts]
+        return np.concatenate(whole) if whole else np.empty(0, TOUCH)
+
+    # Events
+
+    @cached_property
+    def _merged(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
+        columns = [t.events for t in self.threads]
+        events = np.concatenate(columns)
+        order = np.argsort(events["enter"], kind="stable")
+        thread = np.repeat(np.arange(len(columns), dtype=np.int32), [len(c) for c in columns])
+        index = np.concatenate([np.arange(len(c)) for c in columns])
+        merged = events[order]
+        merged.flags.writeable = False
+        return merged, thread[order], index[order]
+
+    @property
+    def _threaded(self) -> bool:
+        return len(self.threads) > 1
+
+    @property
+    def events(self) -> Events:
+        """All events in order of their entry; zero copy for one thread, a merged copy for several."""
+        if self._threaded:
+            return self._merged[0]
+        return self.threads[0].events if self.threads else np.empty(0, EVENT)
+
+    @property
+    def event_threads(self) -> NDArray[np.int32]:
+        """For each event, which of `threads` made the call."""
+        return self._merged[1] if self._threaded else np.zeros(len(self.events), np.int32)
+
+    @property
+    def event_positions(self) -> NDArray[np.int64]:
+        """For each event, its index in its thread's events."""
+        return self._merged[2] if self._threaded else np.arange(len(self.events))
+
+    def locate(self, index: int) -> tuple[Thread, int]:
+        """The thread, and the index in it, of the event `index` of `events`."""
+        if not 0 <= index < len(self.events):
+            raise IndexError(f"rank {self.index} has {len(self.events)} events, no event {index}")
+        if self._threaded:
+            return self.threads[int(self._merged[1][index])], int(self._merged[2][index])
+        return self.threads[0], index
+
+    def event(self, index: int) -> Event:
+        """One event. IndexError where there is none."""
+        return Event(self, index)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return (Event(self, i) for i in range(len(self.events)))
+
+    @property
+    def axis(self) -> clock.Axis:
+        """The rank's clock on the common time axis."""
+        return self.trace._axes[self.index]
+
+    def enter_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+        """Entry times of `events`, or of a part of them, in ns since the run's first event."""
+        return self.axis.ns_array(self.events["enter"][part])
+
+    def exit_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+        """Exit times; for open calls -1."""
+        events = self.events[part]
+        exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))
+        exits[(events["flags"] & layout.Flag.CLOSED) == 0] = -1
+        return exits
+
+    # Definitions
+
+    def comm(self, id: int) -> Communicator | None:
+        """The communicator that this rank knows by `id`."""
+        return self.trace._unified.of(self.index, id)
+
+    def comm_ids(self) -> set[int]:
+        """The ids by which this rank knows communicators."""
+        return set(self.trace._unified.ids(self.index))
+
+    def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
+        """Indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
+        column = self.events["comm"] if ids is None else ids
+        unique, inverse = np.unique(column, return_inverse=True)
+        table = np.array([c.index if (c := self.comm(int(i))) else -1 for i in unique], np.int32)
+        return table[inverse.reshape(-1)] if len(unique) else np.empty(0, np.int32)
+
+    @cached_property
+    def _datatypes(self) -> Datatypes:
+        return Datatypes(self.trace.functions, self.definitions)
+
+    def datatype(self, id: int) -> Datatype | None:
+        """The datatype that this rank knows by `id`."""
+        return self._datatypes.get(id)
+
+    def site(self, id: int) -> CallSite:
+        """The call site of an id; one without a place for an unknown id."""
+        return self.trace._sites.site(self, id)
+
+    @cached_property
+    def endings(self) -> list[Ending]:
+        """What the process told of its own end, in order of time; see weft.trace.endings."""
+        return endings(self)
+
+    def object_name(self, cls: str, id: int) -> str:
+        """A name for people of any object: what the program called it, MPI's name, or class and number."""
+        if cls == "COMM":
+            comm = self.comm(id)
+            if comm is not None:
+                return comm.name
+        predefined = self.trace.functions.object_name(cls, id)
+        if predefined is not None:
+            return predefined
+        if id == 0:
+            return "none"
+        own = self.definitions.names.get((int(ObjectClass[cls]), id)) if cls in ObjectClass.__members__ else None
+        return own or f"{cls.lower()} {id - layout.ID_DYNAMIC if id >= layout.ID_DYNAMIC else id}"
+
+    # For weft.trace.communicators
+
+    def communicator_definitions(self) -> list[CommDefinition]:
+        """The communicators that this process made, in order."""
+        return list(self.definitions.all(Def.COMM))
+
+    def other_worlds(self) -> dict[int, tuple[int, ...]]:
+        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
+        return self.trace._kin.get(self.index, {})
+
+    def given_name(self, cls: int, id: int) -> str | None:
+        """What the program called an object."""
+        return self.definitions.names.get((cls, id))
