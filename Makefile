@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-view bench-tasks bench-explore bench-check mutants trials debian kernel clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -207,6 +207,10 @@ bench-dump: setup
 # What a full replay costs beside the plain run: about 10 minutes.
 bench-replay: setup
 	$(BIN)/python benchmarks/replay.py $(BENCH)
+
+# What a step back costs in the middle of 100,000 calls: some minutes.
+bench-back: setup
+	$(BIN)/python benchmarks/back.py $(BENCH)
 
 # What `weft explore` finds, in how many runs: some minutes.
 bench-explore: setup

@@ -31,8 +31,10 @@ def held_to_the_squares(editor: Client, run: Recorded, add: str, square: str) ->
     assert [frame["name"] for frame in editor.frames(3)][:2] == [square, add]
     assert editor.go("stepOut", 3)["threadId"] == 3
     assert editor.place(3)[0] == add
+    line = editor.place(3)[1]
     editor.go("stepBack", 3)
-    assert "barrier" in editor.threads()[3]
+    assert editor.place(3) in [(add, line - 1), (add, run.here)]
+    assert editor.variables(3)["total"]["value"] in ("5", "14")
 
 
 def test_ranks_of_c(client: Start, recorded: Record) -> None:

@@ -51,6 +51,6 @@ def test_neovim_stops_all_ranks_shows_one_goes_back_and_follows_a_finding(
     assert stopped["threads"] == [f"rank {r} · gather.py:{run.here} in work" for r in range(4)]
     assert stopped["rank2"]["name"] == "work" and stopped["rank2"]["values"]["total"] == "5"
     assert stepped["rank2"]["line"] == run.here + 1 and stepped["rank2"]["values"]["total"] == "50"
-    assert back["rank2"]["line"] == back["cursor"] == run.here - 2 and "left" not in back["rank2"]["values"]
+    assert back["rank2"]["line"] == back["cursor"] == run.here and back["rank2"]["values"]["total"] == "5"
     assert found["stop"] == "goto" and found["finding"] == "message-race"
     assert found["threads"][0] == "rank 0 · recv(source=ANY_SOURCE, tag=7)"

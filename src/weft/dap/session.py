@@ -14,6 +14,7 @@ from weft.dap.points import Points
 from weft.dap.stacks import Stacks
 from weft.dap.wire import Wire
 from weft.debug.answers import tell
+from weft.debug.back import NothingBehind
 from weft.debug.frames import PARTS
 from weft.debug.hands import HandError, NoLines
 from weft.debug.prompt import Prompt
@@ -247,9 +248,17 @@ class Session:
         self.move("goto", lambda: self.debugger.until(where))
 
     def back(self, rank: int) -> None:
-        """Back to before the last call of a rank."""
-        self.debugger.focus = rank
-        self.move("step", lambda: self.prompt.answer(f"prev event @{rank}"))
+        """Back to the line before on a rank; to before its last call where no line is known or lies behind."""
+        d = self.debugger
+
+        def go() -> Answer:
+            try:
+                return d.line_back("next", rank)
+            except (NoLines, NothingBehind):
+                return d.prev_event(1, rank)
+
+        d.focus = rank
+        self.move("step", go)
 
     def back_to_breakpoint(self) -> None:
         """Back to the last place behind us that a breakpoint names."""

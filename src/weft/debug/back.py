@@ -9,11 +9,14 @@ search begins anew 2, 4, 8, ... calls earlier.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.debug.hands import Marks, Place, Tally, Watched
+from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
 from weft.errors import UsageError, WeftError
+from weft.replay import Goals
 from weft.replay.points import EventId
 
 if TYPE_CHECKING:
@@ -25,13 +28,37 @@ STEPS = 5_000
 """Lines of called functions that a step back into one goes through."""
 
 
+class NothingBehind(UsageError):
+    """No line lies behind where the rank stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Where a search has brought a rank: its stop, the tick since a call that this is, and all that was counted there.
+
+    From there a further step back needs no counting.
+    """
+
+    stop: Frame
+    base: int
+    tick: int
+    tally: Tally
+    key: str
+
+
+def _key(marks: Marks) -> str:
+    """What is the same for two searches that count the same lines."""
+    place = {name: marks.place.get(name) for name in ("depth", "function", "lines")}
+    return json.dumps([marks.lines, place], sort_keys=True)
+
+
 class Back:
     """One search on one rank. `marks`: what counts; `floor`: the call of the rank before which none is looked for."""
 
     def __init__(self, debugger: Debugger, rank: int, marks: Marks, floor: int = 0) -> None:
         self.debugger, self.rank, self.marks, self.floor = debugger, rank, marks, floor
         controls = debugger.replica.controls
-        self.now = {thread: debugger.replica.at(*thread) for thread in debugger.record.threads}
+        self.now = debugger.now()
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
         if not debugger.runs(rank):  # it has ended: the search begins before it left MPI
             entries = range(debugger.record.entries(rank))
@@ -44,22 +71,46 @@ class Back:
 
     def last(self) -> bool:
         """Bring the rank to the last tick before where it stands; false, and back where it stood, where none is."""
+        known = self._known()
+        if known is not None and known.tick > 1:
+            self._reach(known.base, known.tick - 1, known.tally)
+            return True
         self._count_behind()
-        for base in self._bases():
+        for base in self._bases(known.base if known is not None else self.now[self.rank, 0]):
             tally = self._count_from(base)
             tick = tally.ticks - self.behind - self.own
             if tick > 0:
-                self.reached = base, tally.begin_of_line(tick) if self.marks.lines else tick
-                self.go_to(base, tick=self.reached[1])
+                self._reach(base, tick, tally)
                 return True
         self._restore()
         return False
 
-    def _bases(self) -> Iterator[int]:
-        """Calls of the rank to search from, nearest first."""
+    def _reach(self, base: int, tick: int, tally: Tally) -> None:
+        """Bring the rank to a tick; of lines to the first of those that are one line."""
+        tick = tally.begin_of_line(tick) if self.marks.lines else tick
+        self.go_to(base, tick=tick)
+        self.reached = base, tick
+        if self.marks.lines and (stop := self._stop()) is not None:
+            self.debugger.known = Known(stop, base, tick, tally, _key(self.marks))
+
+    def _known(self) -> Known | None:
+        """What the last search counted, where the rank still stands where that has brought it."""
+        known = self.debugger.known
+        mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
+        return known if mine else None
+
+    def _stop(self) -> Frame | None:
+        """The rank's stop at a line: an object of its own, so that it tells whether the rank has moved."""
+        hand = self.debugger.hands.get(self.rank)
+        return hand.stopped if hand is not None else None
+
+    def _bases(self, below: int) -> Iterator[int]:
+        """Calls of the rank to search from, nearest first. `below`: nothing lies behind that one."""
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
-            yield max(here - calls, self.floor)
+            base = max(here - calls, self.floor)
+            if base < below:
+                yield base
             if here - calls <= self.floor:
                 return
             calls *= 2
@@ -75,16 +126,23 @@ class Back:
         self.behind, self.visits = tally.ticks, tally.visits
 
     def run_on(self) -> None:
-        """To where all ranks stood, the one of the search to its next call."""
+        """To where all ranks stood, the one of the search to its next call; the others need not be there yet."""
         self.debugger.run(self.now, self.polls)
-        self.debugger.settle()
+        self.debugger.settle(only=self.rank)
+
+    def _without(self) -> Goals:
+        """How far all get without what the rank does next, and no further than they stood."""
+        debugger = self.debugger
+        coming = debugger.record.entry(self.rank, debugger.replica.at(self.rank))
+        cut = self.now if coming is None else debugger.cut_before(coming.id, self.now)
+        return {thread: max(goal, debugger.replica.at(*thread)) for thread, goal in cut.items()}
 
     def _begin(self, base: int) -> None:
         """Another replay, in which the rank is about to make a call."""
         event = self.debugger.record.entry(self.rank, base)
         if event is None:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
-        self.debugger.back_to(event.id, self.now)
+        self.debugger.back_to(event.id, self.now, only=self.rank)
 
     def _count_from(self, base: int) -> Tally:
         """All ticks from a call on, to the call behind where the rank stood."""
@@ -99,7 +157,8 @@ class Back:
         self._begin(base)
         hand = self.debugger.hand(self.rank)
         hand.count(self.marks, tick, visit)
-        self.run_on()
+        self.debugger.run(self.now, self.polls)
+        self.debugger.settle(self._without)
         if hand.stopped is None:
             raise WeftError(
                 f"rank {self.rank} did not come to that line again: what it does between two calls of MPI is not the "
@@ -135,14 +194,14 @@ def level_of(debugger: Debugger, rank: int, one: Watched) -> int | None:
 
 
 def reverse_line(debugger: Debugger, how: str, rank: int) -> None:
-    """Bring a rank to the line before, over functions (`next`) or into them (`step`). UsageError where none is."""
+    """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind where none is."""
     place = debugger.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
-        raise UsageError(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
+        raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
     search = Back(debugger, rank, Marks(place, lines="next" if native else how))
     if not search.last():
-        raise UsageError(f"no line of rank {rank} lies behind that is after its first call of MPI")
+        raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of MPI")
     if native and how == "step":
         _into(search)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.debug.back import level_of, reverse_line, reverse_run, watched
+from weft.debug.back import Known, level_of, reverse_line, reverse_run, watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.frames import Frames, split_format
 from weft.debug.gdb import NativeHand
@@ -25,6 +25,7 @@ from weft.debug.queues import Queues
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.sent import Messages
+from weft.debug.spares import Spares
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
 from weft.replay.layout import ControlState
@@ -53,13 +54,13 @@ class Debugger:
         self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
         program: Sequence[str] = (), *, hand: HandMaker | None = None, prepare: Callable[[Path], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self._make_hand, self._prepare = hand or hand_in, prepare
+        self.look_into, self._prepare = hand or hand_in, prepare
         self.record = Record(path)
         self.findings: Callable[[], Sequence[Any]] = lambda: findings(self.record.trace)
         self.options, self.program = list(options), list(program)
         self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
         self._names = itertools.count(1)
-        self.messages = Messages(self.record, self._new)
+        self.messages = Messages(self.record, self.replay)
         self.breakpoints = Breakpoints(self.record, self.findings)
         self.hands: dict[int, Hand] = {}
         self.frames = Frames(self.hand)
@@ -71,43 +72,63 @@ class Debugger:
         self.pulse: Callable[[], None] = lambda: None
         """Called all the while that ranks run; where it raises KeyboardInterrupt, they stop at their next calls."""
         self.listed: tuple[str, int] | None = None
-        self.replica = self._new(self.record.start)
+        self.known: Known | None = None
+        """Where the last step back has brought a rank."""
+        self.spares = Spares(self)
+        self.replica = self.replay(self.record.start)
 
     # The replay
 
-    def _new(self, goals: Goals, shown: int = 0) -> Replica:
+    def replay(self, goals: Goals, look: Callable[[], None] = lambda: None) -> Replica:
+        """Begin another replay that stops at some goals. `look`: called until the ranks have begun."""
         folder = Path(self._home.name) / str(next(self._names))
-        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, shown=shown)
+        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, look=look)
 
     def first(self) -> Answer:
         """Where the ranks stand before the first command."""
         self.settle()
         return self.stopped()
 
-    def begin(self, goals: Goals | None = None) -> Answer:
-        """Another replay, up to some goals (the start)."""
-        shown = self.replica.shown if goals is not None else 0
-        self._leave()
-        self.replica = self._new(goals if goals is not None else self.record.start, shown)
-        self.settle()
+    def begin(self, goals: Goals | None = None, *, only: int | None = None) -> Answer:
+        """Another replay, up to some goals (the start). `only`: it is enough that this rank stands."""
+        self._exchange(goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown)
+        self.settle(only=only)
         return self.stopped()
 
-    def _leave(self) -> None:
-        for hand in self.hands.values():
-            hand.close()
+    def _exchange(self, goals: Goals, shown: int) -> None:
+        """Leave the replay for one that waits behind those goals, or for a new one. `shown`: as Replica's."""
+        found = self.spares.take(goals)
+        if found is None:
+            self._leave()
+            self.replica = self.replay(goals)
+        else:
+            self.spares.retire(self.replica, dict(self.hands))
+            self._forget()
+            self.replica, self.hands = found
+            self.replica.set_goals(goals)
+        self.replica.shown = shown
+
+    def _forget(self) -> None:
+        """What was of a replay that is left."""
         self.hands.clear()
         self.watches.clear()
         self.watched.clear()
         self.frames.moved()
+
+    def _leave(self) -> None:
+        for hand in self.hands.values():
+            hand.close()
+        self._forget()
         self.replica.end()
 
     def close(self) -> None:
         """End the replay and take everything away."""
         self._leave()
+        self.spares.close()
         self._home.cleanup()
 
-    def settle(self, goals: Callable[[], Goals] | None = None) -> None:
-        """Wait until all ranks stand. `goals`: asked anew whenever a rank has stopped at a line."""
+    def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
+        """Wait until all ranks stand (or `only` one). `goals`: asked anew whenever a rank has stopped at a line."""
         known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
@@ -117,6 +138,7 @@ class Debugger:
             now = self._lines()
             if now - known and goals is not None:
                 self.replica.set_goals(goals())
+                self.replica.kept_waiting = self.record.kept_waiting(self._next_of_lines(), self.replica.goals)
             known = now
             return now
 
@@ -126,7 +148,7 @@ class Debugger:
                 hand.drive()
 
         try:
-            self.replica.settle(stopped, tick)
+            self.replica.settle(stopped, tick, only)
         except KeyboardInterrupt:
             self.replica.freeze()
             raise
@@ -150,7 +172,7 @@ class Debugger:
         if not self.runs(rank):
             raise HandError(f"rank {rank} has ended")
         if rank not in self.hands:
-            self.hands[rank] = self._make_hand(self.replica, rank)
+            self.hands[rank] = self.look_into(self.replica, rank)
         return self.hands[rank]
 
     def runs(self, rank: int) -> bool:
@@ -445,7 +467,7 @@ class Debugger:
         if any(b.once for b in hit):
             self.breakpoints.all = [b for b in self.breakpoints.all if not (b.once and b in hit)]
             self._arm()
-        return self.stopped() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
+        return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
 
     def _hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
         """The breakpoints that ranks stand at."""
@@ -488,9 +510,7 @@ class Debugger:
         self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
-            shown = self.replica.shown
-            self._leave()
-            self.replica = self._new(self.record.start, shown)
+            self._exchange(self.record.start, self.replica.shown)
             self.settle()
         past = self.record.cuts.past(events)
 
@@ -523,7 +543,7 @@ class Debugger:
         self.look_at([rank])
         self._arm_nothing()
         self._pass(last)
-        return self.stopped()
+        return self.arrived()
 
     def _pass(self, event: Event) -> None:
         """Run until a call has returned, or for one that never did until it has begun."""
@@ -548,20 +568,36 @@ class Debugger:
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
         self.look_at([rank])
-        return self.back_to(event.id, {thread: self.replica.at(*thread) for thread in self.record.threads})
+        self.spares.asked = True
+        self.back_to(event.id, self.now())
+        return self.arrived()
 
-    def back_to(self, event: EventId, now: Goals) -> Answer:
+    def back_to(self, event: EventId, now: Goals, *, only: int | None = None) -> Answer:
         """A new replay that stops before a call that has been made, no rank further than `now`, and what came of it."""
+        return self.begin(self.cut_before(event, now), only=only)
+
+    def now(self) -> Goals:
+        """How many calls each thread has passed."""
+        return {thread: self.replica.at(*thread) for thread in self.record.threads}
+
+    def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
+        """How far all get before a call, and no rank further than `now` (where it stands)."""
+        now = self.now() if now is None else now
         cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
-        return self.begin({thread: min(goal, now[thread]) for thread, goal in cut.items()})
+        return {thread: min(goal, now[thread]) for thread, goal in cut.items()}
+
+    def arrived(self) -> Answer:
+        """Where all stand behind a command that let ranks run: spares follow."""
+        self.spares.follow()
+        return self.stopped()
 
     def go_back(self) -> Answer:
         """To the last stop behind us: a call that a breakpoint names, by the time of the record, or on the rank in
         focus a visit of a breakpoint in the source or the change of a watched value.
         """
         call = max(((self.breakpoints.begun(event), event) for event in self._behind()), default=(0, None))[1]
-        now = {thread: self.replica.at(*thread) for thread in self.record.threads}
-        kept, rank = dict(self.watched), self.focus
+        now, kept, rank = self.now(), dict(self.watched), self.focus
+        self.spares.asked = True
         in_source = reverse_run(self, rank, call)
         if not in_source and call is not None:
             self.look_at([call[0]])
@@ -571,7 +607,7 @@ class Debugger:
             raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met and "
                              "nothing watched changes, and no call that a breakpoint names lies behind: `restart` and "
                              "`until WHERE` go further back")  # fmt: skip
-        return self.stopped()
+        return self.arrived()
 
     def _behind(self) -> Iterable[EventId]:
         """The calls that breakpoints name and that have been made."""
@@ -583,13 +619,13 @@ class Debugger:
 
     def line_back(self, how: str, rank: int) -> Answer:
         """To the line before on a rank, over functions (`next`) or into them (`step`)."""
-        kept = dict(self.watched)
+        kept, self.spares.asked = dict(self.watched), True
         try:
             reverse_line(self, how, rank)
         finally:
             self._watch_again(kept)
         self.look_at([rank])
-        return self.stopped()
+        return self.arrived()
 
     def _watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
         """Watch in this replay what was watched in another; what has no frame here is looked for only going back."""
@@ -632,7 +668,7 @@ class Debugger:
         for rank in waiting:
             self.hands[rank].unstep()
         self.look_at(list(ranks))
-        answer = self.stopped()
+        answer = self.arrived()
         if waiting:
             answer["waiting"] = [self._waits(rank, event) for rank, event in waiting.items()]
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.trace import Event, Level
 
+_AWAIT_A_MESSAGE = {f"MPI_{name}" for name in ("Recv", "Mrecv", "Probe", "Mprobe", "Sendrecv", "Sendrecv_replace")}
 Position = tuple[int, int]
 """A thread of the plan: rank, slot."""
 
@@ -85,6 +87,18 @@ class Record:
     def entries(self, rank: int, slot: int = 0) -> int:
         """How many calls the plan of a thread holds."""
         return len(self.plans[rank].threads[slot].entries)
+
+    def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
+        """The threads that cannot return from the last call before their goals, as its message comes after some calls.
+
+        Of collectives that is not known: an MPI may let a member go on where the order does not need the others.
+        """
+        cut = self.cuts.before_future(events)
+        return frozenset(
+            (rank, slot) for (rank, slot), goal in cut.goals.items()
+            if (rank, slot) not in cut.firm and goals.get((rank, slot)) == goal
+            and (last := self.entry(rank, goal - 1, slot)) is not None and last.function.base in _AWAIT_A_MESSAGE
+        )  # fmt: skip
 
     def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
         """Whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""

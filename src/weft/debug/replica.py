@@ -36,7 +36,7 @@ class Replica:
 
     def __init__(
         self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str],
-        *, prepare: Callable[[Path], None], shown: int = 0,
+        *, prepare: Callable[[Path], None], look: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.record = record
         self.folder = folder
@@ -47,7 +47,9 @@ class Replica:
         prepare(folder)
         (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
         self._output = folder / "output.txt"
-        self.shown = shown
+        self.kept_waiting: frozenset[Position] = frozenset()
+        """Threads that are known not to return from the last call before their goals."""
+        self.shown = 0
         """Bytes of the program's output that people have seen: those of a replay that came further are not repeated."""
         command = [
             sys.executable, "-P", "-m", "weft.cli.main", "replay", str(record.trace.path.absolute()),
@@ -62,13 +64,13 @@ class Replica:
         self.watch = Watch(self.run / "ranks")
         self.controls: list[Control] = []
         try:
-            self._begin()
+            self._begin(look)
         except BaseException:
             self.end()
             raise
 
-    def _begin(self) -> None:
-        """Wait until every rank has taken its plan up."""
+    def _begin(self, look: Callable[[], None]) -> None:
+        """Wait until every rank has taken its plan up; `look` is called all the while."""
         until = time.monotonic() + BEGIN
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
         while self.process.poll() is None and time.monotonic() < until:
@@ -79,6 +81,7 @@ class Replica:
                 for control in self.controls
             ):
                 return
+            look()
             time.sleep(TICK)
         if self.process.poll() is None:
             raise WeftError(f"the ranks did not reach MPI_Init within {BEGIN:.0f} seconds")
@@ -142,7 +145,7 @@ class Replica:
 
     def set_goals(self, goals: Goals, polls: Goals | None = None) -> None:
         """Let the ranks run as far as this, and at their goals make so many failed polls before they stand."""
-        self.goals = dict(goals)
+        self.goals, self.kept_waiting = dict(goals), frozenset()
         for (rank, slot), goal in goals.items():
             self.controls[rank].set_goal(goal, slot, (polls or {}).get((rank, slot), 0))
 
@@ -150,12 +153,14 @@ class Replica:
         """Stop every rank at its next call."""
         self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
 
-    def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None]) -> bool:
+    def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None], only: int | None = None) -> bool:
         """Wait until every rank stands; false where they cannot get to their goals. Ctrl-C stops them where they are.
 
-        `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run.
+        `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run;
+        `only`: the rank that is waited for, whatever the others do.
         """
         since, before = time.monotonic(), None
+        awaited = [thread for thread in self.record.threads if only in (None, thread[0])]
         while True:
             at_lines = stopped()
             if self.over or self.left_record():
@@ -165,13 +170,14 @@ class Replica:
             if progress != before:
                 before, since = progress, now
             self.watch.look_at_all()
-            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
+            rest = [t for t in awaited if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=5)
                 return True
             if not rest or (
-                now - since > SETTLE and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
+                (now - since > SETTLE or self.kept_waiting.issuperset(rest))
+                and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
             ):
                 return True
             if now - since > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):

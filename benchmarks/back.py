@@ -1,0 +1,139 @@
+"""What a step back costs on a run of 100,000 calls: time on the wall, and processor time of all processes.
+
+    python benchmarks/back.py [--calls 100000] [--steps 12] [--write]
+
+Three ranks of back.c stand in the middle of their run. The first step back starts its replays; the ones behind it find
+replays that wait, as a person looks at each stop until two wait again. --write puts the table into docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from capture import Row, markdown, write
+
+from weft.debug.debugger import Debugger
+from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+RANKS = 3
+AGAIN = "until two wait again"
+LIMIT = 0.5
+"""Seconds that a step back may take."""
+HERTZ = os.sysconf("SC_CLK_TCK")
+
+
+def descendants() -> dict[str, float]:
+    """Processor time of this process and its descendants, by process and its start."""
+    rows: dict[int, tuple[int, str, float]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            spent = (int(words[11]) + int(words[12])) / HERTZ
+            rows[int(entry.name)] = int(words[1]), f"{entry.name} since {words[19]}", spent
+    mine = {os.getpid()}
+    while found := {pid for pid, (parent, _, _) in rows.items() if parent in mine and pid not in mine}:
+        mine |= found
+    return {rows[pid][1]: rows[pid][2] for pid in mine}
+
+
+class Meter:
+    """Looks at the processes again and again, as those that have ended are nowhere to be read."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self._seen |= descendants()
+            time.sleep(0.1)
+
+    def spent(self) -> float:
+        """Seconds so far."""
+        self._seen |= descendants()
+        return sum(self._seen.values())
+
+
+def recorded(folder: Path, calls: int) -> tuple[Path, int]:
+    """A run of so many calls, and the line of the program where its ranks are to stand."""
+    source = HERE / "programs" / "back.c"
+    line = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "/* here */" in text)
+    subprocess.run([BIN / "mpicc", "-g", "-O0", "-o", folder / "back", source], check=True, timeout=60)
+    command = [BIN / "weft", "run", "--out", folder / "run", "-n", str(RANKS), folder / "back", str(calls // RANKS)]
+    subprocess.run(command, check=True, timeout=600, stderr=subprocess.DEVNULL)
+    return folder / "run", line
+
+
+Cost = tuple[str, float, float]
+"""What, its seconds on the wall, and those of processors."""
+
+
+def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
+    """Commands that go back, and behind each what it takes until two replays wait again."""
+    debugger = Debugger(run, lambda _: (), hand=hand_in, prepare=prepare)
+    prompt, meter = TaskPrompt(debugger, as_json=True), Meter()
+    try:
+        debugger.first()
+        for command in (f"until 1:{calls // RANKS // 2}", f"break 1:back.c:{line}", "continue", "delete", "rank 1"):
+            prompt.answer(command)
+        for _ in range(count):
+            before, since = meter.spent(), time.monotonic()
+            prompt.answer("reverse-next @1")
+            took = time.monotonic() - since
+            stop = debugger.stands(1)["at"]
+            yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
+            since = time.monotonic()
+            for spare in debugger.spares.kept:
+                spare.thread.join()
+            yield AGAIN, time.monotonic() - since, meter.spent() - between
+    finally:
+        debugger.close()
+
+
+def table(calls: int, count: int) -> Iterator[Row]:
+    """Seconds of a step back on 3 ranks."""
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as name:
+        run, line = recorded(Path(name), calls)
+        found = []
+        for one in steps(run, line, calls, count):
+            found.append(one)
+            print(f"  {one[0]:<20} {one[1]:.2f} s, of processors {one[2]:.2f} s", flush=True)
+    yield ["step back", "seconds, median", "longest", "of processors, median", "longest"]
+    back = [one for one in found if one[0] != AGAIN]
+    rows = ("the first", back[:1]), ("each one behind it", back[1:]), (AGAIN, [one for one in found if one[0] == AGAIN])
+    for title, some in rows:
+        wall, spent = sorted(took for _, took, _ in some), sorted(used for _, _, used in some)
+        over = "" if title != "each one behind it" or wall[-1] <= LIMIT else f" **over {LIMIT}**"
+        yield [title, f"{statistics.median(wall):.2f}", f"{wall[-1]:.2f}{over}", f"{statistics.median(spent):.2f}",
+               f"{spent[-1]:.2f}"]  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=100_000, help="calls of the run (default 100000)")
+    parser.add_argument("--steps", type=int, default=12, help="steps back (default 12)")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    options = parser.parse_args()
+    text = markdown(list(table(options.calls, options.steps)))
+    print(f"\n{(table.__doc__ or '').splitlines()[0]}\n\n{text}")
+    if options.write:
+        write("back", text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

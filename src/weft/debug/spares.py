@@ -1,0 +1,201 @@
+"""Replays that wait a little behind where a person stands, so that a way back need not start one.
+
+A spare is a replay like any other: its ranks stand at an earlier cut of the run, and the hand is in the rank that is
+looked at. It comes to any later cut by going on, which is the same as if it had been started for that cut. Spares are
+begun in threads of their own while the person looks at the stop, from the first way back of a session on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.debug.hands import Hand
+from weft.debug.replica import Replica
+from weft.errors import WeftError
+from weft.replay import Goals
+
+if TYPE_CHECKING:
+    from weft.debug.debugger import Debugger
+
+KEPT = 2
+"""Spares at a time: a search counts in one replay and stops in another."""
+MOST_RANKS = 32
+"""Ranks of a run above which none are kept: each is three processes of the program then."""
+BEHIND_NS = 50_000_000
+CALLS = 64
+"""How far behind a rank its spares stand: so much time of the record, and so many calls at most."""
+LEAST = 2
+"""Calls that they stand behind at least, to be there for a search that begins at the last one."""
+_OF_MPI = ("ompi", "prte", "pmix", "mpich", "/hydra")
+"""Parts of the names of files that MPIs and their launchers keep open."""
+Made = tuple[Replica, dict[int, Hand]]
+
+
+class Spare:
+    """One replay that waits, or is on its way to where it waits. `make`: begins it, and asks now and then whether it
+    is still wanted.
+    """
+
+    def __init__(self, goals: Goals, make: Callable[[Spare], Made]) -> None:
+        self.goals = dict(goals)
+        self.wanted = True
+        self.made: Made | None = None
+        self.thread = threading.Thread(target=self._make, args=[make], daemon=True)
+        self.thread.start()
+
+    def _make(self, make: Callable[[Spare], Made]) -> None:
+        with suppress(WeftError, OSError):  # whoever wants it then finds none, and begins one that says why
+            self.made = make(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it stands there, or is still coming."""
+        return self.thread.is_alive() or (self.made is not None and not self.made[0].over)
+
+    def reaches(self, goals: Goals) -> bool:
+        """Whether it can go on to a cut."""
+        return all(goal <= goals[thread] for thread, goal in self.goals.items())
+
+    def follow(self, goals: Goals) -> None:
+        """Wait further on."""
+        if self.made is not None:
+            self.goals = dict(goals)
+            self.made[0].set_goals(goals)
+
+
+class Spares:
+    """The spares of a session. `asked`: whether somebody has gone back, so that they are worth their cost."""
+
+    def __init__(self, debugger: Debugger) -> None:
+        self._debugger = debugger
+        self.asked = False
+        self.kept: list[Spare] = []
+        self._ending: list[threading.Thread] = []
+
+    def take(self, goals: Goals) -> Made | None:
+        """One that can go on to a cut, None where there is none. The caller ends it."""
+        for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
+            while spare.thread.is_alive():
+                self._debugger.pulse()
+                spare.thread.join(0.01)
+            self.kept.remove(spare)
+            if spare.usable and spare.made is not None:
+                return spare.made
+            self._drop(spare)
+        return None
+
+    def follow(self) -> None:
+        """Have as many as are kept wait behind where the rank in focus stands."""
+        goals = self._behind() if self.asked else None
+        for spare in list(self.kept):
+            if goals is None or not spare.usable or not spare.reaches(self._last()):
+                self.kept.remove(spare)
+                self._drop(spare)
+            elif spare.reaches(goals):
+                spare.follow(goals)
+        while goals is not None and len(self.kept) < KEPT:
+            self.kept.append(Spare(goals, self._make))
+
+    def retire(self, replica: Replica, hands: dict[int, Hand]) -> None:
+        """End a replay without waiting for it."""
+        self._begin_to_end(lambda: _end(replica, hands))
+
+    def _begin_to_end(self, end: Callable[[], None]) -> None:
+        self._ending = [one for one in self._ending if one.is_alive()]
+        self._ending.append(threading.Thread(target=end, daemon=True))
+        self._ending[-1].start()
+
+    def close(self) -> None:
+        """End all."""
+        for spare in self.kept:
+            self._drop(spare)
+        self.kept.clear()
+        for one in self._ending:
+            one.join()
+
+    def _drop(self, spare: Spare) -> None:
+        spare.wanted = False
+
+        def end() -> None:
+            spare.thread.join()
+            if spare.made is not None:
+                _end(*spare.made)
+
+        self._begin_to_end(end)
+
+    def _make(self, spare: Spare) -> Made:
+        """In a thread of its own: a replay that has come to where it waits, and the hand in the rank in focus."""
+        debugger, rank = self._debugger, self._debugger.focus
+
+        def look() -> None:
+            if not spare.wanted:
+                raise WeftError("nobody waits for this replay any more")
+
+        replica = debugger.replay(spare.goals, look)
+        hands: dict[int, Hand] = {}
+        try:
+            replica.settle(set, look)
+            if replica.alive(rank):
+                hands[rank] = debugger.look_into(replica, rank)
+                with suppress(WeftError):
+                    hands[rank].place()  # gdb reads what it needs for that
+        except BaseException:
+            _end(replica, hands)
+            raise
+        return replica, hands
+
+    def _behind(self) -> Goals | None:
+        """The cut where they wait: some calls behind the rank in focus. None where none is to be kept."""
+        debugger, record, rank = self._debugger, self._debugger.record, self._debugger.focus
+        here = debugger.replica.at(rank)
+        last = record.entry(rank, min(here, record.entries(rank)) - 1)
+        if last is None or record.size > MOST_RANKS or _writes(debugger.replica):
+            return None
+        position, since = here - LEAST, last.enter_ns - BEHIND_NS
+        while position > max(here - CALLS, 0) and (one := record.entry(rank, position)) and one.enter_ns > since:
+            position -= 1
+        return self._before(max(position, 0))
+
+    def _last(self) -> Goals:
+        """The last cut behind the rank in focus from which a search can begin."""
+        return self._before(max(self._debugger.replica.at(self._debugger.focus) - LEAST, 0))
+
+    def _before(self, position: int) -> Goals:
+        event = self._debugger.record.entry(self._debugger.focus, position)
+        return self._debugger.cut_before(event.id) if event is not None else self._debugger.record.start
+
+
+def _end(replica: Replica, hands: dict[int, Hand]) -> None:
+    for hand in hands.values():
+        hand.close()
+    replica.end()
+
+
+def _writes(replica: Replica) -> bool:
+    """Whether a rank writes to a file of its own: two replays would write to it at once."""
+    own = str(replica.folder)
+    for control in replica.controls:
+        for entry in _open_files(control.pid):
+            with suppress(OSError):
+                name, flags = str(entry.readlink()), _flags(control.pid, entry.name)
+                mine = name.startswith((own, "/dev/", "/proc/")) or name.endswith(" (deleted)")
+                if flags & os.O_ACCMODE and entry.is_file() and not mine and not any(p in name for p in _OF_MPI):
+                    return True
+    return False
+
+
+def _open_files(pid: int) -> list[Path]:
+    with suppress(OSError):
+        return list(Path(f"/proc/{pid}/fd").iterdir()) if pid else []
+    return []
+
+
+def _flags(pid: int, number: str) -> int:
+    """How a file was opened."""
+    line = next(one for one in Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines() if one.startswith("flags"))
+    return int(line.split()[1], 8)
