@@ -7,7 +7,7 @@ from typing import Final
 TOPICS: Final[dict[str, str]] = {
     "communicators": (
         "Comm_compare Comm_create_keyval Comm_delete_attr Comm_free_keyval Comm_get_attr Comm_get_info Comm_get_name"
-        " Comm_group Comm_rank Comm_remote_group Comm_remote_size Comm_set_attr Comm_set_info Comm_set_name Comm_size"
+        " Comm_group Comm_rank Comm_remote_group Comm_remote_size Comm_set_attr Comm_set_name Comm_size"
         " Comm_test_inter Attr_delete Attr_get Attr_put Keyval_create Keyval_free"
     ),
     "topologies": (
@@ -35,7 +35,7 @@ TOPICS: Final[dict[str, str]] = {
     "operations": "Op_commutative Op_create Op_free Reduce_local",
     "windows": (
         "Win_attach Win_create_keyval Win_delete_attr Win_detach Win_free_keyval Win_get_attr Win_get_group"
-        " Win_get_info Win_get_name Win_set_attr Win_set_info Win_set_name Win_shared_query"
+        " Win_get_info Win_get_name Win_set_attr Win_set_name Win_shared_query"
     ),
     "files": (
         "File_delete File_get_amode File_get_atomicity File_get_byte_offset File_get_group File_get_info"

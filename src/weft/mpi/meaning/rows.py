@@ -213,6 +213,7 @@ def _communicators() -> Iterator[Meaning]:
         yield _collective(name, topic, Over.GROUP, makes=("COMM",), traits=Trait.NAMED_FIRST)
     yield _collective("Comm_free", topic, frees="COMM")
     yield _collective("Comm_disconnect", topic, frees="COMM")
+    yield _collective("Comm_set_info", topic, waits=Waits.SOME)
 
 
 def _processes() -> Iterator[Meaning]:
@@ -237,6 +238,7 @@ def _windows() -> Iterator[Meaning]:
     # "a process can return only after all have called" (12.2.5)
     yield _collective("Win_free", _WINDOWS, Over.WINDOW, leaves=_ALL, frees="WINDOW", sync=Sync.FREE)
     yield _collective("Win_fence", _WINDOWS, Over.WINDOW, leaves=Leaves.FENCE, sync=Sync.FENCE)
+    yield _collective("Win_set_info", _WINDOWS, Over.WINDOW, waits=Waits.SOME)
 
 
 def _accesses() -> Iterator[Meaning]:
