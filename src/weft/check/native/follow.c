@@ -6,11 +6,11 @@
 __extension__ typedef __int128 wide_t; /* sums and differences of any two values */
 
 /* A part of 4 bytes, extended: it rises evenly as long as it does not turn around. */
-static void extend(struct line *sum, const struct row_term *t, const struct line *in, int64_t n) {
+static void extend(struct line *sum, const struct row_term *t, struct line in, int64_t n) {
     bool sign = (t->kind & ~STEP_IS_FORM) == SIGNED;
-    int64_t from = sign ? (int64_t)(int32_t)in->at : (int64_t)(uint32_t)in->at;
-    int64_t rise = (int32_t)in->step, to = from + rise * n;
-    sum->turns |= in->turns || (sign ? to != (int32_t)to : to != (int64_t)(uint32_t)to);
+    int64_t from = sign ? (int64_t)(int32_t)in.at : (int64_t)(uint32_t)in.at;
+    int64_t rise = (int32_t)in.step, to = from + rise * n;
+    sum->turns |= in.turns || (sign ? to != (int32_t)to : to != (int64_t)(uint32_t)to);
     sum->at += (uint64_t)from * (uint64_t)t->factor, sum->step += (uint64_t)rise * (uint64_t)t->factor;
 }
 
@@ -20,12 +20,12 @@ static uint64_t held(int64_t address, int kind) {
     return kind == MEMORY8 ? *(const uint64_t *)address : *(const uint32_t *)address;
 }
 
-/* The values of all forms at the first of n iterations, and what they rise by. saved: the frame pointer comes first. */
+/* The values of all forms that are no shifts at the first of n iterations, and what they rise by. saved: the frame pointer comes first. */
 void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line forms[]) {
     static const uint64_t unit = 1;
     const char *frame = (const char *)saved[0];
     const char *const bases[] = {(const char *)&unit, (const char *)saved, frame};
-    for (int i = 0; i < r->form_count; i++) {
+    for (int i = 0; i < r->own_count; i++) {
         struct line sum = {0, 0, false};
         for (const struct row_term *t = r->terms + r->starts[i]; t < r->terms + r->starts[i + 1]; t++) {
             if (__builtin_expect(t->kind <= SLOT8, 1)) {
@@ -33,14 +33,14 @@ void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct l
                 sum.step += (uint64_t)t->step * (uint64_t)t->factor;
                 continue;
             }
-            uint64_t at = 1, step = t->kind & STEP_IS_FORM ? forms[t->step].at : (uint64_t)t->step;
+            uint64_t at = 1, step = t->kind & STEP_IS_FORM ? form_of(r, forms, (int)t->step).at : (uint64_t)t->step;
             switch (t->kind & ~STEP_IS_FORM) {
             case REGISTER: at = *(const uint64_t *)(bases[REGISTER] + t->which); break;
             case SLOT8: at = *(const uint64_t *)(frame + t->which); break;
             case SLOT4: at = *(const uint32_t *)(frame + t->which); break;
             case MEMORY8:
             case MEMORY4: at = held(t->step, t->kind), step = 0; break;
-            default: extend(&sum, t, &forms[t->which], n); continue;
+            default: extend(&sum, t, form_of(r, forms, t->which), n); continue;
             }
             sum.at += at * (uint64_t)t->factor, sum.step += step * (uint64_t)t->factor;
         }
@@ -49,11 +49,11 @@ void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct l
 }
 
 /* A value as a guard reads it, and for how many of n iterations it rises evenly so. */
-static int64_t read_as(const struct line *f, int size, bool sign, int64_t n, wide_t *at, wide_t *step) {
+static int64_t read_as(struct line f, int size, bool sign, int64_t n, wide_t *at, wide_t *step) {
     wide_t low = 0, high = size == 8 ? (wide_t)UINT64_MAX : UINT32_MAX;
     if (sign) low = size == 8 ? (wide_t)INT64_MIN : INT32_MIN, high = size == 8 ? (wide_t)INT64_MAX : INT32_MAX;
-    *step = size == 8 ? (wide_t)(int64_t)f->step : (int32_t)f->step;
-    *at = size == 8 ? (sign ? (wide_t)(int64_t)f->at : f->at) : (sign ? (wide_t)(int32_t)f->at : (uint32_t)f->at);
+    *step = size == 8 ? (wide_t)(int64_t)f.step : (int32_t)f.step;
+    *at = size == 8 ? (sign ? (wide_t)(int64_t)f.at : f.at) : (sign ? (wide_t)(int32_t)f.at : (uint32_t)f.at);
     wide_t end = *at + *step * (n - 1);
     if (end < low) return (int64_t)((*at - low) / -*step) + 1;
     if (end > high) return (int64_t)((high - *at) / *step) + 1;
@@ -61,12 +61,12 @@ static int64_t read_as(const struct line *f, int size, bool sign, int64_t n, wid
 }
 
 /* Whether a guard's jump is taken now, and in how many of n iterations that stays so. */
-static int64_t holds(const struct row_guard *g, const struct line forms[], int64_t n, bool *taken) {
+static int64_t holds(const struct row_guard *g, struct line one, struct line two, int64_t n, bool *taken) {
     int test = g->test & ~NOT;
     bool sign = test != BELOW && test != NOT_ABOVE;
     wide_t left, right, rise, other;
-    n = read_as(&forms[g->left], g->size, sign, n, &left, &rise);
-    n = read_as(&forms[g->right], g->size, sign, n, &right, &other);
+    n = read_as(one, g->size, sign, n, &left, &rise);
+    n = read_as(two, g->size, sign, n, &right, &other);
     wide_t apart = left - right, step = rise - other;
     if (test == AT_MOST || test == NOT_ABOVE) apart--;
     wide_t end = apart + step * (n - 1);
@@ -95,8 +95,9 @@ int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool
         int fall = r->blocks[b].fall, jump = r->blocks[b].jump;
         if (r->blocks[b].guard >= 0) {
             const struct row_guard *g = &r->guards[r->blocks[b].guard];
-            bool taken = false, known = !forms[g->left].turns && !forms[g->right].turns;
-            int64_t alike = known ? holds(g, forms, n, &taken) : 0;
+            struct line one = form_of(r, forms, g->left), two = form_of(r, forms, g->right);
+            bool taken = false, known = !one.turns && !two.turns;
+            int64_t alike = known ? holds(g, one, two, n, &taken) : 0;
             if (alike == 0 && !may) return 0;
             if (alike == n || !may) n = alike, fall = jump = taken ? jump : fall;
             else *loose = true;
@@ -111,14 +112,14 @@ int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool
 /* For how many of n iterations the forms keep to the limits of the blocks that are come to. */
 int64_t row_limited(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]) {
     for (const struct row_limit *l = r->limits; l < r->limits + r->limit_count; l++) {
-        const struct line *f = &forms[l->form];
-        int64_t step = (int64_t)f->step, most = (int64_t)l->most;
         if (blocks[l->block] == NEVER) continue;
-        if (f->turns || most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f->at > (uint64_t)most)
+        struct line f = form_of(r, forms, l->form);
+        int64_t step = (int64_t)f.step, most = (int64_t)l->most;
+        if (f.turns || most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f.at > (uint64_t)most)
             return 0; /* with these numbers nothing turns around at 2^64 */
-        int64_t end = (int64_t)f->at + step * (n - 1);
-        if (end < 0) n = (int64_t)f->at / -step + 1;
-        else if (end > most) n = (most - (int64_t)f->at) / step + 1;
+        int64_t end = (int64_t)f.at + step * (n - 1);
+        if (end < 0) n = (int64_t)f.at / -step + 1;
+        else if (end > most) n = (most - (int64_t)f.at) / step + 1;
     }
     return n;
 }

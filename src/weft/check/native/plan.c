@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PLANS 8
+#define MOST_PLANS 32
 #define HASH_SLOTS 2048
 
 static struct plan *new_plan(const struct row *r) {
@@ -20,6 +20,10 @@ static struct plan *new_plan(const struct row *r) {
     p->groups = calloc(groups, sizeof *p->groups);
     p->ranges = calloc(places, sizeof *p->ranges);
     p->demands = calloc(2 * places, sizeof *p->demands);
+    p->kin = calloc(MOST_KIN, sizeof *p->kin);
+    p->clusters = calloc(MOST_CLUSTERS, sizeof *p->clusters);
+    p->unsorted = calloc(2 * places, sizeof *p->unsorted);
+    p->sorted = calloc(2 * places, sizeof *p->sorted);
     p->sames = calloc(places, sizeof *p->sames);
     p->memories = calloc((size_t)r->memory_count + 1, sizeof *p->memories);
     p->writers = calloc(groups, sizeof *p->writers);
@@ -27,15 +31,32 @@ static struct plan *new_plan(const struct row *r) {
     p->order = calloc(groups, sizeof *p->order);
     p->ends = calloc(groups, sizeof *p->ends);
     p->written = calloc(groups, sizeof *p->written);
-    if (!p->groups || !p->ranges || !p->demands || !p->sames || !p->memories || !p->writers || !p->trackers ||
-        !p->order || !p->ends || !p->written)
+    if (!p->groups || !p->kin || !p->clusters || !p->ranges || !p->demands || !p->unsorted || !p->sorted || !p->sames ||
+        !p->memories || !p->writers || !p->trackers || !p->order || !p->ends || !p->written)
         abort();
     p->one = r->rank == 0;
     return p;
 }
 
+/* The kin of a form; -1: there are too many. */
+static int kin_of(struct plan *p, const struct row *r, const struct line forms[], int form) {
+    if (form >= r->own_count) form = r->terms[r->starts[form]].which;
+    int last = p->group_count ? p->groups[p->group_count - 1].kin : 0; /* mostly the same again */
+    for (int i = last, more = p->kin_count; more > 0; i = i ? i - 1 : p->kin_count - 1, more--)
+        if (p->kin[i].form == form) return i;
+    if (p->kin_count == MOST_KIN) return -1;
+    p->kin[p->kin_count] = (struct kin){.form = form,
+                                        .at = forms[form].at,
+                                        .step = (int64_t)forms[form].step,
+                                        .first = INT64_MAX,
+                                        .last = INT64_MIN,
+                                        .ranges = -1};
+    return p->kin_count++;
+}
+
 /* The group of all places with these addresses; -1: there are too many. */
-static int group_of(struct plan *p, const struct line *a, int form, unsigned size) {
+static int group_of(struct plan *p, const struct row *r, const struct line forms[], int form, unsigned size) {
+    const struct line value = form_of(r, forms, form), *a = &value;
     static struct {
         uint32_t epoch;
         int32_t group;
@@ -54,25 +75,40 @@ static int group_of(struct plan *p, const struct line *a, int form, unsigned siz
             p->sames[p->same_count++] = (struct same){form, slots[slot].group};
         return slots[slot].group;
     }
-    if (p->group_count == MOST_GROUPS) return -1;
+    int kin = kin_of(p, r, forms, form);
+    if (p->group_count == MOST_GROUPS || kin < 0) return -1;
+    struct kin *k = &p->kin[kin];
+    int64_t shift = (int64_t)(a->at - k->at);
+    k->first = shift < k->first ? shift : k->first;
+    k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
     slots[slot].epoch = epoch, slots[slot].group = p->group_count;
     p->groups[p->group_count] = (struct group){.low = a->at,
                                                .step = (int64_t)a->step,
+                                               .shift = shift,
                                                .form = form,
+                                               .kin = kin,
                                                .size = size,
                                                .first_write = INT_MAX,
                                                .first_track = INT_MAX,
-                                               .ranges = -1,
                                                .demands = -1};
     return p->group_count++;
 }
 
+/* Where a site's interval lets the group's kin be: as all of its intervals with the same home do. */
 static void add_range(struct plan *p, int group, const struct site *s) {
-    struct group *g = &p->groups[group];
-    for (int i = g->ranges; i >= 0; i = p->ranges[i].next)
-        if (p->ranges[i].home == s->home && p->ranges[i].low == s->low && p->ranges[i].reach == s->reach) return;
-    p->ranges[p->range_count] = (struct range){s->home, s->low, s->reach, group, g->ranges};
-    g->ranges = p->range_count++;
+    struct kin *k = &p->kin[p->groups[group].kin];
+    int64_t low = (int64_t)s->low - p->groups[group].shift, high = INT64_MAX;
+    if (s->reach > INTPTR_MAX) high = low - 1;
+    else if (low <= INT64_MAX - (int64_t)s->reach) high = low + (int64_t)s->reach;
+    for (int i = k->ranges; i >= 0; i = p->ranges[i].next) {
+        struct range *one = &p->ranges[i];
+        if (one->home != s->home) continue;
+        one->low = low > one->low ? low : one->low;
+        one->high = high < one->high ? high : one->high;
+        return;
+    }
+    p->ranges[p->range_count] = (struct range){s->home, low, high, p->groups[group].kin, k->ranges};
+    k->ranges = p->range_count++;
 }
 
 /* Whether all that lies in the first interval lies in the second one. */
@@ -88,7 +124,7 @@ static void add_demand(struct plan *p, int group, bool read, stamp_t least, stam
         if (within(least, limit, d->least, d->limit)) d->least = least, d->limit = limit;
         if (within(d->least, d->limit, least, limit)) return;
     }
-    p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1};
+    p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1, p->demand_count};
     g->demands = p->demand_count++;
 }
 
@@ -150,30 +186,43 @@ static int by_cells(const void *one, const void *two) {
     FIRST(a->least, b->least)
     FIRST(a->limit, b->limit)
     FIRST(g->size, h->size)
-    FIRST(g->step, h->step)
-    FIRST(g->from, h->from)
+    FIRST(g->kin, h->kin)
+    FIRST(g->shift, h->shift)
     return 0;
 }
 
 static bool next_to(const struct group *g, const struct group *h) {
-    return g->size == 8 && h->size == 8 && g->step == h->step && g->low + 8 == h->low;
+    return g->size == 8 && h->size == 8 && g->kin == h->kin && g->shift + 8 == h->shift;
+}
+
+/* By their cells: in the order of the last time, where that is one still. */
+static void sort_demands(struct plan *p) {
+    size_t count = (size_t)p->demand_count;
+    bool known = p->sorted_count == p->demand_count;
+    sorted = p;
+    if (known) memcpy(p->unsorted, p->demands, count * sizeof *p->demands);
+    for (size_t i = 0; known && i < count; i++) p->demands[i] = p->unsorted[p->sorted[i]];
+    for (size_t i = 1; known && i < count; i++) known = by_cells(&p->demands[i - 1], &p->demands[i]) <= 0;
+    if (known) return;
+    qsort(p->demands, count, sizeof *p->demands, by_cells);
+    for (size_t i = 0; i < count; i++) p->sorted[i] = p->demands[i].made;
+    p->sorted_count = p->demand_count;
 }
 
 /* Demands for the same of cells that lie together are one after another. */
 static void chain(struct plan *p) {
-    sorted = p;
-    qsort(p->demands, (size_t)p->demand_count, sizeof *p->demands, by_cells);
+    sort_demands(p);
     struct demand *first = NULL, *tile = NULL;
     uintptr_t to = 0;
     for (struct demand *d = p->demands; d < p->demands + p->demand_count; d++) {
         const struct group *g = &p->groups[d->group], *h = &p->groups[d[-(d > p->demands)].group];
-        if (first && g->size == 8 && h->size == 8 && g->step == h->step && g->from <= to && d->read == first->read &&
-            d->least == first->least && d->limit == first->limit)
+        if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(p, g) <= to &&
+            d->read == first->read && d->least == first->least && d->limit == first->limit)
             first->chain++, d->chain = 0;
         else first = tile = d, to = 0;
         if (tile != d && next_to(h, g)) tile->tile++, d->tile = 0;
         else tile = d;
-        to = g->to > to ? g->to : to;
+        to = end_of(p, g) > to ? end_of(p, g) : to;
     }
 }
 
@@ -181,8 +230,8 @@ static int by_place(const void *one, const void *two) {
     const struct group *g = &sorted->groups[((const struct touched *)one)->group];
     const struct group *h = &sorted->groups[((const struct touched *)two)->group];
     FIRST(g->size, h->size)
-    FIRST(g->step, h->step)
-    FIRST(g->low, h->low)
+    FIRST(g->kin, h->kin)
+    FIRST(g->shift, h->shift)
     return 0;
 }
 
@@ -196,23 +245,73 @@ static void tiles(struct plan *p, struct touched *first, int count) {
         else tile = w;
 }
 
+/* Where a kin is in this row of n iterations; false if its groups do not lie there as cells do. */
+static bool kin_placed(struct kin *k, const struct line *a, int64_t n) {
+    int64_t step = (int64_t)a->step, across = step * (n - 1), after = step * n;
+    if (a->turns || step >= INT32_MAX || step <= INT32_MIN || (a->at - k->at) % 8 != 0) return false;
+    k->at = a->at, k->step = step;
+    k->below = across < 0 ? across : 0, k->above = across > 0 ? across : 0;
+    uintptr_t low = k->at + (uintptr_t)(k->first + (after < 0 ? after : 0));
+    uintptr_t high = k->at + (uintptr_t)(k->last + (after > 0 ? after : 0));
+    return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
+}
+
 /* Where the groups lie in this row. */
 bool row_placed(struct plan *p, const struct line forms[], int64_t n) {
+    for (int i = 0; i < p->kin_count; i++)
+        if (!kin_placed(&p->kin[i], &forms[p->kin[i].form], n)) return false;
     for (int i = 0; i < p->group_count; i++) {
         struct group *g = &p->groups[i];
-        const struct line *a = &forms[g->form];
-        int64_t step = (int64_t)a->step, across = step * (n - 1);
-        if (a->turns || ((a->at | a->step) & (g->size - 1)) || step >= INT32_MAX || step <= INT32_MIN ||
-            ((a->at ^ (a->at + a->step * (uint64_t)n)) & ~(uint64_t)FOLD))
-            return false;
-        g->low = a->at, g->step = step;
-        g->from = step < 0 ? g->low + (uintptr_t)across : g->low;
-        g->to = (step < 0 ? g->low : g->low + (uintptr_t)across) + g->size;
+        const struct kin *k = &p->kin[g->kin];
+        g->low = k->at + (uintptr_t)g->shift, g->step = k->step;
     }
     return true;
 }
 
-static bool stands(const struct plan *p) { return p->sites == weft_sites_changed && p->base == now.base; }
+/* Whether all groups lie where cells do. */
+static bool aligned(const struct plan *p) {
+    for (int i = 0; i < p->group_count; i++) {
+        const struct group *g = &p->groups[i];
+        if ((g->low | (uintptr_t)g->step) & (g->size - 1)) return false;
+    }
+    return true;
+}
+
+/* Put the groups into clusters. */
+static void gather(struct plan *p) {
+    int k = -1;
+    p->cluster_count = 0, p->apart = 0;
+    for (int i = 0; i < p->group_count && p->cluster_count >= 0; i++) {
+        const struct group *g = &p->groups[i];
+        int64_t low = g->shift, high = g->shift + (int64_t)g->size;
+        if (k < 0 || p->clusters[k].kin != g->kin || p->clusters[k].object != g->object) /* another than the last */
+            k = p->cluster_count - 1;
+        while (k >= 0 && (p->clusters[k].kin != g->kin || p->clusters[k].object != g->object)) k--;
+        if (k < 0 && p->cluster_count == MOST_CLUSTERS) {
+            p->cluster_count = -1;
+            return;
+        }
+        if (k < 0) p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+        struct cluster *c = &p->clusters[k];
+        c->low = low < c->low ? low : c->low, c->high = high > c->high ? high : c->high;
+        if (g->first_write == INT_MAX) continue;
+        bool first = c->written_low == c->written_high;
+        c->written_low = first || low < c->written_low ? low : c->written_low;
+        c->written_high = first || high > c->written_high ? high : c->written_high;
+    }
+}
+
+/* Whether what a plan was made of is as it was: none of its places' sites was opened or moved since. */
+static bool stands(const struct row *r, struct plan *p) {
+    if (p->base != now.base) return false;
+    if (p->sites == weft_sites_changed) return true;
+    for (int i = 0; i < r->place_count; i++) {
+        const struct site *s = r->places[i].site;
+        if (p->blocks[r->places[i].block] != NEVER && (!s->key || s->changed > p->sites)) return false;
+    }
+    p->sites = weft_sites_changed;
+    return true;
+}
 
 /* Whether there is a plan for iterations that come to these blocks: it is the row's then. Else that is one to be made
  * anew. */
@@ -220,11 +319,12 @@ bool row_planned(struct row *r, const uint8_t blocks[]) {
     struct plan *p = r->plan, *free = NULL;
     int count = 0;
     do {
-        if (p && stands(p) && memcmp(p->blocks, blocks, (size_t)r->block_count) == 0) {
+        bool same = p && memcmp(p->blocks, blocks, (size_t)r->block_count) == 0;
+        if (same && stands(r, p)) {
             r->plan = p;
             return true;
         }
-        if (p && !stands(p)) free = p;
+        if (p && (same || (!free && p->base != now.base))) free = p;
         count += p != NULL;
         p = p ? p->next : NULL;
     } while (p != r->plan);
@@ -240,8 +340,8 @@ bool row_planned(struct row *r, const uint8_t blocks[]) {
 /* A new plan, from what the sites of the places let pass. */
 enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
     struct plan *p = r->plan;
-    p->group_count = p->range_count = p->demand_count = p->same_count = p->writer_count = p->tracker_count =
-        p->memory_count = 0;
+    p->group_count = p->kin_count = p->range_count = p->demand_count = p->same_count = p->writer_count =
+        p->tracker_count = p->memory_count = 0;
     p->base = 0; /* not made yet */
     p->last = -1;
     for (int i = 0; i < r->place_count; i++) {
@@ -250,21 +350,24 @@ enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t bl
         bool always = blocks[one->block] == ALWAYS;
         if (blocks[one->block] == NEVER) continue;
         if (!s->key) return always && !s->closed ? UNOPENED : REFUSED;
-        int g = group_of(p, &forms[one->address], one->address, (unsigned)one->size);
+        int g = group_of(p, r, forms, one->address, (unsigned)one->size);
         if (g < 0) return REFUSED;
+        if (!p->groups[g].object) p->groups[g].object = s->object;
         add_range(p, g, s);
         if (!(one->write ? may_write(p, g, one, i, always) : may_read(p, g, one, i, always))) return REFUSED;
     }
     p->alike = true;
     for (int i = 0; i < p->group_count; i++) {
-        p->order[i] = i;
+        if (p->ordered != p->group_count) p->order[i] = i;
         p->alike &= p->groups[i].size == p->groups[0].size;
         if (p->groups[i].first_track != INT_MAX) p->trackers[p->tracker_count++] = (struct touched){i, 1};
     }
     for (int b = 0; b < r->block_count; b++)
         for (int m = 0; blocks[b] != NEVER && m < r->memory_count; m++)
             if (r->memories[m].guard == r->blocks[b].guard) p->memories[p->memory_count++] = &r->memories[m];
-    if (!row_placed(p, forms, n)) return REFUSED;
+    p->ordered = p->group_count;
+    if (!row_placed(p, forms, n) || !aligned(p)) return REFUSED;
+    gather(p);
     chain(p);
     tiles(p, p->writers, p->writer_count);
     tiles(p, p->trackers, p->tracker_count);

@@ -11,10 +11,10 @@
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
 /* Whether what was one group in another row is one in this one, too. */
-static bool fits(struct plan *p, const struct line forms[], int64_t n) {
+static bool fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n) {
     for (int i = 0; i < p->same_count; i++) {
-        const struct line *a = &forms[p->sames[i].form], *b = &forms[p->groups[p->sames[i].group].form];
-        if (a->at != b->at || a->step != b->step || a->turns) return false;
+        struct line a = form_of(r, forms, p->sames[i].form), b = form_of(r, forms, p->groups[p->sames[i].group].form);
+        if (a.at != b.at || a.step != b.step || a.turns) return false;
     }
     return row_placed(p, forms, n);
 }
@@ -23,23 +23,19 @@ static bool fits(struct plan *p, const struct line forms[], int64_t n) {
 static int64_t inside(const struct plan *p, int64_t n) {
     for (int i = 0; i < p->range_count; i++) {
         const struct range *one = &p->ranges[i];
-        const struct group *g = &p->groups[one->group];
-        int64_t move = one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0;
-        uintptr_t from = g->low - *one->home - one->low;
-        uintptr_t to = from + (uintptr_t)((g->step - move) * (n - 1));
-        if (from > one->reach || one->reach > INTPTR_MAX) return 0;
-        if (to > one->reach) {
-            int64_t by = g->step - move;
-            int64_t more = by > 0 ? (int64_t)(one->reach - from) / by : (int64_t)from / -by;
-            n = more + 1 < n ? more + 1 : n;
-        }
+        const struct kin *k = &p->kin[one->kin];
+        int64_t by = k->step - (one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0);
+        int64_t at = (int64_t)(k->at - *one->home), to = at + by * (n - 1);
+        if (at < one->low || at > one->high) return 0;
+        if (to > one->high) n = (one->high - at) / by + 1;
+        else if (to < one->low) n = (at - one->low) / -by + 1;
     }
     return n;
 }
 
 /* Whether two groups touch the same granule of 8. */
 static bool meet(const struct group *a, const struct group *b) {
-    if (a->from >= ROUND(b->to) || b->from >= ROUND(a->to)) return false;
+    if (a->begin >= ROUND(b->end) || b->begin >= ROUND(a->end)) return false;
     if (a->step != b->step || a->step == 0 || a->size != 8 || b->size != 8) return true;
     uintptr_t step = (uintptr_t)(a->step < 0 ? -a->step : a->step);
     uintptr_t apart = (a->low > b->low ? a->low - b->low : b->low - a->low) % step;
@@ -49,38 +45,64 @@ static bool meet(const struct group *a, const struct group *b) {
 static void sort_groups(struct plan *p) {
     int *order = p->order;
     uintptr_t end = 0, written = 0;
+    for (struct group *g = p->groups; g < p->groups + p->group_count; g++)
+        g->begin = begin_of(p, g), g->end = end_of(p, g);
     for (int i = 0; i < p->group_count; i++) {
         int one = order[i], k = i;
-        for (; k > 0 && p->groups[order[k - 1]].from > p->groups[one].from; k--) order[k] = order[k - 1];
+        for (; k > 0 && p->groups[order[k - 1]].begin > p->groups[one].begin; k--) order[k] = order[k - 1];
         order[k] = one;
     }
     for (int i = 0; i < p->group_count; i++) {
         const struct group *g = &p->groups[order[i]];
-        uintptr_t to = ROUND(g->to);
+        uintptr_t to = ROUND(g->end);
         p->ends[i] = end = to > end ? to : end;
         p->written[i] = written = g->first_write != INT_MAX && to > written ? to : written;
     }
 }
 
+/* Whether what was found of a kin's groups among themselves stands, and clusters of different kin do not meet. */
+static bool still_apart(const struct plan *p, int64_t n) {
+    if (n > p->apart || p->cluster_count < 0) return false;
+    for (int i = 0; i < p->kin_count; i++)
+        if (p->kin[i].step != p->kin[i].apart_step) return false;
+    for (int i = 0; i < p->cluster_count; i++) {
+        const struct cluster *a = &p->clusters[i];
+        const struct kin *k = &p->kin[a->kin];
+        if (a->written_low == a->written_high) continue;
+        uintptr_t from = (k->at + (uintptr_t)(a->written_low + k->below)) & ~(uintptr_t)7;
+        uintptr_t to = ROUND(k->at + (uintptr_t)(a->written_high + k->above));
+        for (int j = 0; j < p->cluster_count; j++) {
+            const struct cluster *b = &p->clusters[j];
+            const struct kin *other = &p->kin[b->kin];
+            if (b->kin != a->kin && other->at + (uintptr_t)(b->low + other->below) < to &&
+                other->at + (uintptr_t)(b->high + other->above) > from)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* Whether no group that is written meets another one, or what a guard reads. */
-static bool apart(struct plan *p) {
+static bool apart(struct plan *p, int64_t n) {
     for (int i = 0; i < p->writer_count; i++)
         for (int m = 0; m < p->memory_count; m++) {
             const struct row_memory *one = p->memories[m];
             const struct group *g = &p->groups[p->writers[i].group];
-            if (g->from < one->address + (uintptr_t)one->size && one->address < g->to) return false;
+            if (begin_of(p, g) < one->address + (uintptr_t)one->size && one->address < end_of(p, g)) return false;
         }
-    if (p->writer_count == 0 || (p->one && p->alike)) return true;
+    if (p->writer_count == 0 || (p->one && p->alike) || still_apart(p, n)) return true;
     sort_groups(p);
     for (int i = 1; i < p->group_count; i++) {
         const struct group *a = &p->groups[p->order[i]];
         const uintptr_t *ends = a->first_write == INT_MAX ? p->written : p->ends;
-        for (int k = i - 1; k >= 0 && ends[k] > a->from; k--) {
+        for (int k = i - 1; k >= 0 && ends[k] > a->begin; k--) {
             const struct group *b = &p->groups[p->order[k]];
             if (a->first_write == INT_MAX && b->first_write == INT_MAX) continue;
             if (!(p->one && a->size == b->size) && meet(a, b)) return false;
         }
     }
+    p->apart = n;
+    for (int i = 0; i < p->kin_count; i++) p->kin[i].apart_step = p->kin[i].step;
     return true;
 }
 
@@ -118,27 +140,11 @@ static bool met(const struct plan *p, const struct demand *d, int64_t n, int til
 
 /* The same of all cells between the lowest and the highest of a chain, where that are not many more. */
 static bool met_together(const struct plan *p, const struct demand *d, int64_t n) {
-    uintptr_t from = UINTPTR_MAX, to = 0;
-    for (int i = 0; i < d->chain; i++) {
-        const struct group *g = &p->groups[d[i].group];
-        from = g->from < from ? g->from : from;
-        to = g->to > to ? g->to : to;
-    }
+    uintptr_t from = begin_of(p, &p->groups[d->group]), to = end_of(p, &p->groups[d[d->chain - 1].group]);
     int64_t count = (int64_t)((to - from) / 8);
     if (count > 2 * n * d->chain || ((from ^ to) & ~(uintptr_t)FOLD)) return false;
     const struct cell *c = cell8(from);
     return scan(d->read ? &c->read : &c->written, 8, count, 1, d->least, d->limit, also(p, d));
-}
-
-/* How many groups are a tile: as many as were one when the plan was made, if they are neighbours still, or one.
- * `groups`: their numbers, each so many bytes behind the last one. */
-static int tile_of(const struct plan *p, const int *groups, size_t bytes, int tile) {
-    const struct group *g = &p->groups[*groups];
-    for (int i = 1; i < tile; i++) {
-        const struct group *h = &p->groups[*(const int *)((const char *)groups + (size_t)i * bytes)];
-        if (h->low != g->low + 8 * (uintptr_t)i || h->step != g->step) return 1;
-    }
-    return tile > 1 ? tile : 1;
 }
 
 static bool all_met(const struct plan *p, int64_t n) {
@@ -146,9 +152,8 @@ static bool all_met(const struct plan *p, int64_t n) {
         const struct demand *d = &p->demands[i];
         if (d->chain > 1 && met_together(p, d, n)) continue;
         for (int k = 0; k < d->chain;) {
-            int tile = tile_of(p, &d[k].group, sizeof *d, d[k].tile);
-            if (!met(p, d + k, n, tile)) return false;
-            k += tile;
+            if (!met(p, d + k, n, d[k].tile)) return false;
+            k += d[k].tile;
         }
     }
     return true;
@@ -156,10 +161,10 @@ static bool all_met(const struct plan *p, int64_t n) {
 
 /* A plan for this row: the last one that fits, or a new one. */
 static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
-    if (row_planned(r, blocks) && fits(r->plan, forms, n) && apart(r->plan)) /* groups may have become one */
+    if (row_planned(r, blocks) && fits(r, r->plan, forms, n) && apart(r->plan, n)) /* groups may have become one */
         return PASSED;
     enum verdict made = row_plan(r, forms, blocks, n);
-    return made == PASSED && !apart(r->plan) ? REFUSED : made;
+    return made == PASSED && !apart(r->plan, n) ? REFUSED : made;
 }
 
 /* Whether all accesses of n iterations that come to these blocks pass; n becomes less where places leave their
@@ -201,7 +206,7 @@ void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
         full++, places = 0;
     stamp_t last = first + (p->one ? 0 : (stamp_t)full);
     for (int i = 0, tile; i < p->tracker_count; i += tile) {
-        tile = tile_of(p, &p->trackers[i].group, sizeof *p->trackers, p->trackers[i].tile);
+        tile = p->trackers[i].tile;
         stamp_reads(p, &p->groups[p->trackers[i].group], first, full, tile);
     }
     for (int i = 0; places > 0 && i < p->tracker_count; i++)
@@ -210,7 +215,7 @@ void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
             stamp_reads(p, &g, last, 1, 1);
         }
     for (int i = 0, tile; i < p->writer_count; i += tile) {
-        tile = tile_of(p, &p->writers[i].group, sizeof *p->writers, p->writers[i].tile);
+        tile = p->writers[i].tile;
         stamp_writes(p, &p->groups[p->writers[i].group], first, full, tile);
     }
     for (int i = 0; places > 0 && i < p->writer_count; i++)

@@ -21,11 +21,11 @@ static struct {
 static bool expected(const struct row *r, const struct line forms[]) {
     int last = r->rank - 1;
     for (int d = 0; d <= last; d++) {
-        const struct line *f = &forms[r->arguments[d]];
-        uint64_t step = d < last ? 0 : f->step;
-        if (f->turns || f->step != step || f->at != (uint64_t)here.index[d] + step) return false;
+        struct line f = form_of(r, forms, r->arguments[d]);
+        uint64_t step = d < last ? 0 : f.step;
+        if (f.turns || f.step != step || f.at != (uint64_t)here.index[d] + step) return false;
     }
-    int64_t step = last < 0 ? 0 : (int64_t)forms[r->arguments[last]].step;
+    int64_t step = last < 0 ? 0 : (int64_t)form_of(r, forms, r->arguments[last]).step;
     return last < 0 || (step != 0 && row_rises(step));
 }
 
@@ -38,7 +38,7 @@ bool row_worth(const struct row *r, int64_t n) {
 static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t *wait) {
     static struct line forms[MOST_FORMS];
     static uint8_t blocks[MOST_BLOCKS];
-    if (r->form_count > MOST_FORMS) return 0;
+    if (r->own_count > MOST_FORMS) return 0;
     row_follow(r, saved, n + 1, forms);
     if (!expected(r, forms)) return 0;
     if (r->rank && n > row_room()) n = row_room();

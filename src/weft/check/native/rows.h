@@ -16,11 +16,12 @@ struct row_place {
     int32_t address, size, write, block;
 };
 
-enum { NUMBER, REGISTER, SLOT8, SLOT4, SIGNED, ZEROED, MEMORY8, MEMORY4, STEP_IS_FORM = 16 };
+enum { NUMBER, REGISTER, SLOT8, SLOT4, SIGNED, ZEROED, MEMORY8, MEMORY4, SHIFTED, STEP_IS_FORM = 16 };
 
 struct row_term {
     int64_t factor, step; /* step: what the atom rises by; with STEP_IS_FORM a form's number; an address of memory */
-    int32_t kind, which; /* which: where a register was saved, a slot's offset, the number of a form */
+    int32_t kind, which; /* which: where a register was saved, a slot's offset, the number of a form; SHIFTED: a form is
+                            that one and `factor`, and has no other term */
 };
 
 struct row_limit { /* where iterations come to the block, the form is at most this, unsigned */
@@ -30,7 +31,7 @@ struct row_limit { /* where iterations come to the block, the form is at most th
 
 struct row_block { /* instructions that follow one another; the blocks behind it have greater numbers */
     int32_t fall, jump; /* -1: none */
-    int32_t guard;      /* -1: which of the two is not known */
+    int32_t guard; /* -1: which of the two is not known */
 };
 
 /* What a guard asks of two values; NOT is added where the jump is taken if it is not so. */
@@ -51,7 +52,7 @@ struct plan;
 struct row {
     int32_t wait, fails;
     int64_t left;
-    int32_t rank, place_count, form_count, limit_count, block_count, guard_count, memory_count, unused;
+    int32_t rank, place_count, form_count, limit_count, block_count, guard_count, memory_count, own_count;
     const struct row_place *places;
     const struct row_term *terms;
     const int32_t *starts; /* of each form's terms */
@@ -60,16 +61,16 @@ struct row {
     const struct row_guard *guards;
     const struct row_memory *memories;
     int32_t arguments[4]; /* forms of the next iteration's index */
-    int64_t length;       /* of the last row */
-    int64_t run;          /* of this row so far, where the runtime is not told of iterations */
-    struct plan *plan;    /* of the last row, one of a ring; NULL: none yet */
-    int32_t strict;       /* for so many rows blocks that some iterations come to are not even tried */
-    int32_t doubts;       /* how often that was in vain */
+    int64_t length; /* of the last row */
+    int64_t run; /* of this row so far, where the runtime is not told of iterations */
+    struct plan *plan; /* of the last row, one of a ring; NULL: none yet */
+    int32_t strict; /* for so many rows blocks that some iterations come to are not even tried */
+    int32_t doubts; /* how often that was in vain */
 };
 
 _Static_assert(sizeof(struct row) == 152 && offsetof(struct row, left) == 8, "weft.check.rows knows these");
 
-#define MOST_FORMS 1024
+#define MOST_FORMS 2048
 #define MOST_BLOCKS 512
 
 struct line { /* a value that rises evenly */
@@ -80,28 +81,58 @@ struct line { /* a value that rises evenly */
 /* Whether a row's iterations come to a block. */
 enum { NEVER, PERHAPS, ALWAYS };
 
+/* A form's value in a row, from those that are no shifts: these are the first own_count. */
+static inline struct line form_of(const struct row *r, const struct line own[], int form) {
+    if (form < r->own_count) return own[form];
+    const struct row_term *shift = r->terms + r->starts[form];
+    struct line made = own[shift->which];
+    made.at += (uint64_t)shift->factor;
+    return made;
+}
+
 /* --- follow.c --- */
-void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line forms[]);
+void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line own[]);
 int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool *loose, uint8_t blocks[]);
 int64_t row_limited(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]);
 
 #define MOST_GROUPS 512
+#define MOST_KIN 64
+#define MOST_CLUSTERS 64
+
+struct kin { /* groups whose addresses are shifts of one form: their distances never change */
+    int form;
+    uintptr_t at; /* of the first iteration */
+    int64_t step;
+    int64_t below, above; /* how far the row goes from there */
+    int64_t first, last; /* where its groups lie from there */
+    int64_t apart_step; /* when groups were last found apart */
+    int ranges; /* the last one; -1: none */
+};
+
+struct cluster { /* groups of a kin in an object */
+    const struct object *object;
+    int kin;
+    int64_t low, high; /* granules of its groups, from where the kin is */
+    int64_t written_low, written_high; /* of those that write; the same: none does */
+};
 
 struct group { /* places with the same addresses */
     uintptr_t low; /* of the first iteration */
     int64_t step;
-    uintptr_t from, to; /* all its bytes */
-    int form;
+    uintptr_t begin, end; /* all its bytes, when all groups were looked at */
+    int64_t shift; /* from where its kin is */
+    const struct object *object;
+    int form, kin;
     unsigned size;
     int first_write, first_track; /* numbers of places; INT_MAX: none */
-    int ranges, demands;          /* the last ones; -1: none */
-    bool halves;                  /* its granules must be split */
+    int demands; /* the last one; -1: none */
+    bool halves; /* its granules must be split */
 };
 
-struct range { /* a site's interval */
+struct range { /* where a kin may be, from what its sites' intervals are relative to */
     const uintptr_t *home;
-    uintptr_t low, reach;
-    int group, next;
+    int64_t low, high;
+    int kin, next;
 };
 
 struct demand { /* all words of a group's cells lie in least..least+limit, or are this iteration's */
@@ -109,7 +140,8 @@ struct demand { /* all words of a group's cells lie in least..least+limit, or ar
     bool read;
     int group, next;
     int chain; /* so many demands ask the same of cells that lie together, this the first; 0: it is in one */
-    int tile;  /* so many groups of 8 bytes from this one on are neighbours in each iteration; 0: it is in one */
+    int tile; /* so many groups of 8 bytes from this one on are neighbours in each iteration; 0: it is in one */
+    int made; /* its number before they were sorted */
 };
 
 struct touched { /* a group, and how many from it on are neighbours; 0: it is one of them */
@@ -122,22 +154,36 @@ struct same { /* another form has the group's addresses */
 
 struct plan { /* which groups there are, and what is to be asked of them */
     struct plan *next; /* the row's plans are a ring */
-    uint32_t sites;    /* when it was made */
+    uint32_t sites; /* when it was made */
     stamp_t base;
-    int group_count, range_count, demand_count, same_count, writer_count, tracker_count, memory_count;
+    int group_count, kin_count, cluster_count, range_count, demand_count, same_count, writer_count, tracker_count,
+        memory_count;
     struct group *groups;
+    struct kin *kin;
+    struct cluster *clusters; /* cluster_count -1: there are more */
+    int64_t apart; /* of so many iterations all groups were found apart; 0: of none yet */
     struct range *ranges;
-    struct demand *demands;
+    struct demand *demands, *unsorted;
+    int *sorted; /* which demand came to each place when they were sorted last */
+    int sorted_count;
     struct same *sames;
     const struct row_memory **memories; /* what must not be written */
     struct touched *writers, *trackers; /* groups that write; whose reads are tracked */
-    int *order;                         /* all groups by their low ends */
-    uintptr_t *ends, *written;          /* of all groups up to one in that order; of those that write */
-    int last;                           /* the last place that a stamp comes from */
-    bool one;                           /* a loop within an iteration: one stamp */
-    bool alike;                         /* all groups have the same size */
+    int *order, ordered; /* all groups by their low ends; so many the last time */
+    uintptr_t *ends, *written; /* of all groups up to one in that order; of those that write */
+    int last; /* the last place that a stamp comes from */
+    bool one; /* a loop within an iteration: one stamp */
+    bool alike; /* all groups have the same size */
     uint8_t blocks[MOST_BLOCKS];
 };
+
+/* All bytes of a group. */
+static inline uintptr_t begin_of(const struct plan *p, const struct group *g) {
+    return g->low + (uintptr_t)p->kin[g->kin].below;
+}
+static inline uintptr_t end_of(const struct plan *p, const struct group *g) {
+    return g->low + (uintptr_t)p->kin[g->kin].above + g->size;
+}
 
 enum verdict { REFUSED, UNOPENED, PASSED };
 

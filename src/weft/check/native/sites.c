@@ -174,17 +174,32 @@ static void edge(struct site *s, struct detail *d, const struct aspect *v, bool 
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
  * that begins to write it is noticed, but not against the reads before that. */
+#define USAGES 16384
+#define PROBES 8
 static struct usage {
     int construct;
     uintptr_t low;
     unsigned first; /* instance that used it first */
     bool written;
-} usages[4096];
+} usages[USAGES];
+
+/* The usage of an object in this construct; where all of its slots are taken it takes the first, which is forgotten. */
+static struct usage *usage_of(uintptr_t low) {
+    uint64_t key = (low ^ (uint64_t)here.id << 48) * 0x9E3779B97F4A7C15u;
+    struct usage *first = &usages[(key >> 40) % (USAGES - PROBES)];
+    for (struct usage *u = first; u < first + PROBES; u++) {
+        if (u->construct == here.id && u->low == low) return u;
+        if (u->construct == 0) {
+            *u = (struct usage){here.id, low, here.instance, false};
+            return u;
+        }
+    }
+    *first = (struct usage){here.id, low, here.instance, false};
+    return first;
+}
 
 static bool only_read_so_far(uintptr_t low, bool write) {
-    unsigned at = ((unsigned)here.id * 2654435761u ^ (unsigned)(low >> 2)) % 4096;
-    struct usage *u = &usages[at];
-    if (u->construct != here.id || u->low != low) *u = (struct usage){here.id, low, here.instance, false};
+    struct usage *u = usage_of(low);
     u->written |= write;
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
@@ -439,7 +454,7 @@ bool site_again(struct site *s, uintptr_t a, size_t size) /* the interval, some 
     for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
     if (moved || outside(o, after)) return false;
     s->low = a - over - *s->home;
-    weft_sites_changed++;
+    s->changed = ++weft_sites_changed;
     return true;
 }
 
@@ -469,7 +484,7 @@ void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size,
     } else {
         s->reach = length - size;
         s->key = place;
-        weft_sites_changed++;
+        s->changed = ++weft_sites_changed;
         open_site(s);
     }
 }

@@ -139,6 +139,7 @@ struct site {
     stamp_t known;         /* the limit of a site that is tracked */
     stamp_t since;         /* what is older is judged: there are two copies */
     stamp_t fresh;         /* shadow edges and remote buffers: when they were filled */
+    uint32_t changed;      /* weft_sites_changed, when it was opened or moved */
     struct object *object;
     uintptr_t place;
     uintptr_t length;        /* reach + the access's size */

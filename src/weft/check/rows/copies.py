@@ -13,6 +13,7 @@ from weft.native.headers.check_rows import (
     MEMORY8,
     NUMBER,
     REGISTER,
+    SHIFTED,
     SIGNED,
     SLOT4,
     SLOT8,
@@ -132,17 +133,34 @@ class _Forms:
 
     def __init__(self, row: CopiedLoop) -> None:
         self.row = row
-        self.known: dict[object, int] = {}
+        self.known: dict[object, str] = {}
         self.made: list[list[str]] = []
+        self.shifted: list[list[str]] = []
+        """Their numbers follow those of the others."""
 
-    def add(self, form: Form, low: bool = False) -> int:
-        """The number of a form; those that it needs have smaller ones."""
+    def add(self, form: Form, low: bool = False) -> str:
+        """The number of a form, as the assembler reads it; those that it needs have smaller ones, or are shifts."""
         key = (frozen(form), low)
         if key not in self.known:
-            terms = [self._term(atom, times, low) for atom, times in sorted(form.items(), key=repr)]
-            self.known[key] = len(self.made)
-            self.made.append(terms)
+            if shift := self._shift(form, low):
+                self.known[key] = f".Lweftr{self.row.number}_w+{len(self.shifted)}"
+                self.shifted.append([shift])
+            else:
+                terms = [self._term(atom, times, low) for atom, times in sorted(form.items(), key=repr)]
+                self.known[key] = str(len(self.made))
+                self.made.append(terms)
         return self.known[key]
+
+    def _shift(self, form: Form, low: bool) -> str:
+        """A form as another one and what never changes: elements that lie alike have the other one in common."""
+        fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
+        names = [atom.name for atom in fixed if atom is not ONE]
+        if not fixed or len(fixed) == len(form) or len(names) > 1 or any(fixed[a] != 1 for a in fixed if a is not ONE):
+            return ""
+        other = self.add({atom: times for atom, times in form.items() if atom not in fixed}, low)
+        shift = signed(fixed.get(ONE, 0))
+        factor = f"{names[0]}{shift:+d}" if names else str(shift)
+        return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
 
     def _term(self, atom: Atom, times: int, low: bool) -> str:
         if atom is ONE:
@@ -161,7 +179,7 @@ class _Forms:
         if set(rise) - {ONE}:
             step, flag = self.add(rise), STEP_IS_FORM
         else:
-            step, flag = rise.get(ONE, 0), 0
+            step, flag = str(rise.get(ONE, 0)), 0
         if atom.kind == "register":
             kind, argument = REGISTER, 8 * SAVED[atom.name]
         else:
@@ -173,7 +191,12 @@ def address_of(memory: Atom) -> str:
     """The address of what a place holds, as the assembler reads it."""
     shift = dict(memory.form).get(ONE, 0)
     name = next(atom.name for atom, _ in memory.form if atom is not ONE)
-    return f"{name}{(shift ^ 1 << 63) - (1 << 63):+d}"
+    return f"{name}{signed(shift):+d}"
+
+
+def signed(value: int) -> int:
+    """A number modulo 2^64 as one with a sign."""
+    return (value ^ 1 << 63) - (1 << 63)
 
 
 def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
@@ -242,7 +265,7 @@ def _data(row: CopiedLoop, places: list[int]) -> str:
             f"\t.quad\t.Lweft{place.number}\n"
             f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
         )
-    arguments = [forms.add(form) for form in row.arguments] + [0] * (4 - len(row.arguments))
+    arguments = [forms.add(form) for form in row.arguments] + ["0"] * (4 - len(row.arguments))
     checks = [(forms.add(form), limit, within[node]) for node, (form, limit) in row.proven.items()]
     everywhere = {check for check in checks if check[2] == 0}
     limits = [
@@ -266,15 +289,16 @@ def _data(row: CopiedLoop, places: list[int]) -> str:
         onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
         ends.append(f"\t.long\t{onward[0]}, {onward[1]}, {number.get(block.nodes[-1], -1)}\n")
     starts, terms = [0], []
-    for made in forms.made:
+    for made in forms.made + forms.shifted:
         terms += made
         starts.append(len(terms))
     return (
+        f"\t.set\t.Lweftr{n}_w, {len(forms.made)}\n"
         f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
-        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made)}, {len(limits)}\n"
-        f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, 0\n"
+        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made + forms.shifted)}, {len(limits)}\n"
+        f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, {len(forms.made)}\n"
         f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
-        f"\t.long\t{', '.join(map(str, arguments))}\n\t.quad\t0, 0, 0, 0\n"
+        f"\t.long\t{', '.join(arguments)}\n\t.quad\t0, 0, 0, 0\n"
         f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
         f".Lweftr{n}_l:\n{''.join(limits)}.Lweftr{n}_y:\n{''.join(memories)}"
         f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n"
