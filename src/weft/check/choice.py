@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check import Checked
+from weft.check.grouped import grouped
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
@@ -154,9 +155,15 @@ def baseline(path: Path | None) -> Iterable[tuple[str, ...]]:
         return []
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        return [key(one) for one in held["findings"]]
+        return [key(one | {"sites": [site]}) for one in held["findings"] for site in places(one)]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a report of weft check --format json") from error
+
+
+def places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """The places of a finding's report: one for each of those that it was told for."""
+    told: Sequence[dict[str, Any]] = finding["evidence"].get("places") or finding["sites"][:1] or [{}]
+    return told
 
 
 def key(finding: dict[str, Any]) -> tuple[str, ...]:
@@ -169,8 +176,8 @@ def key(finding: dict[str, Any]) -> tuple[str, ...]:
 
 
 def applied(checked: Checked, told: Told) -> Checked:
-    """The check with the findings that are told."""
+    """The check with the findings that are told, those of one cause as one."""
     hidden = len(checked.findings) - len(told.findings)
     return replace(
-        checked, findings=told.findings, hidden=hidden, problems=(*checked.problems, *told.unread, *told.notes)
+        checked, findings=grouped(told.findings), hidden=hidden, problems=(*checked.problems, *told.unread, *told.notes)
     )

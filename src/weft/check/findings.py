@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check import sentences
+from weft.check.grouped import times
 from weft.check.record import Record
 from weft.check.texts import AccessPlace, Construct, Texts
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS
-from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
 NOBODY: Final = Construct("", "", 0)
@@ -187,6 +187,8 @@ def _finding(record: Record, texts: Texts) -> Finding:
     for key in ("index", "iteration", "other", "task", "delta", "offset", "bytes", "expected", "got", "value"):
         if key in held:
             evidence[key] = held[key]
+    if record.variable:
+        evidence["declared"] = {"file": record.variable.file, "line": record.variable.line}
     if record.construct.line:
         evidence["loop"] = {
             "kind": record.construct.kind, "file": record.construct.file, "line": record.construct.line,
@@ -196,7 +198,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
-        message=sentences.message(record, texts) + (f" ({plural(record.count, 'time')})" if record.count > 1 else ""),
+        message=sentences.message(record, texts) + times(record.count),
         sites=tuple(sites),
         evidence=evidence,
     )

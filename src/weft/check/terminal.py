@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from weft.check import Checked
 
 INDENT = " " * 9
+MOST_SITES = 8
+"""Places of a finding that are shown; JSON, SARIF and the page have all."""
 
 
 def write(checked: Checked, to: TextIO, directives: bool = False) -> None:
@@ -82,8 +84,11 @@ def nothing(checked: Checked) -> str:
 
 def sites(finding: Finding) -> Iterator[str]:
     """A line for each place: the access, the other one, the loop."""
-    shown = [(file_line(site.file, site.line), site) for site in finding.sites if site.file]
+    known = [site for site in finding.sites if site.file]
+    shown = [(file_line(site.file, site.line), site) for site in known[:MOST_SITES]]
     width = max((len(where) for where, _ in shown), default=0)
     for where, site in shown:
         yield printable(f"{where:<{width}}  {site.call}" + (f" in {site.function}" if site.function else ""))
         yield from (f"    {text}" for text in excerpt.marked(finding, site))
+    if len(known) > MOST_SITES:
+        yield f"and {plural(len(known) - MOST_SITES, 'more place')}"
