@@ -6,6 +6,7 @@ import argparse
 from typing import Final
 
 import weft
+from weft.cli.replay import LEFT_STATUS
 from weft.cli.run import DEADLOCK_STATUS, ranks_text, say, shown_path
 from weft.launch import finish
 from weft.launch.job import Job
@@ -18,7 +19,6 @@ from weft.replay.sentences import deadlocked, diverged, interrupted, refused, st
 from weft.report import examine
 from weft.trace import Trace
 
-LEFT_STATUS: Final = 5
 _TELLS: Final = {
     Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
 }  # fmt: skip

@@ -18,9 +18,8 @@ from select import select
 from typing import Any
 
 _NEEDED = (
-    "weft.cli.replay", "weft.launch.finish", "weft.launch.job", "weft.launch.plan", "weft.launch.recorder",
-    "weft.launch.verdict", "weft.match", "weft.order", "weft.replay.force", "weft.replay.outcome",
-    "weft.replay.sentences", "weft.report", "weft.report.registry",
+    "weft.cli.replay", "weft.cli._replayed", "weft.launch.plan", "weft.launch.recorder", "weft.order",
+    "weft.report.registry",
 )  # fmt: skip
 FAILED = 70
 """The status of a child that could not run the command (sysexits.h: an internal error)."""

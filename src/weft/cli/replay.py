@@ -18,15 +18,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.run import DEADLOCK_STATUS, positive, ranks_text, say, shown_path
+from weft.cli.run import positive, ranks_text, say
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.launch.job import Job
+    from weft.launch.plan import Plan
+    from weft.launch.rundir import RunDirectory
+    from weft.mpi.ready import Shim
     from weft.replay import Cut, RankPlan, Replay
     from weft.replay.points import EventId
     from weft.trace import Trace
@@ -99,11 +103,10 @@ def feed(file: Path) -> None:
 def replay(args: argparse.Namespace, other: list[str]) -> int:
     """Plan, start, watch, tell."""
     import weft
+    from weft.cli._replayed import conclude
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
-    from weft.launch.job import run_job
     from weft.replay import Cut, Replay
-    from weft.trace.functions import FunctionTable
 
     trace = weft.open(args.run or rundir.newest())
     command, n = recorded_command(trace, other, args.n)
@@ -114,44 +117,64 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     steps, cut = lay_plan(trace, args)
     if args.driven:
         cut = Cut({(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())})
-    before = Path.cwd()
-    folder = Path(str(trace.run.get("cwd") or before))
-    if not folder.is_dir():
-        raise WeftError(
-            f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
-        )
+    folder = folder_of(trace, other)
     out = args.out.absolute() if args.out else None
-    try:
-        os.chdir(folder if not other else before)
+    with inside(folder):
         start = plans.decide(command, n)
         rundir.refuse(out)
         shim = recorder.build(start)
-    finally:
-        os.chdir(before)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
     session = Replay(steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven)
     try:
-        directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder if not other else before)}
+        directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
         recorder.describe(start, shim, directory)
-        session.lay_out(
-            directory.path / "replay", FunctionTable(json.loads(Path(shim.functions_json_path).read_text()))
-        )
-        variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(directory.path / "replay")}
-        if args.driven:
-            variables["WEFT_AGENT"] = str(args.driven)
-        if args.driven or trace.run.get("tasks"):
-            from weft.tasks.runtime import for_ranks
-
-            variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
-        os.chdir(folder if not other else before)
-        try:
-            job = run_job(start, directory, variables, observer=session.observe)
-        finally:
-            os.chdir(before)
+        job = started(trace, session, start, (shim, directory), folder)
     except WeftError:
         directory.discard()
         raise
     return conclude(trace, session, job, args)
+
+
+def folder_of(trace: Trace, other: list[str]) -> Path:
+    """Where the replay is started: where the run was, or here with another program."""
+    here = Path.cwd()
+    folder = here if other else Path(str(trace.run.get("cwd") or here))
+    if not folder.is_dir():
+        raise WeftError(
+            f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
+        )
+    return folder
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder for a while."""
+    before = Path.cwd()
+    try:
+        os.chdir(folder)
+        yield
+    finally:
+        os.chdir(before)
+
+
+def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDirectory], folder: Path) -> Job:
+    """Lay the plan out and run the program with it, to its end."""
+    from weft.launch import recorder
+    from weft.launch.job import run_job
+    from weft.trace.functions import FunctionTable
+
+    shim, directory = made
+    laid_out = directory.path / "replay"
+    session.lay_out(laid_out, FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
+    variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(laid_out)}
+    if session.driven:
+        variables["WEFT_AGENT"] = str(session.driven)
+    if session.driven or trace.run.get("tasks"):
+        from weft.tasks.runtime import for_ranks
+
+        variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
+    with inside(folder):
+        return run_job(start, directory, variables, observer=session.observe)
 
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
@@ -214,91 +237,3 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
         cut = cuts.past(events(args.until))
         return steps, cut.meet(cuts.before_future(events(args.breaks))) if args.breaks else cut
     return steps, cuts.before_future(events(wanted))
-
-
-def compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """What the other outcome changed, beside the record."""
-    import weft
-    from weft.match import match
-    from weft.replay.force import parse_force
-    from weft.replay.outcome import told, worth_telling
-    from weft.report import examine
-
-    other = weft.open(job.run.path)
-    findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
-    return told(match(trace), match(other), parse_force(args.force, trace).event, (findings[0], findings[1]))
-
-
-def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
-    """Put the new record in order and tell what came of it."""
-    from weft.launch import finish
-    from weft.launch.verdict import certain_deadlocks
-    from weft.replay import Result
-    from weft.replay.force import parse_force
-    from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
-
-    ending = finish.finish(job)
-    if args.driven:
-        return job.process.shell_status
-    if not ending.ranks and session.result is Result.TIMED_OUT:
-        say(f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had initialised MPI")
-        job.run.discard()
-        return LEFT_STATUS
-    if not ending.ranks:
-        say(f"nothing was replayed: the program ended with status {job.process.shell_status} before it initialised MPI")
-        job.run.discard()
-        return job.process.shell_status or LEFT_STATUS
-    job.run.write()
-    if (problem := finish.resolve_sites(job.run.path, texts=trace.run.get("sources") is not False)) is not None:
-        say(problem)
-    place = shown_path(job.run.path)
-    if session.result is Result.STOPPED:
-        for line in stopped(trace, session):
-            say(line)
-        return 0
-    if job.ended == "deadlock":
-        proof = [finding.message for finding in certain_deadlocks(job.run.path)] or job.proof
-        for line in deadlocked(trace, proof, forced=bool(args.force)):
-            say(line)
-        for line in compared(trace, job, args) if args.force else ():
-            say(line)
-        say(f"it is recorded in {place}")
-        return DEADLOCK_STATUS
-    if session.result is Result.STALLED and args.force:
-        for line in standing(trace, session, parse_force(args.force, trace)):
-            say(line)
-        say(f"the other outcome up to there is recorded in {place}")
-        return LEFT_STATUS
-    if job.ended == "interrupted" or job.interrupted is not None:
-        for line in interrupted(trace, session):
-            say(line)
-        say(f"{'the other outcome' if args.force else 'the replay'} up to there is recorded in {place}")
-        return job.process.shell_status or LEFT_STATUS
-    tells = {
-        Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
-    }  # fmt: skip
-    if tell := tells.get(session.result):
-        for line in tell(trace, session, job.run.path):
-            say(line)
-        say(f"the replay up to there is recorded in {place}")
-        return LEFT_STATUS
-    status = job.process.shell_status
-    if args.force:
-        for line in compared(trace, job, args):
-            say(line)
-        say(f"the other outcome is recorded in {place}: `weft report {place}` says what it led to")
-        return status
-    short = session.unfinished()
-    if short and trace.run.get("ended") == "finished":
-        for rank, made, recorded in short[:8]:
-            say(f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended")
-        return status or LEFT_STATUS
-    free = session.free
-    held = [plan for plan in session.plans if plan.rank not in free]
-    calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
-    what = "outcomes" if not session.checked else "calls that communicate"
-    where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
-    say(f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}")
-    if free:
-        say(f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known")
-    return status
