@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from weft.mpi import generate
+from weft.mpi import expressions
 from weft.mpi.table import Function
 
 _REQUESTS = re.compile(
@@ -49,9 +49,9 @@ def accessed_c(functions: list[Function]) -> str:
 def _body(f: Function, statements: list[str]) -> str:
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
-    lines = [f"static {f.result} weft_a_{f.name}({generate.parameters(f)}) {{"]
+    lines = [f"static {f.result} weft_a_{f.name}({expressions.parameters(f)}) {{"]
     lines += [f"    {line}" for line in before]
-    lines += [f"    {f.result} result = {generate.forwarded(f, 'weft_beneath')};"]
+    lines += [f"    {f.result} result = {expressions.forwarded(f, 'weft_beneath')};"]
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]
     lines += ["    weft_parts_returned();"] if "returned:" in statements else []
     return "\n".join([*lines, "    return result;", "}"])

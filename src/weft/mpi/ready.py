@@ -94,13 +94,16 @@ def digest(paths: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
+def generators() -> list[Path]:
+    """The modules that write a recorder's source, and what they know of MPI."""
+    return sorted((WEFT / "mpi").rglob("*.py"))
+
+
 def _sources() -> list[Path]:
     """The files that a recorder is made from."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
-    made = [WEFT / "mpi" / name for name in ("generate.py", "seldom.py", "shim.py", "table.py")]
-    stated = sorted((WEFT / "mpi/meaning").glob("*.py"))
     shim = sorted(path for path in (WEFT / "native/shim").iterdir() if path.suffix in (".c", ".h", ".py"))
-    return [*native, *made, *stated, *shim]
+    return [*native, *generators(), *shim]
 
 
 # ---- notes: what was found out before, with the stamps of the files that it depends on ----

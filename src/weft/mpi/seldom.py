@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from weft.mpi import generate
+from weft.mpi import asked, effects, expressions
 from weft.mpi.table import Function, Parameter
 
 _OFTEN = re.compile(
@@ -58,7 +58,7 @@ def listed(function: Function) -> bool:
     """Whether the function has no wrapper of its own but a line of the table."""
     if often(function) or _OWN_MANNERS.fullmatch(function.name) or function.result != "int":
         return False
-    if generate.polls(function) or generate.promises(function) or generate.keeps_windows(function):
+    if asked.polls(function) or asked.promises(function) or effects.keeps_windows(function):
         return False
     return all(_sayable(function, p) for p in function.parameters)
 
@@ -73,7 +73,7 @@ def _sayable(f: Function, p: Parameter) -> bool:
 
 def _length(f: Function, p: Parameter) -> str | None:
     """The table's word for the length of an array: the number of an argument, or a name."""
-    expression = generate.length(f, p)
+    expression = expressions.length(f, p)
     names = [q.name for q in f.parameters]
     return str(names.index(expression)) if expression in names else _LENGTHS.get(expression)
 
@@ -99,15 +99,15 @@ def _line(f: Function, k: int, first: int) -> str:
     made = any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters)
     manners = {
         "HAS_TAIL": f.tail,
-        "ENQUIRY": generate.enquires(f),
-        "POSTS": generate.posts(f),
+        "ENQUIRY": asked.enquires(f),
+        "POSTS": asked.posts(f),
         "RECEIVES": any(p.name == "source" and p.place == "peer" for p in f.parameters),
-        "GETTER": generate.gets(f),
-        "PERSISTENT": made and generate.persistent(f),
-        "SILENT": made and generate.silent(f),
+        "GETTER": asked.gets(f),
+        "PERSISTENT": made and asked.persistent(f),
+        "SILENT": made and asked.silent(f),
         "TAG_ASKED": f.parameter("tag") is not None,
     }
-    watching, buffer, count, datatype = generate.watched(f)
+    watching, buffer, count, datatype = asked.watched(f)
     names = [p.name for p in f.parameters]
 
     def at(name: str | None) -> int:
@@ -146,12 +146,12 @@ def _placed(p: Parameter) -> bool:
 
 def _traits(f: Function, p: Parameter) -> str:
     traits: Iterable[tuple[str, bool]] = (
-        ("POINTED", generate.pointed(p)),
+        ("POINTED", expressions.pointed(p)),
         ("ARRAY", p.array),
         ("ENTRY", p.part in ("entry", "both")),
         ("EXIT", p.part in ("exit", "both")),
         ("OUT", p.direction == "out"),
-        ("FREED", bool(p.handle) and p.direction == "inout" and not p.array and generate.frees(f)),
+        ("FREED", bool(p.handle) and p.direction == "inout" and not p.array and asked.frees(f)),
         ("WEIGHTS", p.kind == "WEIGHT"),
     )
     number = p.type == "int" or p.handle

@@ -23,7 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
-from weft.mpi import accessed, generate, meaning, ready, seldom, table
+from weft.mpi import accessed, generate, ready, seldom, table
 from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
@@ -200,11 +200,7 @@ def _note_key(mpicc: str) -> str:
     digest = hashlib.sha256()
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
-    stated = sorted(Path(str(meaning.__file__)).parent.glob("*.py"))
-    modules = [
-        path.read_bytes() for path in (*(Path(str(m.__file__)) for m in (table, generate, seldom, accessed)), *stated)
-    ]
-    for text in [Path(__file__).read_bytes(), *modules, *(t for _, t in sorted(_sources().items()))]:
+    for text in [*(module.read_bytes() for module in ready.generators()), *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]
 

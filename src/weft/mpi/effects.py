@@ -1,0 +1,184 @@
+"""C statements behind a call that returned: what it made, freed, posted, completed and did to windows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from weft.mpi.asked import (
+    LOCAL_ALONE,
+    completes_accesses,
+    frees,
+    gets,
+    meaning_of,
+    persistent,
+    promises,
+    silent,
+    watched,
+)
+from weft.mpi.expressions import id_of
+from weft.mpi.meaning import Access, Act, Form, Many, Meaning, Sync
+from weft.mpi.table import Function, Parameter
+
+_WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
+
+
+def _made(f: Function, p: Parameter) -> Iterator[str]:
+    """Statements after success for an object that came out of the call through the scalar handle p."""
+    handle = f"*{p.name}"
+    target = "event->object = " if p.place == "object" else ""
+    look = f"        {target}{id_of(p, handle)};" if target else ""
+    parent = next((q.name for q in f.parameters if q.handle == "COMM" and q.direction == "in"), "MPI_COMM_NULL")
+    if gets(f):
+        yield look
+        return
+    if p.handle == "COMM":
+        yield from _made_comm(f, p, parent)
+    elif p.handle == "DATATYPE":
+        yield f"        weft_made_datatype({handle});"
+    elif p.handle == "GROUP":
+        yield f"        weft_made_group({handle});"
+    elif p.handle == "OP":
+        yield f"        weft_made_op({handle});"
+    elif p.handle == "WINDOW":
+        flavor = _WINDOW_FLAVORS[f.name.removeprefix("MPI_Win_").removesuffix("_c")]
+        names = {q.name for q in f.parameters}
+        base = "base" if "base" in names else "*(void **)baseptr" if "baseptr" in names else "NULL"
+        size = "size" if "size" in names else "0"
+        unit = "disp_unit" if "disp_unit" in names else "1"
+        yield f"        weft_made_window({handle}, {parent}, {flavor}, {base}, (int64_t){size}, (int64_t){unit});"
+        yield f"        weft_window_made({handle});"
+    elif p.handle == "FILE":
+        yield f"        weft_made_file({handle}, comm, amode, filename);"
+    elif p.handle == "REQUEST":
+        yield from _made_request(f, p)
+        return
+    else:
+        yield f"        weft_new_id(WEFT_CLASS_{p.handle}, (uintptr_t){handle});"
+    if look:
+        yield look
+
+
+def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
+    if promises(f):
+        return
+    names = {q.name for q in f.parameters}
+    key, group = '""', "0"
+    if "stringtag" in names:
+        key, group = "stringtag", "weft_group_key(group)" if "group" in names else "1"
+    if f.name == "MPI_Comm_create_group":
+        yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
+        key, group = "w_key", "weft_group_key(group) + 2u * (uint32_t)tag"
+    if f.name == "MPI_Intercomm_create":
+        yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
+        key = "w_key"
+    if f.name.startswith("MPI_Comm_spawn"):
+        yield f"        if (*{p.name} != MPI_COMM_NULL) weft_spawned(*{p.name});"
+    yield f"        weft_made_comm({f.id}, {parent}, *{p.name}, {key}, {group});"
+
+
+def _made_request(f: Function, p: Parameter) -> Iterator[str]:
+    words = {False: "false", True: "true"}
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[persistent(f)]}, .silent = {words[silent(f)]}, .place = {p.name}}};"
+    made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
+    if made:
+        yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
+    watching, buffer, count, datatype = watched(f)
+    condition = "if (weft_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
+    if {p.name for p in f.parameters} & {"dest", "source"}:
+        condition = "if (event->peer != WEFT_RANK_PROC_NULL) "  # nothing is sent from there, nothing comes
+    call, more = ("weft_watch_receive", f", *{p.name}") if watching == "WATCH_RECEIVE" else ("weft_watch", "")
+    if watching != "NO_WATCH":
+        yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
+    yield f"        event->object = weft_request_new(*{p.name}, &pending);"
+
+
+def keeps_windows(f: Function) -> bool:
+    """Whether the call keeps the accounts of a window."""
+    return completes_accesses(f) is not None or any(_window(f))
+
+
+def after_call(f: Function) -> Iterator[str]:
+    """Statements after a successful call that keep the tables of objects true."""
+    for p in f.parameters:
+        if p.handle and not p.array and p.direction == "out":
+            yield from _made(f, p)
+        elif p.handle == "MESSAGE" and p.direction == "inout":
+            yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
+        elif p.handle and p.direction == "inout" and not p.array and frees(f):
+            field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
+            if p.handle == "REQUEST":
+                yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, false).guessed) event->buffer = WEFT_GUESSED;"
+            else:
+                yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
+    if meaning_of(f).act is Act.START:
+        yield from ["        weft_request_started(*request);"] if meaning_of(f).many is Many.ONE else [
+            "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
+    yield from _window(f)
+    naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
+    if naming:
+        place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
+        class_ = {"Comm": "COMM", "Type": "DATATYPE", "Win": "WINDOW"}[naming[1]]
+        yield f"        weft_named(WEFT_CLASS_{class_}, event->{place}, {naming[1].lower()}_name);"
+    if f.name == "MPI_Finalize":
+        yield "        weft_finalized();"
+    if f.name == "MPI_Session_finalize":
+        yield "        weft_session_finalized();"
+
+
+def _window(f: Function) -> Iterator[str]:
+    """Statements after a successful call on a window that keep what is decided at its target (windows.c)."""
+    row = meaning_of(f)
+    yield from _origins(f, row)
+    if row.sync is Sync.FREE:
+        yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
+        yield "        weft_exposed_gone(before_win);"
+        yield "        weft_window_gone(before_win);"
+    elif row.sync in (Sync.LOCK, Sync.LOCK_ALL):
+        one = row.sync is Sync.LOCK
+        exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if one else "false"
+        yield f"        weft_window_locked(thread, win, {'rank' if one else '-1'}, {exclusive}, event->enter);"
+    elif row.sync in (Sync.UNLOCK, Sync.UNLOCK_ALL):
+        yield f"        weft_window_unlocked(thread, win, {'rank' if row.sync is Sync.UNLOCK else '-1'});"
+    elif synced := completes_accesses(f):
+        yield f"        weft_window_synced(thread, win, {synced}, {'true' if row.sync in LOCAL_ALONE else 'false'});"
+    if row.sync is Sync.FENCE:
+        yield "        weft_exposed_fenced(win, event->site);"
+    elif Access.ATOMIC in row.access:
+        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
+
+
+def _origins(f: Function, row: Meaning) -> Iterator[str]:
+    """Statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
+    if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
+        return
+    types = {p.name for p in f.parameters}
+    target = "weft_origin(win, target_rank, event->site"
+    count, datatype = (
+        ("(int64_t)origin_count", "origin_datatype") if "origin_count" in types else ("(int64_t)1", "datatype")
+    )
+    significant = "if (op != MPI_NO_OP) " if "result_addr" in types and "op" in types else ""
+    yield f"        {significant}{target}, origin_addr, {count}, {datatype}, {'true' if row.access is Access.READ else 'false'});"
+    if "result_addr" in types:
+        count, datatype = (
+            ("(int64_t)result_count", "result_datatype") if "result_count" in types else ("(int64_t)1", "datatype")
+        )
+        yield f"        {target}, result_addr, {count}, {datatype}, true);"
+
+
+def _did(f: Function) -> Iterator[str]:
+    """The fields of struct weft_did of an atomic access."""
+    names = {p.name for p in f.parameters}
+    yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
+    side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""
+    yield f".type = {side}datatype, .count = {f'(int64_t){side}count' if side else '1'}"
+    same = "origin_datatype == result_datatype && origin_count == result_count ? origin_addr : NULL"
+    yield f".operand = {same if side == 'result_' else 'origin_addr'}"
+    if "op" in names:
+        yield ".op = op"
+    if "compare_addr" in names:
+        yield ".compare = compare_addr"
+    if "result_addr" in names:
+        yield ".result = result_addr"
+    if "request" in names:
+        yield ".request = *request, .requested = true"

@@ -1,0 +1,236 @@
+"""C expressions of arguments: their types, lengths, ids, and how each gets into an event or its tail."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from weft.mpi.asked import meaning_of, promises
+from weft.mpi.meaning import Act, Meaning
+from weft.mpi.table import Function, Parameter
+
+_PEERS = "weft_peers(comm)"
+
+
+# Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
+_LENGTHS: list[tuple[str, str, str]] = [
+    (r"MPI_Comm_spawn", r"argv", "0"),
+    (r"MPI_Comm_spawn_multiple", r"array_of_(commands|maxprocs|info)", "weft_root(comm, root) ? count : 0"),
+    (r"MPI_Comm_spawn\w*", r"array_of_errcodes", "0"),
+    (r"MPI_Type_get_contents\w*", r"array_of_integers", "max_integers"),
+    (r"MPI_Cart_rank", r"coords", "weft_dimensions(comm)"),
+    (r"MPI_Cart_sub", r"remain_dims", "weft_dimensions(comm)"),
+    (r"MPI_Dist_graph_create", r"destinations|weights", "weft_sum(n, degrees)"),
+    (r"MPI_Dist_graph_create_adjacent", r"destweights", "outdegree"),
+    (r"MPI_Dist_graph_create_adjacent", r"sourceweights", "indegree"),
+    (r"MPI_Dist_graph_neighbors", r"sourceweights", "maxindegree"),
+    (r"MPI_Dist_graph_neighbors", r"destweights", "maxoutdegree"),
+    (r"MPI_Graph_(create|map)", r"edges", "nnodes > 0 && index ? index[nnodes - 1] : 0"),
+    (r"MPI_Group_range_\w+", r"ranges", "3 * (int64_t)n"),
+    (
+        r"MPI_(Waitsome|Testsome|Request_get_status_some)",
+        r"array_of_(indices|statuses)",
+        "*outcount < 0 ? 0 : *outcount",
+    ),
+    (r"MPI_(Waitall|Testall|Request_get_status_all)", r"array_of_statuses", "count"),
+]
+
+
+def length(f: Function, p: Parameter) -> str:
+    """C expression of an array's length, by the names of the function's parameters."""
+    if meaning_of(f).moves and re.fullmatch(r"(send|recv)(counts|types)|[sr]?displs", p.name):
+        return _members(meaning_of(f), p.name)
+    for function, parameter, expression in _LENGTHS:
+        if re.fullmatch(function, f.name, re.IGNORECASE) and re.fullmatch(parameter, p.name):
+            return expression
+    if p.length in ("*", "", None):
+        raise ValueError(f"no length known for {p.name} of {f.name}")
+    return str(p.length)
+
+
+def _members(row: Meaning, name: str) -> str:
+    """C expression of how many members a collective's arguments are given for, one for each."""
+    if row.neighbours:
+        return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
+    if row.rooted:
+        return f"weft_root(comm, root) ? {_PEERS} : 0"
+    return "weft_local(comm)" if row.reduces else _PEERS
+
+
+def _c_type(p: Parameter) -> str:
+    """The parameter's type where only its size matters: function pointers become plain pointers."""
+    if p.kind in ("FUNCTION", "POLYFUNCTION") or p.declaration.endswith(("function*", "function_c*")):
+        return "void*"
+    return p.declaration
+
+
+def _declare(p: Parameter) -> str:
+    declaration = _c_type(p)
+    base, bracket, rest = declaration.partition("[")
+    return f"{base.strip()} {p.name}{bracket}{rest}"
+
+
+def pointed(p: Parameter) -> bool:
+    """Whether the C parameter is a pointer to the one value that is recorded."""
+    return p.declaration.endswith("*") and not p.array and p.type != "address"
+
+
+def value_of(p: Parameter) -> str:
+    """C expression of a scalar's value as it stands before the call (or after it, for what comes out)."""
+    if pointed(p) and p.type != "string":
+        return f"({p.name} ? *{p.name} : {_null(p)})"
+    return p.name
+
+
+def _null(p: Parameter) -> str:
+    return {
+        "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
+        "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
+        "ERRHANDLER": "MPI_ERRHANDLER_NULL", "MESSAGE": "MPI_MESSAGE_NULL", "SESSION": "MPI_SESSION_NULL",
+    }.get(p.handle or "", "0")  # fmt: skip
+
+
+def place_of(p: Parameter) -> str:
+    """The variable that holds a request, which tells those that share a handle apart."""
+    return p.name if pointed(p) and not p.array else "NULL"
+
+
+def id_of(p: Parameter, value: str) -> str:
+    if p.handle == "REQUEST":
+        return f"weft_request_id({value}, {place_of(p)})"
+    return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
+
+
+def _integer(p: Parameter, value: str) -> str:
+    if p.kind in ("RANK", "RANK_NNI"):
+        return f"weft_rank({value})"
+    if p.kind == "TAG":
+        return f"weft_tag({value})"
+    if p.kind == "LOCK_TYPE":
+        return f"weft_lock_type({value})"
+    if p.kind == "ASSERT":
+        return f"weft_assert({value})"
+    return f"(int64_t)({value})"
+
+
+def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
+    """C expression of the bytes that a part of the tail can take."""
+    terms: Counter[str] = Counter()
+    fixed = head
+    for p in parameters:
+        if p.type == "string":
+            fixed += 8192
+            if p.array:
+                terms[f"weft_strings_bound((char *const *){p.name})"] += 1
+        elif p.array:
+            fixed += 16
+            each = 48 if p.type == "status" else 10
+            terms[f"weft_positive({length(f, p)})"] += each
+        else:
+            fixed += 48 if p.type == "status" else 10
+    return " + ".join([str(fixed), *(f"{bytes_} * {length}" for length, bytes_ in terms.items())])
+
+
+def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
+    name = p.name
+    if p.type == "string":
+        yield f"        weft_text_strings(&text, (char *const *){name});"
+        return
+    if p.type == "status":
+        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({length(f, p)}) : 0, &completion);"
+        return
+    special = f" || (const void *){name} == (const void *)MPI_UNWEIGHTED || (const void *){name} == (const void *)MPI_WEIGHTS_EMPTY"
+    ignored = special if p.kind == "WEIGHT" else ""
+    failed = "!ok || " if guard == "ok" else ""
+    n = f"{failed}!{name}{ignored} ? 0 : weft_positive({length(f, p)})"
+    if p.handle == "REQUEST":
+        yield f"        weft_text_requests(&text, {n}, {name});"
+    elif p.handle:
+        yield f"        weft_text_handles(&text, WEFT_CLASS_{p.handle}, {n}, {name}, sizeof *{name});"
+    elif p.kind in ("RANK", "RANK_NNI"):
+        yield f"        weft_text_ranks(&text, {n}, (const int *){name});"
+    else:
+        size = "sizeof(int)" if "[3]" in p.declaration else f"sizeof *{name}"
+        yield f"        weft_text_numbers(&text, {n}, {name}, {size});"
+
+
+def tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
+    """Statements that write one parameter to the tail. After a failed call an output is 0."""
+    guard = "ok" if after else "1"
+    if p.array:
+        yield from _array(f, p, guard)
+    elif p.type == "string":
+        yield f"        weft_text_string(&text, {p.name if not after else f'ok ? {p.name} : NULL'});"
+    elif p.type == "status":
+        status = "w_status" if after and p.direction == "out" else p.name
+        test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
+        yield f"        weft_text_status(&text, {status}, {test});"
+    elif p.handle == "COMM" and after and promises(f):
+        yield "        weft_text_u(&text, promised);"
+    elif p.handle:
+        value = id_of(p, value_of(p))
+        yield f"        weft_text_u(&text, {f'ok ? {value} : 0' if after else value});"
+    elif p.type == "address":
+        if after:  # MPI_Comm_get_attr and its kin: a pointer comes out
+            given = "ok && *flag" if any(q.name == "flag" for q in f.parameters) else "ok"
+            yield f"        weft_text_address(&text, {given} && {p.name} ? *(void **){p.name} : NULL, event);"
+        else:
+            yield f"        weft_text_address(&text, (const void *){p.name}, event);"
+    else:
+        value = _integer(p, value_of(p))
+        yield f"        weft_text_z(&text, {f'ok ? {value} : 0' if after else value});"
+
+
+def slot(f: Function) -> Iterator[str]:
+    """Statements that fill the slot's fields before the call."""
+    receives = any(p.name == "source" and p.place == "peer" for p in f.parameters)
+    for p in f.parameters:
+        value = value_of(p)
+        if p.place == "buffer":
+            yield f"    event->buffer = weft_address({value if not pointed(p) else p.name});"
+        elif p.place == "comm":
+            yield f"    event->comm = {id_of(p, value)};"
+        elif p.place == "datatype":
+            yield f"    event->datatype = {id_of(p, value)};"
+        elif p.place == "count":
+            yield f"    event->count = weft_count_field({value});"
+        elif p.place == "peer":
+            yield f"    event->peer = weft_rank({value});"
+            if receives:
+                yield f"    if ({value} == MPI_ANY_SOURCE) event->flags |= WEFT_FLAG_ANY_SOURCE;"
+        elif p.place == "tag" and p.handle:
+            yield f"    event->tag = (int32_t){id_of(p, value)};"
+        elif p.place == "tag":
+            yield f"    event->tag = weft_tag({value});"
+            if receives:
+                yield f"    if ({value} == MPI_ANY_TAG) event->flags |= WEFT_FLAG_ANY_TAG;"
+        elif (
+            p.place == "object"
+            and p.direction != "out"
+            and not (p.handle == "REQUEST" and meaning_of(f).act is Act.COMPLETE)
+        ):
+            yield f"    event->object = {id_of(p, value)};"
+
+
+def parameters(f: Function) -> str:
+    """The parameters of a wrapper of the function, as C."""
+    return ", ".join(_declare(p) for p in f.parameters) or "void"
+
+
+def forwarded(f: Function, through: str) -> str:
+    """The call of what a table holds for the function, with the wrapper's own arguments."""
+    return call(f, {}, through)
+
+
+def call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:
+    types = ", ".join(_abstract(p) for p in f.parameters) or "void"
+    arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
+    return f"(({f.result} (*)({types})){through}[K_{f.name}])({arguments})"
+
+
+def _abstract(p: Parameter) -> str:
+    base, bracket, rest = _c_type(p).partition("[")
+    if not bracket:
+        return base
+    return f"{base.strip()} (*)[3]" if rest.endswith("[3]") else f"{base.strip()} *"

@@ -1,0 +1,267 @@
+"""One function's wrapper: the event opened, the call made, the event closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.mpi.asked import (
+    asks,
+    completes_accesses,
+    completion_of,
+    enquires,
+    meaning_of,
+    posts,
+    probes,
+    promises,
+)
+from weft.mpi.effects import after_call
+from weft.mpi.expressions import call, id_of, parameters, place_of, pointed, slot, tail_bound, tail_value, value_of
+from weft.mpi.meaning import Act, Many, Sync
+from weft.mpi.table import Function, Parameter
+
+
+def wrapper(f: Function) -> str:
+    """The C text of one function's wrapper at level trace."""
+    given = parameters(f)
+    lines = [f"WEFT_HIDDEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
+    lines += _opening(f)
+    entry = [p for p in f.parameters if p.part in ("entry", "both")]
+    leaving = [p for p in f.parameters if p.part in ("exit", "both")]
+    status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
+    poll, completion = asks(f), completion_of(f)
+    lines += slot(f)
+    replace: dict[str, str] = {}
+    if completion:
+        lines += _completion_before(f, completion)
+    if status:
+        lines += _status_stand_in(f, status, completion)
+        replace[status.name] = "w_statuses" if status.array else "w_status"
+    for p in f.parameters:
+        if p.handle and p.direction == "inout" and not p.array and not completion:
+            lines.append(f"    {p.declaration.rstrip('*')} before_{p.name} = {value_of(p)};")
+            if p.handle == "MESSAGE" and p.place != "object":
+                lines.append(
+                    f"    uint32_t before_id_{p.name} = {id_of(p, 'before_' + p.name)}; (void)before_id_{p.name};"
+                )
+            lines.append(f"    (void)before_{p.name};")
+    if posts(f):
+        lines.append("    if (UNLIKELY(weft_threaded)) weft_post_lock();")
+    lines += _tail_entry(f, entry)
+    if f.name == "MPI_Finalize":
+        lines.append("    weft_finalising(event);")
+    if poll:
+        lines += ["    uint64_t enter;", "    if (!folded) { weft_publish(thread, event); enter = event->enter; }",
+                  "    else enter = weft_ticks(weft_clock_kind);"]  # fmt: skip
+    else:
+        lines.append("    weft_publish(thread, event);")
+    if f.name == "MPI_Abort":
+        lines.append("    weft_aborting(errorcode);")
+    if f.name.startswith("MPI_Comm_spawn"):
+        lines += _spawn_recorded(f, replace)
+    completed = completes_accesses(f)
+    if completed:
+        lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
+    if meaning_of(f).sync is Sync.FENCE:
+        lines.append("    weft_exposed_closing(win);")
+    if f.name == "MPI_Win_free":
+        lines.append("    weft_memory_leaving(thread, before_win, event->object, event->enter);")
+    lines.append(f"    {f.result} w_result = {call(f, replace, 'weft_under')};")
+    if posts(f):
+        lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
+    if completed:
+        lines.append(
+            f"    const void *w_changed = UNLIKELY(weft_origins) ? weft_origins_done(win, {completed}) : NULL;"
+        )
+        lines.append(
+            "    if (UNLIKELY(w_changed)) { event->flags |= WEFT_FLAG_BUFFER_CHANGED; event->buffer = (uint64_t)(uintptr_t)w_changed; }"
+        )
+    lines.append("    uint64_t now = weft_ticks(weft_clock_kind);")
+    lines += _closing(f, leaving, status, poll, completion)
+    lines += ["    return w_result;", "}", ""]
+    return "\n".join(line for line in lines if line)
+
+
+def _opening(f: Function) -> Iterator[str]:
+    if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
+        yield "    weft_start();"
+    yield "    void *site = __builtin_return_address(0);"
+    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if enquires(f) else ""
+    yield f"    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = {own}weft_enter(site);"
+    poll = asks(f)
+    if poll:
+        key = " ^ ".join(
+            f"weft_mix({_poll_key(p)}, {i})"
+            for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "status"
+        )  # fmt: skip
+        yield f"    uint64_t w_key = {key};"
+        yield f"    struct weft_event folding, *event = weft_poll_begin(thread, {f.id}, site, w_key, &folding);"
+        yield "    const bool folded = event == &folding;"
+    else:
+        yield f"    struct weft_event *event = weft_begin(thread, {f.id}, site);"
+    if not poll and f.name != "MPI_Finalize":
+        yield "    if (UNLIKELY(!event)) {"
+        yield f"        if (weft_outside(K_{f.name}) && (thread = weft_enter(site))) event = weft_begin(thread, {f.id}, site);"
+        yield f"        if (!event) return {call(f, {})};"
+        yield "    }"
+    else:
+        yield f"    if (UNLIKELY(!event)) {{ weft_outside(K_{f.name}); return {call(f, {})}; }}"
+
+
+def _poll_key(p: Parameter) -> str:
+    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them first."""
+    if p.array:
+        return f"weft_mix_handles({p.length}, {p.name})"
+    return f"(uint64_t){'*' if pointed(p) else ''}{p.name}"
+
+
+def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
+    """Open MPI gives a spawned process the launcher's environment, not the ranks': env(1) puts the recorder into it."""
+    many = f.name == "MPI_Comm_spawn_multiple"
+    n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
+    commands, vectors = ("array_of_commands", "array_of_argv") if many else ("&command", "&argv")
+    yield f"    struct weft_spawn spawn __attribute__((cleanup(weft_spawn_free))) = weft_spawn_through({n}, (char *const *){commands}, (char *const *const *){vectors}, {1 if many else 0});"
+    if many:
+        replace |= {
+            "array_of_commands": "spawn.n ? spawn.commands : array_of_commands",
+            "array_of_argv": "spawn.n ? spawn.vectors : array_of_argv",
+        }
+    else:
+        replace |= {"command": "spawn.n ? spawn.commands[0] : command", "argv": "spawn.n ? spawn.vectors[0] : argv"}
+
+
+def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
+    if p.array:
+        every = "true" if meaning_of(f).many is Many.ALL else "false"
+        yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
+    else:
+        value = value_of(p)
+        yield f"    struct weft_completion completion = weft_completion_one({value}, {place_of(p)});"
+        yield "    event->object = completion.ids[0];"
+        yield "    if (UNLIKELY(completion.guessed[0])) event->buffer = WEFT_GUESSED;"
+
+
+def _status_stand_in(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
+    """A status of our own where the user ignores it, as it tells what was received."""
+    if p.array:
+        yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
+    else:
+        yield f"    MPI_Status w_own, *w_status = {p.name} == MPI_STATUS_IGNORE ? &w_own : {p.name};"
+        yield "    if (w_status == &w_own) memset(&w_own, 0, sizeof w_own);"
+
+
+def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
+    count = f.parameter("count")
+    large = count is not None and ("MPI_Count" in count.declaration)
+    always = f.tail
+    folded = "!folded && " if asks(f) else ""
+    conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
+    yield f"    if ({folded}({' || '.join(conditions)})) {{"
+    yield f"        struct weft_text text = weft_tail_first(thread, event, {tail_bound(f, entry, 24)});"
+    if count:
+        yield f"        if ({'event->count == INT32_MAX' if large else f'{count.name} == INT32_MAX'}) weft_text_z(&text, (int64_t){count.name});"
+    for p in entry:
+        if p.array and p.handle == "REQUEST" and completion_of(f):
+            yield "        weft_text_ids(&text, &completion);"
+        else:
+            yield from tail_value(f, p, after=False)
+    yield "        weft_tail_end(thread, &text);"
+    yield "    }"
+
+
+def _closing(
+    f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
+) -> Iterator[str]:
+    if f.result == "double":
+        yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
+        yield "    weft_leave(event, now, MPI_SUCCESS);"
+        return
+    flag = f.parameter("flag")
+    in_status = " || w_result == MPI_ERR_IN_STATUS" if status and status.array else ""
+    yield f"    const bool ok = w_result == MPI_SUCCESS{in_status}; (void)ok;"
+    if poll:
+        failed = "*flag == 0" if flag else f"*{'outcount'} == 0"
+        yield f"    if (ok && {failed}) {{ weft_poll_failed(thread, event, folded, w_key, now); return w_result; }}"
+        yield "    if (folded) {"
+        yield f"        event = weft_poll_unfold(thread, {f.id}, site, &folding, enter);"
+        yield "        if (!event) return w_result;"
+        yield from (("    " + line) for line in _tail_entry_unfolded(f))
+        yield "    }"
+    if flag:
+        yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
+    if completion:
+        yield from _completion_after(f, completion)
+    if promises(f):
+        yield "    uint32_t promised = 0;"
+    after = list(after_call(f))
+    if after:
+        yield "    if (ok) {"
+        yield from after
+        yield "    }"
+    in_slot = status is not None and status.place == "status"
+    if in_slot:
+        silent = " && !completion.silent[chosen]" if completion else ""
+        fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
+        yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
+        if completion:
+            flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
+            yield "    else {"
+            yield "        event->peer = event->tag = -1;"
+            yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
+            yield "    }"
+        if not leaving:
+            yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
+    if leaving:
+        before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
+        yield f"    {before if in_slot else ''}{{"
+        yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
+        for p in leaving:
+            yield from tail_value(f, p, after=True)
+        if in_slot:
+            yield "        weft_text_u(&text, bytes);"
+        if probes(f):
+            yield "        if (event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);"
+        yield "        weft_tail_end(thread, &text);"
+        yield "    }"
+    yield "    weft_leave(event, now, w_result);"
+    if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
+        provided = {
+            "MPI_Init": "true, MPI_THREAD_SINGLE",
+            "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE",
+        }
+        yield f"    if (ok) weft_started({provided.get(f.name, 'false, MPI_THREAD_MULTIPLE')});"
+        if f.name == "MPI_Session_init":
+            yield "    if (ok) weft_objects_session(*session);"
+
+
+def _tail_entry_unfolded(f: Function) -> Iterator[str]:
+    """The entry part of a poll that follows failed ones of its like: written late, as nothing was known of it."""
+    yield from (
+        line.replace("!folded && ", "")
+        for line in _tail_entry(f, [p for p in f.parameters if p.part in ("entry", "both")])
+    )
+
+
+def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
+    """Which requests are complete now, and whether a watched send buffer had changed."""
+    row = meaning_of(f)
+    if row.act is Act.ASK:
+        if any(q.place == "status" for q in f.parameters):
+            index = (
+                "completion.n && *index >= 0 && *index < completion.n ? *index : 0"
+                if any(q.name == "index" for q in f.parameters)
+                else "0"
+            )
+            yield f"    int64_t chosen = {index};"
+        return
+    if not p.array:
+        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {value_of(p)});"
+    elif row.many is Many.ANY:
+        yield "    int64_t chosen = ok && *index >= 0 && *index < completion.n ? *index : 0;"
+        yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index]);"
+    elif row.many is Many.SOME:
+        yield "    for (int i = 0; ok && i < *outcount; i++)"
+        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]]);"
+        yield "    completion.indices = array_of_indices;"
+    else:
+        yield "    for (int64_t i = 0; i < completion.n; i++)"
+        yield f"        weft_completion_done(&completion, i, event, {p.name}[i]);"
