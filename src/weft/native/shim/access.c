@@ -267,10 +267,18 @@ static bool row_takes(struct line_entry *e, uintptr_t a) {
     return true;
 }
 
+/* Whether a place has had all rows that it gets, and many accesses for which there was none: it is asked nothing more. */
+static bool exhausted(const struct line_entry *e, uintptr_t place, unsigned kind, uint64_t moment) {
+    if (e->place != place || e->kind != kind) return false;
+    if (e->all >= ROWS_OF_A_PLACE && (!e->row || e->row->dropped == UINT8_MAX)) return true;
+    return e->rows >= ROWS_AT_ONCE && e->moment == moment && e->row->dropped == UINT8_MAX;
+}
+
 static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     uint64_t event = moment_now(events_so_far());
     struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
     bool same = e->place == place && e->kind == kind && e->moment == event && e->row && e->row->size == n;
+    if (UNLIKELY(exhausted(e, place, kind, event))) return;
     if (!same || e->sequence != sequence || a < e->low || a + n > e->high) {
         uintptr_t low, high;
         uint64_t as_of;
