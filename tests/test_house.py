@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +135,41 @@ def test_each_make_target_that_a_page_names_is_there() -> None:
     for page in (*PAGES, "README.md"):
         for target in re.findall(r"(?m)(?:^|`)make ([a-z-]+)", (ROOT / page).read_text()):
             assert target in targets, f"{page}: make {target}"
+
+
+def imports_in_functions(tree: ast.Module) -> Iterator[list[ast.Import | ast.ImportFrom]]:
+    """The imports of all functions, those that follow each other together."""
+    for function in ast.walk(tree):
+        block: list[ast.Import | ast.ImportFrom] = []
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else ():
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                if block and node.lineno - (block[-1].end_lineno or 0) > 2:
+                    yield block
+                    block = []
+                block.append(node)
+        if block:
+            yield block
+
+
+@pytest.mark.parametrize("room", sorted({*ALLOWED, "."}))
+def test_an_import_in_a_function_says_why_it_stands_there(room: str) -> None:
+    """In a comment above it or behind it. Commands need none: their help is printed without what they run."""
+    for file in (PACKAGE / room).glob("*.py" if room == "." else "**/*.py"):
+        text = file.read_text()
+        if "The imports stand in\nfunctions" in text:  # report/registry.py says it once for all
+            continue
+        lines = text.splitlines()
+        for block in imports_in_functions(ast.parse(text)):
+            first, last = block[0].lineno, block[-1].end_lineno or block[-1].lineno
+            said = lines[first - 2].lstrip().startswith("#") or any("  # " in line for line in lines[first - 1 : last])
+            assert said, f"{file.relative_to(ROOT)}:{first}: why does it import here, and not at the top?"
+
+
+def test_commands_are_read_without_numpy() -> None:
+    """Help and completion read all commands, and wait for no room behind them."""
+    commands = [f"weft.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[a-z]*.py")]
+    code = f"import sys, {', '.join(commands)}; print(sorted({{'numpy', 'rich', 'weft.trace'}} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 NOT_PLAIN = re.compile(

@@ -14,6 +14,7 @@ __all__ = ["__version__", "open"]
 
 def open(path: str | os.PathLike[str]) -> Trace:
     """Open a recorded run, a directory that `weft run` wrote, for reading."""
+    # `import weft` is all that the command line needs to print its help.
     from weft.trace import Trace
 
     Trace.painter = staticmethod(_paint)
@@ -23,6 +24,7 @@ def open(path: str | os.PathLike[str]) -> Trace:
 
 def _paint(trace: Trace, **options: Any) -> str:
     """Draw a trace: only who wants a picture pays for what draws it."""
+    # Who wants no picture does not pay for it.
     from weft.picture.svg import draw
 
     return draw(trace, **options)
@@ -30,6 +32,7 @@ def _paint(trace: Trace, **options: Any) -> str:
 
 def _frame(trace: Trace, form: str, query: str) -> Any:
     """A trace's calls as a table: only who wants one pays for pyarrow or pandas."""
+    # Tables need a package that may not be there.
     from weft.export import frames
 
     return {"to_arrow": frames.to_arrow, "to_pandas": frames.to_pandas}[form](trace, query)

@@ -129,6 +129,7 @@ def kind(slug: str) -> Kind:
 
 @cache
 def _page(slug: str) -> str:
+    # Every command imports the kinds, few print their pages.
     from importlib.resources import files
 
     try:

@@ -18,7 +18,7 @@ from replay.campaign import compile_c, environment
 from replay.scripts import MPI_NAMES, Call, Script, edges, past, random_script
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
-from weft.cli.replay import LEFT_STATUS
+from weft.cli.run import LEFT_STATUS
 from weft.match import match
 from weft.order import order
 from weft.replay import Cuts, plans_of

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.check import looked
+from weft.check.findings import read
 from weft.check.front_end import FrontEnd, Marking, Outcome, Request
 from weft.check.front_ends import of
 from weft.check.looked import Looked
@@ -56,8 +57,6 @@ class Checked:
 
 def check(request: Request, folder: Path) -> Checked:
     """Build, run and judge a program in `folder`. UsageError where it cannot be checked."""
-    from weft.check.findings import read
-
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")

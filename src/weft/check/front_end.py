@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from weft.check.process import Ended
+from weft.check.program import Options, build, execute
 from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
@@ -99,8 +100,6 @@ class Marking(FrontEnd):
 
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Mark, compile and run."""
-        from weft.check.program import Options, build, execute
-
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.include, request.define)
         texts.write(folder / "texts.json")

@@ -6,8 +6,7 @@ import argparse
 from typing import Final
 
 import weft
-from weft.cli.replay import LEFT_STATUS
-from weft.cli.run import DEADLOCK_STATUS, ranks_text, say, shown_path
+from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text, say, shown_path
 from weft.launch import finish
 from weft.launch.job import Job
 from weft.launch.verdict import certain_deadlocks

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from weft.replay.points import EventId
     from weft.trace import Trace
 
-LEFT_STATUS = 5
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 

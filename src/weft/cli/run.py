@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from weft.report.terminal import Block
 
 DEADLOCK_STATUS = 3
+LEFT_STATUS = 5
 FAILED_STATUS = 4
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.gatherings import Absence
+from weft.deadlock.ledger import ledgers
 from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
@@ -220,8 +221,6 @@ class _Telling:
         """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
-        from weft.deadlock.ledger import ledgers
-
         books = ledgers(self.standstill.traffic, set(group.ranks))
         found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
         first = found.pop()

@@ -44,6 +44,7 @@ def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | 
     `progress` is told which share of the calls is written.
     UsageError for a path that exists, a run without calls, or where a package is missing.
     """
+    # The command line asks here for the formats, to print its help.
     from weft.export.output import staged
     from weft.trace import Level
 
@@ -63,6 +64,7 @@ def _watched(trace: Trace, progress: Callable[[float], None] | None) -> Iterator
     if progress is None:
         yield
         return
+    # As in write.
     from weft.export.blocks import watched
 
     done, tell = 0, progress

@@ -15,6 +15,7 @@ from weft.trace.filter import Filter
 
 def _arrow() -> Any:
     try:
+        # It may not be there.
         import pyarrow
     except ImportError as error:
         raise UsageError(f"tables need the package pyarrow ({error}): pip install 'weft-debugger[export]'") from None
@@ -24,6 +25,7 @@ def _arrow() -> Any:
 def tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
     """The calls as pyarrow.Table, some hundred thousand rows each, in their order."""
     pa = _arrow()
+    # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA, columns
 
     run = extent(trace)
@@ -39,6 +41,7 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
     UsageError where pyarrow is missing, or for a filter that is none.
     """
     pa = _arrow()
+    # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA
 
     made = list(tables(trace, in_time(trace, Filter(query))))
@@ -52,6 +55,7 @@ def to_pandas(trace: Trace, query: str = "") -> Any:
     """
     pa = _arrow()
     try:
+        # It may not be there.
         import pandas as pd
     except ImportError as error:
         raise UsageError(f"a DataFrame needs pandas ({error}): pip install 'weft-debugger[export]'") from None
@@ -86,6 +90,7 @@ class _Sink:
 def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as a Parquet file."""
     pa = _arrow()
+    # Only now it is known to be there.
     import pyarrow.parquet as pq
 
     from weft.export.parquet.calls import SCHEMA
@@ -98,6 +103,7 @@ def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> Non
 def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as CSV with a line of names; what a call does not have is empty."""
     _arrow()
+    # Only now it is known to be there.
     import pyarrow.csv as arrow_csv
 
     from weft.export.parquet.calls import SCHEMA
@@ -111,6 +117,7 @@ def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
 
 def _plain(schema: Any) -> Any:
     """The schema with texts in place of dictionaries, which CSV does not know."""
+    # Who calls has asked for it.
     import pyarrow as pa
 
     return pa.schema(

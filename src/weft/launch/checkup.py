@@ -25,6 +25,7 @@ from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
 from weft.mpi import ready
 from weft.mpi.ready import cache_folder
+from weft.native.kernel import library
 from weft.plain import dataclass
 
 Status = Literal["ok", "warning", "failed"]
@@ -176,8 +177,6 @@ def check_shadows() -> list[Check]:
 
 def check_kernel() -> Check:
     """The native kernels. They need no Python headers, to build or to load."""
-    from weft.native.kernel import library
-
     try:
         return Check("native kernels", "ok", Path(library()._name).name)
     except (WeftError, OSError, AttributeError) as error:

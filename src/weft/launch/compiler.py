@@ -57,6 +57,7 @@ def fits(name: str, library: Library | None) -> bool:
 @cache
 def linked_by(mpicc: Path) -> Library | None:
     """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
+    # `weft run` imports this module before the program starts, and seldom builds anything.
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:

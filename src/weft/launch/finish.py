@@ -8,11 +8,15 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, Signals
 from typing import TYPE_CHECKING
 
+from weft.endings.ranks import library_code
 from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
 from weft.launch.rankfile import Header, trim
 from weft.plain import dataclass
+from weft.sources import variables
+from weft.sources.keep import keep
+from weft.trace import Trace, site_lines
 from weft.trace.layout import State, StopReason
 
 if TYPE_CHECKING:
@@ -101,10 +105,6 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
 
     Returns what went wrong.
     """
-    from weft.sources import variables
-    from weft.sources.keep import keep
-    from weft.trace import Trace, site_lines
-
     try:
         trace = Trace.open(path)
         site_lines.resolve(trace)
@@ -116,8 +116,6 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
 
 def told_places(trace: Trace) -> Iterable[Frame]:
     """Places besides the calls and their callers that a report names: their source is kept too."""
-    from weft.endings.ranks import library_code
-
     for rank in trace.ranks:
         for ending in () if rank.missing else rank.endings:
             for site in ending.stack:

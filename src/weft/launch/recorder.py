@@ -11,6 +11,7 @@ from weft.errors import WeftError
 from weft.launch.line import PRELOAD
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory, unwritable
+from weft.mpi import ready
 
 if TYPE_CHECKING:
     from weft.mpi.ready import Shim
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
 
 def build(plan: Plan) -> Shim:
     """Return the shim for the plan's MPI, building it where neither the cache nor the wheel has one."""
-    from weft.mpi import ready
-
     known = ready.look(plan.library.path)
     if known is not None:
         return known
     try:
+        # It needs what a broken installation may lack, which is told.
         from weft.mpi import shim
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error

@@ -17,6 +17,7 @@ class Question:
     """One standstill, being judged."""
 
     def __init__(self, run: Path) -> None:
+        # Few runs stand still.
         import tempfile
 
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
@@ -47,6 +48,7 @@ class Question:
 
 def certain_deadlocks(run: Path) -> list[Any]:
     """Return the findings that prove this run deadlocked."""
+    # `weft run` imports this module before the program starts; the analysis runs in a process of its own.
     import weft
     from weft.deadlock import find
 

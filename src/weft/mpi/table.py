@@ -280,6 +280,7 @@ def _from_removed(number: int, name: str, text: str) -> Function:
 @cache
 def functions() -> tuple[Function, ...]:
     """Every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
+    # Only who builds a recorder needs the standard's table.
     import pympistandard
 
     pympistandard.use_api_version(1)

@@ -39,6 +39,7 @@ def side_by_side(count: int, call: Callable[[_Given], _Made], given: Iterable[_G
     """What a call makes of each thing given, in that order, by `count` threads."""
     if count == 1:
         return [call(one) for one in given]
+    # Small runs have one thread.
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(count) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ _PLACES = {"to_json": "document", "summary": "text", "Ground": "ground"}
 
 def __getattr__(name: str) -> object:
     """Import what is asked for: a run that ends without a word needs none of the views."""
-    from importlib import import_module
-
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'analysis')}"), name)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from weft.endings import consequences
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
@@ -70,8 +71,6 @@ def examine(
 
 def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
     """The findings without those that only follow from how a rank ended; these become evidence of that."""
-    from weft.endings import consequences
-
     findings = without_samples(findings)
     following = consequences(trace, findings)
     kept = [finding for finding in findings if not following.of(finding)]
@@ -101,6 +100,7 @@ def _side_by_side(
     count = workers(sum(len(rank) for rank in ground.trace.ranks), 4)
     if count == 1:
         return {analysis.name: _attempt(ground, analysis) for analysis in analyses}
+    # Small runs have one thread.
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
     with ThreadPoolExecutor(count) as pool:

@@ -7,14 +7,13 @@ from typing import Any
 
 from weft.findings import Finding
 from weft.trace import Trace
+from weft.trace.explored import kept
 
 
 def with_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
     """The findings; a race whose other outcome was run says what it does, and how to replay it."""
     if not any(one.kind == "message-race" for one in findings):
         return findings
-    from weft.trace.explored import kept
-
     outcomes = kept(trace.path).get("outcomes", [])
     if not outcomes:
         return findings

@@ -6,13 +6,13 @@ from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from weft.match import Match, match
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
 
 if TYPE_CHECKING:
-    from weft.match import Match
     from weft.order import Order
 
 
@@ -34,8 +34,6 @@ class Ground:
     @cached_property
     def match(self) -> Match:
         """weft.match of the run."""
-        from weft.match import match
-
         return match(self.trace)
 
     @property
@@ -46,6 +44,7 @@ class Ground:
 
     @cached_property
     def _order(self) -> Order:
+        # Only some analyses need the order.
         from weft.order import order
 
         return order(self.trace, self.match)

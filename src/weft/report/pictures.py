@@ -23,6 +23,7 @@ def pictures(
 
     They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
     """
+    # A report without such findings draws nothing.
     from weft.picture.flow import KINDS, lines
 
     width = columns(to) if to.isatty() else None

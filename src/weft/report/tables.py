@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import Any, Final
 
 import numpy as np
@@ -110,8 +111,6 @@ def _short(value: int) -> str:
 
 def to_html(of: Tables) -> str:
     """The tables, and the matrix as a picture: the darker, the more bytes."""
-    from html import escape
-
     parts = ["<h2>Where the time went</h2>", _causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
@@ -144,8 +143,6 @@ def _causes(ledger: Ledger) -> str:
         + "".join(f"<td>{seconds(row[cause]) if row[cause] else '-'}</td>" for cause in causes) + "</tr>"
         for rank, row in enumerate(ledger.by_rank[:MAX_ROWS])
     )  # fmt: skip
-    from html import escape
-
     return (
         "".join(f"<p>{escape(note[0].upper() + note[1:])}.</p>" for note in ledger.notes())
         + "<details open><summary>by cause</summary>"

@@ -132,6 +132,7 @@ class Sources:
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
         """The lines of an excerpt as (class, text) pairs: see weft.sources.colour.CLASSES."""
+        # Only pages have colours.
         from weft.sources import colour
 
         found = self.lines(excerpt.file, excerpt.line)

@@ -27,6 +27,8 @@ from weft.trace.site_lines import mistrust
 
 if TYPE_CHECKING:
     from weft.sources import dwarf
+
+    # It needs pyelftools, and is told where that is missing.
     from weft.sources.dwarf import Module
 
 NAME: Final = "variables.json"
@@ -250,6 +252,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
 
 def _of_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
     try:
+        # It needs pyelftools: where that is missing, variables have no names.
         from weft.sources.dwarf import Module
 
         module = Module(path)

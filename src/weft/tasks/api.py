@@ -13,6 +13,7 @@ from weft.errors import UsageError
 from weft.tasks.backend import Backend
 from weft.tasks.console import TaskConsole
 from weft.tasks.debugger import Debugger
+from weft.tasks.python import PythonBackend
 
 Answer = dict[str, Any]
 
@@ -51,6 +52,7 @@ class Session:
 def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Path | None = None) -> Session:
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file."""
     if pid or core:
+        # It imports numpy and drives gdb; Python programs need neither.
         from weft.tasks.openmp import NativeBackend
 
         return Session(NativeBackend(command, pid=pid, core=core))
@@ -59,8 +61,6 @@ def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Pa
 
 def backend_for(command: list[str], runtime: str = "") -> Backend:
     """The backend that fits a program. UsageError where there is no such program."""
-    from weft.tasks.python import PythonBackend
-
     program = command[0]
     if Path(program).name.startswith("python") and len(command) > 1 and shutil.which(program):
         return PythonBackend([str(shutil.which(program)), *command[1:]])
@@ -68,6 +68,7 @@ def backend_for(command: list[str], runtime: str = "") -> Backend:
         if not Path(program).is_file():
             raise UsageError(f"{program}: there is no such file")
         return PythonBackend([sys.executable, *command])
+    # As above.
     from weft.tasks.openmp import NativeBackend
 
     found = program if "/" in program else shutil.which(program) or program

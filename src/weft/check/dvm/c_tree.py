@@ -169,9 +169,11 @@ def skip(rest: str) -> str:
 def grammar(cplusplus: bool) -> Language:
     """The language of a source."""
     if cplusplus:
+        # The grammars are packages of their own, of which one is needed.
         import tree_sitter_cpp
 
         return Language(tree_sitter_cpp.language())
+    # As above.
     import tree_sitter_c
 
     return Language(tree_sitter_c.language())

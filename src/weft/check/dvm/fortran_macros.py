@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.check.runtime import compiler
 from weft.errors import UsageError
 
 SUFFIXES: Final = frozenset((".F", ".FOR", ".FTN", ".FPP", ".F77", ".F90", ".F95", ".F03", ".F08", ".FDV"))
@@ -27,8 +28,6 @@ def expanded(
     path: Path, free: bool, include: Sequence[Path], define: Sequence[str]
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
     """Runs of lines with their numbers, each of one file; raises UsageError with the preprocessor's first complaint."""
-    from weft.check.runtime import compiler
-
     command = [
         *compiler("fortran").split(), "-E", "-cpp", "-ffree-form" if free else "-ffixed-form",
         *(f"-I{folder}" for folder in (path.parent, *include)), *(f"-D{name}" for name in define), str(path),

@@ -33,6 +33,7 @@ class CDvmh(Marking):
         for name in ("tree_sitter", "tree_sitter_c", *more):
             if importlib.util.find_spec(name) is None:
                 raise UsageError("checking C and C++ programs needs tree-sitter: pip install 'weft-debugger[check]'")
+        # It imports tree-sitter, which may not be there.
         from weft.check.dvm import c
 
         texts = Texts("c", left=list(unread(sources, fortran=False)))

@@ -20,6 +20,7 @@ class FortranDvm(Marking):
 
     def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
         """The sources with the runtime's calls, behind the module that all of them use."""
+        # A front end is imported to ask for its suffixes; its engine is not.
         from weft.check.dvm import fortran
 
         texts = Texts("fortran", left=list(unread(sources, fortran=True)))

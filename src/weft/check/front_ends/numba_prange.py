@@ -20,6 +20,7 @@ class NumbaPrange(FrontEnd):
 
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Run the program in a process of its own."""
+        # A front end is imported to ask for its suffixes; its engine is not.
         from weft.check import numba
 
         texts = folder / "texts.json"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from weft.check.numba.in_process import Runtime
 from weft.check.numba.program import COMPARED
 from weft.check.texts import Texts
 
@@ -52,8 +53,8 @@ def begin(texts_path: Path, library: Path) -> Watch:
     if "numba" not in sys.modules:  # it has made its threads when it was imported
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
     findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
+    # Importing Numba makes its threads: how many is set above.
     from weft.check.numba.compiler import install
-    from weft.check.numba.in_process import Runtime
     from weft.check.numba.loop_checks import LoopChecks
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check.process import Ended, execute
+from weft.check.runtime import library
 from weft.check.texts import Texts
 from weft.errors import UsageError
 from weft.findings import Finding, Site
@@ -28,8 +29,6 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
 
     `findings` gets the runtime's lines, `texts` the side file; what comparing results found stands beside it.
     """
-    from weft.check.runtime import library
-
     needs_numba()
     _compiles(script)
     command = [sys.executable, "-m", "weft.check.numba.inside", str(texts), str(library()), str(script), *arguments]

@@ -38,6 +38,7 @@ class Checks:
     """The checks of one test process."""
 
     def __init__(self) -> None:
+        # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is checked.
         from weft.check.numba.inside import begin
         from weft.check.numba.program import needs_numba
         from weft.check.runtime import library
@@ -69,6 +70,7 @@ class Checks:
         return [one for one in self._all() if self._is_new(one)]
 
     def _all(self) -> Sequence[Finding]:
+        # As in __init__.
         from weft.check.findings import read
         from weft.check.numba.program import compared, tidied
 
@@ -104,6 +106,7 @@ class Checks:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """All findings, with the test that came to each first."""
+        # As in __init__.
         from weft.terms.words import plural
 
         functions = len(self._watch.session.checked)
@@ -115,6 +118,7 @@ class Checks:
 
 
 def _told(findings: Sequence[Finding]) -> list[str]:
+    # As in __init__.
     from weft.report.text import line
 
     return [f"{one.sites[0].file}:{one.sites[0].line}: {line(one)}" for one in findings]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
 from weft.mpi.meaning.words import (
     DATA,
     Access,
@@ -315,8 +316,6 @@ def _begin_and_end() -> Iterator[Meaning]:
 
 
 def _local() -> Iterator[Meaning]:
-    from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
-
     traits: dict[str, Trait] = {}
     for trait, names in (
         (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),

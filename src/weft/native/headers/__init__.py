@@ -16,6 +16,7 @@ REMEDY = "reinstall weft-debugger, or run `make kernel` in a checkout"
 
 def _check() -> None:
     try:
+        # The build makes it: where it is missing, that is told.
         from weft.native.headers.made_for import STATE
     except ImportError:
         raise WeftError(f"Weft's native side is not built: {REMEDY}") from None

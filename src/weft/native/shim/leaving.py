@@ -65,6 +65,7 @@ def _tell(error: BaseException, traceback: "TracebackType | None", who: str) -> 
     if id(error) in _told:
         return
     _told.add(id(error))
+    # This runs in the user's program: nothing is imported there that it may never need.
     from traceback import format_exception
 
     whole = "".join(format_exception(type(error), error, traceback))

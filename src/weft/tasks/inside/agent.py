@@ -236,6 +236,7 @@ class Agent:
         stacks = [frame for top in running for frame in backs(top)]
         self.tracer.points.take(request["points"], stacks)
         if self.tracer.points.traces:
+            # This runs in the user's program: nothing is imported there that it may never need.
             import threading
 
             threading.settrace(self.tracer.dispatch)
