@@ -9,7 +9,8 @@ from typing import Final
 from weft.check import runtime
 from weft.check.dvm.fortran_directives import Directives
 from weft.check.dvm.fortran_lines import Line, Source, read_source
-from weft.check.dvm.fortran_marks import Mappings, Mark, Marks, Numbers, UnitMarks
+from weft.check.dvm.fortran_marks import UnitMarks
+from weft.check.dvm.fortran_names import Mappings, Mark, Marks, Numbers
 from weft.check.dvm.fortran_units import Program, Unit, units_of
 from weft.check.texts import Marked, Texts
 

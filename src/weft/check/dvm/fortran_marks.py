@@ -3,177 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 from weft.check.dvm import fortran_values, syntax
 from weft.check.dvm.fortran_calls import (
     ARGUMENT,
-    KINDS,
-    LATER,
     LOCAL,
     STATIC,
     clause_names,
     guarded,
-    ints,
     longs,
     mentioned,
-    only_index,
     printed,
-    triples,
     written,
 )
 from weft.check.dvm.fortran_lines import Sentinel, Statement
-from weft.check.dvm.fortran_units import NAME, Loop, Program, Symbol, Unit, assignment, inner, split_top, top_level
+from weft.check.dvm.fortran_mappings import UnitMappings
+from weft.check.dvm.fortran_names import Mapping, Mark
+from weft.check.dvm.fortran_units import NAME, Loop, Symbol, Unit, assignment, inner, split_top, top_level
 from weft.check.dvm.syntax import DirectiveError, Position
-from weft.check.texts import Texts
-from weft.terms.words import plural
 
 IMPLIED: Final = re.compile(r"\((.+),([a-z]\w*=[^=]+)\)")
 """An item of an output list that is a loop: what it repeats, and its index with the bounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One statement to be put in, and the place that it belongs to."""
+class UnitMarks(UnitMappings):
+    """The marks of one unit that are not of its directives."""
 
-    text: str
-    place: Position
-
-
-@dataclass(slots=True)
-class Marks:
-    """What stands before and after the lines of a source (by index), and the lines whose labels move to a CONTINUE."""
-
-    before: dict[int, list[Mark]] = field(default_factory=dict)
-    after: dict[int, list[Mark]] = field(default_factory=dict)
-    relabelled: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Mapping:
-    """What the directives of a unit declare of a name."""
-
-    name: str
-    place: Position
-    distribution: syntax.Distribution | None = None
-    alignment: syntax.Alignment | None = None
-    shadow: syntax.Shadow | None = None
-    template: tuple[syntax.Section, ...] | None = None
-    construct: int = 0
-
-
-class Numbers:
-    """The ids of names: data, groups and task arrays; one for each declaration."""
-
-    def __init__(self, texts: Texts) -> None:
-        self.texts = texts
-        self.held: dict[tuple[int, str], int] = {}
-        self.edges: dict[str, int] = {}
-
-    def of(self, unit: Unit, name: str, place: Position, what: str = "variable") -> int:
-        """The id of a name that this unit declares."""
-        key = (id(unit), name)
-        if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
-        return self.held[key]
-
-    def group(self, unit: Unit, name: str, place: Position) -> int:
-        """The id of a group: its name may be a variable's too."""
-        key = (id(unit), "group " + name)
-        if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line)
-        return self.held[key]
-
-
-class UnitMarks:
-    """The marks of one unit."""
-
-    def __init__(self, program: Program, unit: Unit, numbers: Numbers, marks: Marks, mappings: Mappings) -> None:
-        self.program = program
-        self.unit = unit
-        self.numbers = numbers
-        self.texts = numbers.texts
-        self.marks = marks
-        self.mappings = mappings
-        self.used = False
-        self.loose: list[Symbol] = []
-        """Scalars that may be read without a value."""
-        self.aliases: dict[str, str] = {}
-        """USE statements that bring in what a module's mappings are about."""
-        self.loops = unit.loops()
-        self.parallel: list[tuple[int, int]] = []
-        """The items of parallel loops, first to last."""
-        self.late: list[tuple[int, Position, str]] = []
-        """Calls that stand behind all others of their line."""
-
-    # --- writing --------------------------------------------------------------------------------------------------
-
-    def before(self, line: int, place: Position, *texts: str) -> None:
-        """Put calls before a line."""
-        self.used = True
-        self.marks.before.setdefault(line, []).extend(Mark(text, place) for text in texts)
-
-    def after(self, line: int, place: Position, *texts: str) -> None:
-        """Put calls behind a line."""
-        self.used = True
-        self.marks.after.setdefault(line, []).extend(Mark(text, place) for text in texts)
-
-    # --- names ----------------------------------------------------------------------------------------------------
-
-    def symbol(self, name: str, place: Position) -> tuple[Unit, Symbol]:
-        """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
-        found = self.program.owner(self.unit, name)
-        if found:
-            return found
-        self.unit.symbols[name] = Symbol(name, place)
-        return self.unit, self.unit.symbols[name]
-
-    def data(self, name: str, place: Position) -> int:
-        """The id of a variable, array or template."""
-        owner, symbol = self.symbol(name, place)
-        mapping = self.mappings.of(owner).get(symbol.name)
-        template = mapping is not None and mapping.template is not None
-        what = "template" if template else "array" if symbol.array else "variable"
-        return self.numbers.of(owner, symbol.name, symbol.place, what)
-
-    def mapping(self, name: str) -> Mapping | None:
-        """What the directives say of a name that is visible here."""
-        own = self.mappings.of(self.unit).get(name)
-        if own:
-            return own
-        found = self.program.owner(self.unit, name)
-        return self.mappings.of(found[0]).get(found[1].name) if found else None
-
-    def is_template(self, name: str) -> bool:
-        """Whether a name is a template: it has no memory."""
-        mapping = self.mapping(name)
-        return mapping is not None and mapping.template is not None
-
-    def base(self, name: str, word: str = "base") -> str:
-        """The argument that passes a variable; nothing for a template."""
-        return "" if self.is_template(name) else f", {word}={name}"
-
-    def group(self, name: str, place: Position) -> int:
-        """The id of a group."""
-        return self.numbers.group(self.unit, name, place)
-
-    def tasks(self, name: str, place: Position) -> int:
-        """The id of a task array."""
-        return self.numbers.of(self.unit, name, place, "tasks")
-
-    def is_tasks(self, name: str) -> bool:
-        """Whether a name is a task array."""
-        return name in self.mappings.tasks(self.unit)
-
-    def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
-        """The id of a directive."""
-        place = sentinel.place
-        return self.texts.construct(kind, place.file, place.line, place.column, sentinel.said, indices)
-
-    # --- the whole unit -------------------------------------------------------------------------------------------
+    # --- the whole unit ---------------------------------------------------------------------------------------------
 
     def enter(self) -> None:
         """Put in what is said when the unit is entered."""
@@ -224,7 +84,7 @@ class UnitMarks:
             held = self.marks.before.setdefault(first.first, [])
             held[:0] = [Mark(text, first.place) for text in ("use weft_check", *self.aliases.values())]
 
-    # --- at the entry ---------------------------------------------------------------------------------------------
+    # --- at the entry -----------------------------------------------------------------------------------------------
 
     def entry(self) -> Iterator[str]:
         """What is said when the unit is entered: its data, templates and mappings."""
@@ -408,136 +268,7 @@ class UnitMarks:
                 return later
         return None
 
-    # --- mappings -------------------------------------------------------------------------------------------------
-
-    def task_array(self, name: str) -> Iterator[str]:
-        """`task mb(n)`."""
-        entity = self.mappings.tasks(self.unit)[name]
-        size = entity.sizes[0] if entity.sizes else syntax.Section(None, None)
-        low = size.low.text if size.low else "1"
-        high = size.high.text if size.high else "1"
-        number = self.tasks(name, entity.place)
-        yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
-
-    def mapped(self, mappings: dict[str, Mapping], only: frozenset[str] | None = None) -> Iterator[str]:
-        """The mappings of what has its memory now: templates, then what stands by itself, then what is aligned."""
-        waiting = [m for m in mappings.values() if only is None or m.name in only]
-        for mapping in waiting:
-            if mapping.template is not None and all(size.high is not None for size in mapping.template):
-                yield self.template(mapping.name, mapping.template, mapping.place)
-        done: set[str] = set()
-        while waiting:
-            ready = [
-                m
-                for m in waiting
-                if not (m.alignment and m.alignment.target)
-                or m.alignment.target.name not in {w.name for w in waiting if w is not m}
-                or m.alignment.target.name in done
-            ] or waiting
-            for mapping in ready:
-                yield from self.mapping_calls(mapping)
-                done.add(mapping.name)
-            waiting = [m for m in waiting if m not in ready]
-
-    def template(self, name: str, sizes: Sequence[syntax.Section], place: Position) -> str:
-        """`template t(n,0:m)`."""
-        low = [size.low.text if size.low else "1" for size in sizes]
-        high = [size.high.text if size.high else "1" for size in sizes]
-        return f"call weft_check_template({self.data(name, place)}, {len(sizes)}, {longs(low)}, {longs(high)})"
-
-    def mapping_calls(self, mapping: Mapping, allocated: bool = False) -> Iterator[str]:
-        """Distribution or alignment of one name, and its shadow edges."""
-        _, symbol = self.symbol(mapping.name, mapping.place)
-        if (symbol.allocatable or symbol.pointer) and not allocated:
-            return
-        if mapping.template is None and not (symbol.array or symbol.pointer):
-            raise DirectiveError(
-                mapping.place, f"`{mapping.name}` is not an array; declare its dimensions, or leave it out here"
-            )
-        once = int(not allocated and (symbol.dummy or symbol.static or "*save" in self.unit.symbols))
-        if mapping.alignment is not None:
-            yield from self.align(mapping.construct, mapping.name, mapping.alignment, mapping.place, once)
-        elif mapping.distribution is not None:
-            yield from self.distribute(mapping.construct, mapping.name, mapping.distribution, mapping.place, once)
-        if mapping.shadow is not None:
-            low, high = self.widths(mapping.shadow.widths)
-            number = self.data(mapping.name, mapping.place)
-            yield f"call weft_check_shadow({number}, {len(low)}, {longs(low)}, {longs(high)}, {mapping.name})"
-
-    @staticmethod
-    def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
-        """The widths below and above; what named edges hold is known at run time only."""
-        plain = [width if isinstance(width, syntax.Width) else None for width in widths]
-        return [w.low.text if w else "0" for w in plain], [w.high.text if w else "0" for w in plain]
-
-    def distribute(
-        self, construct: int, name: str, distribution: syntax.Distribution, place: Position, once: int
-    ) -> Iterator[str]:
-        """`distribute a(block,*) onto p`."""
-        later = False
-        if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
-            known, symbol = self.mapping(name), self.symbol(name, place)[1]
-            rank = len(known.template) if known and known.template else symbol.rank
-            distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
-            later = not symbol.dummy
-        assert distribution.axes is not None
-        self.fits(name, len(distribution.axes), place)
-        number = self.data(name, place)
-        for dimension, axis in enumerate(distribution.axes):
-            if axis.kind in ("genblock", "wgtblock", "multblock") and axis.argument:
-                base = self.base(name)
-                yield f"call weft_check_blocks({number}, {dimension}, {axis.argument.text}{base})"
-        tasks, task = 0, "0"
-        onto = distribution.onto
-        if onto and self.is_tasks(onto.name):
-            tasks = self.tasks(onto.name, onto.place)
-            task = only_index(onto)
-        kinds = ints([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
-        rank = len(distribution.axes)
-        yield (
-            f"call weft_check_distribute({construct}, {number}, {once}, {rank}, {kinds}, {tasks}, "
-            f"int({task}, 8){self.base(name)})"
-        )
-
-    def fits(self, name: str, rank: int, place: Position) -> None:
-        """Complain where a directive gives an array another number of dimensions than it has."""
-        _, symbol = self.symbol(name, place)
-        mapping = self.mapping(name)
-        has = len(mapping.template) if mapping and mapping.template else symbol.rank
-        if has and has != rank:
-            what = f"`{name}` has {plural(has, 'dimension')}, the directive names {rank}; name each of them"
-            raise DirectiveError(place, what)
-
-    def align(
-        self, construct: int, name: str, alignment: syntax.Alignment, place: Position, once: int
-    ) -> Iterator[str]:
-        """`align b(i,j) with a(i,j+1)`."""
-        target = alignment.target
-        if target is None:
-            return
-        if alignment.dummies is not None:
-            self.fits(name, len(alignment.dummies), place)
-        if self.program.owner(self.unit, target.name) is None and not self.is_template(target.name):
-            raise DirectiveError(
-                target.place, f"`{target.name}` is declared nowhere; declare the array or the template"
-            )
-        _, symbol = self.symbol(target.name, target.place)
-        if target.subscripts is None:
-            rank = self.symbol(name, place)[1].rank
-            axis, coefficient, offset = list(range(rank)), ["1"] * rank, ["0"] * rank
-        else:
-            self.fits(target.name, len(target.subscripts), target.place)
-            axis, coefficient, offset = triples(target.subscripts)
-        call = (
-            f"call weft_check_align({construct}, {self.data(name, place)}, {once}, "
-            f"{self.data(target.name, target.place)}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
-            f"{longs(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
-        )
-        if (symbol.allocatable or symbol.pointer) and not symbol.dummy:
-            call = f"if ({'associated' if symbol.pointer else 'allocated'}({target.name})) {call}"
-        yield call
-
-    # --- statements -----------------------------------------------------------------------------------------------
+    # --- statements -------------------------------------------------------------------------------------------------
 
     def allocation(self, statement: Statement) -> None:
         """Behind ALLOCATE: what the new arrays are, and how they are mapped."""
@@ -640,71 +371,3 @@ class UnitMarks:
             f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, {longs(parts)}, {name})",
         )
         self.after(statement.last, place, f"call weft_check_own_end({construct})")
-
-
-class Mappings:
-    """What the directives declare, unit by unit."""
-
-    def __init__(self, program: Program, texts: Texts) -> None:
-        self.held: dict[int, dict[str, Mapping]] = {}
-        self.task_arrays: dict[int, dict[str, syntax.Entity]] = {}
-        for unit in program.units:
-            self.held[id(unit)] = {}
-            self.task_arrays[id(unit)] = {}
-            for item in unit.items:
-                if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
-                    self._declare(unit, item, item.directive, texts)
-                elif isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
-                    for array in item.directive.arrays:
-                        self.held[id(unit)].setdefault(array.name, Mapping(array.name, array.place))
-
-    def of(self, unit: Unit) -> dict[str, Mapping]:
-        """The mappings that a unit declares."""
-        return self.held[id(unit)]
-
-    def tasks(self, unit: Unit) -> dict[str, syntax.Entity]:
-        """The task arrays that a unit declares."""
-        return self.task_arrays[id(unit)]
-
-    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: Texts) -> None:
-        traits = {
-            attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
-        }
-        place = sentinel.place
-        for entity in directive.entities:
-            if "task" in traits:
-                self.task_arrays[id(unit)][entity.name] = entity
-                continue
-            if traits.keys() & OTHER_TRAITS:
-                continue
-            mapping = self.held[id(unit)].setdefault(entity.name, Mapping(entity.name, entity.place))
-            if "template" in traits:
-                dimension = traits.get("dimension")
-                mapping.template = entity.sizes or (dimension.sizes if dimension else ())
-                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place))
-            for attribute in directive.attributes:
-                if isinstance(attribute, syntax.Distribution):
-                    mapping.distribution = attribute
-                elif isinstance(attribute, syntax.Alignment):
-                    mapping.alignment = attribute
-                elif isinstance(attribute, syntax.Shadow):
-                    mapping.shadow = attribute
-                if isinstance(attribute, syntax.Distribution | syntax.Alignment):
-                    kind = "distribute" if isinstance(attribute, syntax.Distribution) else "align"
-                    mapping.construct = texts.construct(kind, place.file, place.line, place.column, sentinel.said)
-
-
-OTHER_TRAITS: Final = frozenset(
-    (
-        "processors",
-        "heap",
-        "pointer",
-        "asyncid",
-        "consistent",
-        "shadow_group",
-        "reduction_group",
-        "remote_group",
-        "indirect_group",
-        "consistent_group",
-    )
-)
