@@ -10,8 +10,9 @@ from weft.check import runtime
 from weft.check.dvm.fortran_directives import Directives
 from weft.check.dvm.fortran_lines import Line, Source, read_source
 from weft.check.dvm.fortran_marks import UnitMarks
+from weft.check.dvm.fortran_model import Unit
 from weft.check.dvm.fortran_names import Mappings, Mark, Marks, Numbers
-from weft.check.dvm.fortran_units import Program, Unit, units_of
+from weft.check.dvm.fortran_units import Program, units_of
 from weft.check.texts import Marked, Texts
 
 INTERFACES: Final = Path(runtime.__file__).parent / "native" / "weft_check.f90"

@@ -8,7 +8,8 @@ from typing import Final
 
 from weft.check.dvm import syntax
 from weft.check.dvm.fortran_lines import Item, Statement
-from weft.check.dvm.fortran_units import DO, NAME, Loop, Unit, assignment, closes, inner, opens, split_top
+from weft.check.dvm.fortran_model import Loop, Unit
+from weft.check.dvm.fortran_text import DO, NAME, assignment, closes, inner, opens, split_top
 from weft.check.dvm.syntax import DirectiveError, Reference
 from weft.native.headers import check
 from weft.native.headers.check import ALL, CONSTANT

@@ -22,8 +22,9 @@ from weft.check.dvm.fortran_calls import (
 )
 from weft.check.dvm.fortran_lines import Sentinel, Statement
 from weft.check.dvm.fortran_mappings import UnitMappings
+from weft.check.dvm.fortran_model import Loop, Symbol, Unit
 from weft.check.dvm.fortran_names import Mapping, Mark
-from weft.check.dvm.fortran_units import NAME, Loop, Symbol, Unit, assignment, inner, split_top, top_level
+from weft.check.dvm.fortran_text import NAME, assignment, inner, split_top, top_level
 from weft.check.dvm.syntax import DirectiveError, Position
 
 IMPLIED: Final = re.compile(r"\((.+),([a-z]\w*=[^=]+)\)")

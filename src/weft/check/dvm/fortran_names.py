@@ -8,7 +8,8 @@ from typing import Final
 
 from weft.check.dvm import syntax
 from weft.check.dvm.fortran_lines import Sentinel
-from weft.check.dvm.fortran_units import Program, Symbol, Unit
+from weft.check.dvm.fortran_model import Symbol, Unit
+from weft.check.dvm.fortran_units import Program
 from weft.check.dvm.syntax import Position
 from weft.check.texts import Texts
 

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from typing import Final
 
 from weft.check.dvm.fortran_lines import Sentinel, Statement
-from weft.check.dvm.fortran_units import DO, NAME, Symbol, Unit, assignment, closes, opens
+from weft.check.dvm.fortran_model import Symbol, Unit
+from weft.check.dvm.fortran_text import DO, NAME, assignment, closes, opens
 
 BRANCH: Final = re.compile(r"else\w*$|elseif\(.*|case(?:\(.*|default)|elsewhere.*|(?:type|class)(?:is\(.*|default)")
 

@@ -1,0 +1,110 @@
+"""Statements of Fortran as text: what is assigned, what stands in brackets, what opens a block."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+NAME: Final = re.compile(r"[a-z]\w*")
+END: Final = re.compile(r"end(?:program|subroutine|function|module|submodule|blockdata|procedure)?\w*$")
+NOT_AN_END: Final = re.compile(
+    r"end(?:do|if|select|where|forall|associate|block(?!data)|critical|enum|interface|type|file|team)"
+)
+DO: Final = re.compile(
+    r"(?:\w+:)?do(\d+),?(?:while\(.*|concurrent\(.*|([a-z]\w*)=(.+,.+))?$|(?:\w+:)?do(?:while\(.*|concurrent\(.*|([a-z]\w*)=(.+,.+))?$"
+)
+END_DO: Final = re.compile(r"enddo\w*$")
+
+
+def top_level(code: str, signs: str) -> Iterator[int]:
+    """Where these signs stand outside of brackets and strings."""
+    depth, quote = 0, ""
+    for at, sign in enumerate(code):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "([":
+            depth += 1
+        elif sign in ")]":
+            depth -= 1
+        if depth == 0 and not quote and sign in signs:
+            yield at
+
+
+def split_top(code: str, sign: str = ",") -> list[str]:
+    """The parts between these signs outside of brackets."""
+    cuts = [-1, *top_level(code, sign), len(code)]
+    return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
+
+
+def _equals(code: str) -> int | None:
+    """Where the `=` of an assignment stands."""
+    for at in top_level(code, "="):
+        if code[at + 1 : at + 2] in ("=", ">") or code[at - 1 : at] in ("=", "/", "<", ">"):
+            continue
+        return at
+    return None
+
+
+TARGET: Final = re.compile(r"([a-z]\w*)((?:\(.*\))?(?:%.*)?)$")
+
+
+def assigns(code: str) -> bool:
+    return assignment(code) is not None
+
+
+def assignment(code: str) -> tuple[str, str, int] | None:
+    """The name, what follows the name on the left, and where the `=` stands, if this is an assignment."""
+    at = _equals(code)
+    if at is None or DO.match(code) or any(cut < at for cut in top_level(code, ":,")):
+        return None
+    matched = TARGET.match(code[:at])
+    if matched is None or any(True for _ in top_level(code[at:], ",")):
+        return None
+    if matched[1] in ("if", "forall", "where") and matched[2].startswith("(") and not _whole_bracket(matched[2]):
+        return None
+    return matched[1], matched[2], at
+
+
+def _whole_bracket(text: str) -> bool:
+    """Whether the bracket that opens the text is closed at its end (or before a part's name)."""
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return at == len(text) - 1 or text[at + 1] in "%("
+    return False
+
+
+def inner(code: str) -> tuple[str, str]:
+    """The condition of a logical IF and the statement behind it; ("", code) where it is none."""
+    if not code.startswith("if("):
+        return "", code
+    depth = 0
+    for at, sign in enumerate(code):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0 and sign == ")":
+            rest = code[at + 1 :]
+            if not rest or rest == "then" or rest[0] in "=%(" or rest[0].isdigit():
+                return "", code
+            return code[2 : at + 1], rest
+    return "", code
+
+
+def opens(code: str) -> bool:
+    """Whether the statement opens a block other than DO."""
+    return bool(
+        re.match(r"(?:\w+:)?(?:if\(.*\)then\w*$|selectcase\(|selecttype\(|associate\(|block$|critical$)", code)
+        or (
+            re.match(r"(?:where|forall)\(", code)
+            and not assigns(inner(code.replace("where", "if", 1).replace("forall", "if", 1))[1])
+        )
+    )
+
+
+def closes(code: str) -> bool:
+    """Whether the statement closes a block other than DO."""
+    return bool(re.match(r"end(?:if|select|associate|block(?!data)|critical|where|forall)\w*$", code))
