@@ -134,3 +134,87 @@ def test_an_assignment_that_the_preprocessor_leaves_out_gives_no_value(
     choice: str, which: str, found: list[tuple[str, int]], tmp_path: Path
 ) -> None:
     assert told(CHOICE.replace("CHOICE", choice).replace("WHICH", which), ".c", tmp_path) == found
+
+
+PARTS = """\
+program p
+  implicit none
+  type :: point
+    real(8) :: x, y
+    integer :: w(2)
+  end type
+  real(8) :: a(8), t, r(3)
+  integer :: i, k
+  type(point) :: s
+  namelist /first/ k, t
+  namelist /second/ r
+!DVM$ DISTRIBUTE A(BLOCK)
+  k = 1
+!DVM$ PARALLEL (I) ON A(I), PRIVATE(S, T)
+  do i = 1, 8
+    s%x = i; s%w = i; t = i
+    a(i) = s%x + t
+  end do
+  GIVEN
+  if (k == 1) goto 20
+  stop 4
+20 print *, s%w(2)
+  write(*, nml=first)
+  write(*, second)
+  do 30 i = 1, 2
+30 print *, k
+  if (i /= 3) stop 5
+end program
+"""
+
+
+@pytest.mark.parametrize(("given", "lines"), [("continue", [22, 23, 24]), ("s%w = 1; t = 2; r = 3", [])])
+def test_components_namelists_and_statements_with_labels_are_read(given: str, lines: list[int], tmp_path: Path) -> None:
+    """A label that ends a loop stays where it is: the program would stop otherwise."""
+    found = told(PARTS.replace("GIVEN", given), ".f90", tmp_path)
+    assert found == [("uninitialised-read", line) for line in lines]
+
+
+TEXTS = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#pragma dvm array distribute[block]
+double a[8];
+int main(void)
+{
+    FILE *to = fopen("/dev/null", "wb");
+    char *text = malloc(16), *made = malloc(32), line[40];
+    snprintf(made, 32, "%d", 7);
+    sprintf(line, "line %d", 3);
+    puts(line);
+    fputs(made, stdout);
+    puts("constant");
+    #pragma dvm region out(a)
+    {
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < 8; i++)
+        a[i] = i;
+    }
+    GET
+    write(fileno(to), a, sizeof a);
+    FILL
+    text[3] = 0;
+    fputs(text, to);
+    puts(text);
+    return fclose(to);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("get", "fill", "found"),
+    [
+        ("", "", [("stale-copy", 22), ("uninitialised-read", 25), ("uninitialised-read", 26)]),
+        ("#pragma dvm get_actual(a)", "for (int i = 0; i < 3; i++) text[i] = 'a';", []),
+    ],
+)
+def test_texts_and_what_goes_to_a_file_descriptor_are_read(
+    get: str, fill: str, found: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    assert told(TEXTS.replace("GET", get).replace("FILL", fill), ".c", tmp_path) == found

@@ -29,7 +29,7 @@ FOR_PYTHON: Final = ("numba.c", "numba_guards.c")
 
 WRAPPED: Final = (
     "malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign",
-    "memcpy", "memmove", "memset", "fwrite",
+    "memcpy", "memmove", "memset", "fwrite", "write", "puts", "fputs",
     "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",  # C++'s new and delete
 )  # fmt: skip
 """Functions of libc that heap.c wraps in programs."""

@@ -133,6 +133,22 @@ def printed(action: str) -> list[str]:
     return []
 
 
+def group_named(action: str) -> str:
+    """The NAMELIST group that a WRITE or PRINT statement may name; "" where it does not."""
+    found = re.match(r"write\((?:.*,)?nml=(\w+)[,)]|write\([^=,]+,([a-z]\w*)\)$|print([a-z]\w*)$", action)
+    return (found[1] or found[2] or found[3]) if found else ""
+
+
+def groups(unit: Unit) -> dict[str, list[str]]:
+    """The NAMELIST groups of a unit and of those around it, with their variables."""
+    held: dict[str, list[str]] = groups(unit.parent) if unit.parent else {}
+    for one in unit.statements(0, len(unit.items)):
+        if one.code.startswith("namelist/"):
+            for name, listed in re.findall(r"/(\w+)/([^/]*)", one.code):
+                held.setdefault(name, []).extend(part for part in listed.split(",") if part)
+    return held
+
+
 def mentioned(unit: Unit) -> frozenset[str]:
     """All names in the statements and directives of a unit."""
     found: set[str] = set()

@@ -14,6 +14,8 @@ from weft.check.dvm.fortran_calls import (
     LOCAL,
     STATIC,
     clause_names,
+    group_named,
+    groups,
     guarded,
     longs,
     mentioned,
@@ -27,6 +29,8 @@ from weft.check.dvm.fortran_names import Mapping, Mark
 from weft.check.dvm.fortran_text import NAME, assignment, inner, split_top, top_level
 from weft.check.dvm.syntax import DirectiveError, Position
 
+ITEM: Final = re.compile(r"([a-z]\w*)(\([^()]*\))?((?:%[a-z]\w*(?:\([^()]*\))?)*)")
+"""A variable, an element or part of an array, a component of either."""
 IMPLIED: Final = re.compile(r"\((.+),([a-z]\w*=[^=]+)\)")
 """An item of an output list that is a loop: what it repeats, and its index with the bounds."""
 
@@ -62,7 +66,7 @@ class UnitMarks(UnitMappings):
         for at, item in enumerate(unit.items):
             if isinstance(item, Statement) and unit.executable is not None and at >= unit.executable:
                 self.allocation(item)
-                self.printed(item)
+                self.printed(item, at)
                 if not self.inside(at):
                     self.statement(item)
         for line, place, text in self.late:
@@ -309,12 +313,14 @@ class UnitMarks(UnitMappings):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
-    def printed(self, statement: Statement) -> None:
+    def printed(self, statement: Statement, at: int) -> None:
         """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
         condition, action = inner(statement.code)
-        if statement.label or re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
+        if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
             return
-        for part in printed(action):
+        if statement.label and any(loop.last == at for loop in self.unit.loops().values()):  # the label ends a loop
+            return
+        for part in (*printed(action), *self.groups.get(group_named(action), ())):
             repeated = IMPLIED.fullmatch(part)
             items = split_top(repeated[1]) if repeated else [part]
             calls = [call for item in items for call in self.put_out(statement, item)]
@@ -324,19 +330,21 @@ class UnitMarks(UnitMappings):
                 calls = (
                     [f"if {condition} {calls[0]}"] if len(calls) == 1 else [f"if {condition} then", *calls, "end if"]
                 )
+            if statement.label and calls:
+                self.marks.relabelled[statement.first] = statement.label
             for one in calls:
                 self.before(statement.first, statement.place, one)
 
     def put_out(self, statement: Statement, part: str) -> list[str]:
         """The calls that ask for one item of an output list; none where it is more than a variable or a part of one."""
-        found = re.fullmatch(r"([a-z]\w*)(\([^()]*\))?", part)
+        found = ITEM.fullmatch(part)
         known = self.program.owner(self.unit, found[1]) if found else None
         if found is None or known is None:
             return []
         symbol = known[1]
-        if symbol.procedure or symbol.constant or symbol.derived or symbol.allocatable or symbol.pointer:
+        if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer:
             return []
-        if found[2] and not symbol.array:
+        if (symbol.derived and not found[3]) or (found[2] and not symbol.array):
             return []
         if not symbol.array and found[1] not in self.named and symbol not in self.loose:
             return []
@@ -346,6 +354,11 @@ class UnitMarks(UnitMappings):
         if self.distributed(found[1]):  # the system brings its elements from everywhere
             return ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
         return [call]
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """The NAMELIST groups that are known here, with their variables."""
+        return groups(self.unit)
 
     @cached_property
     def named(self) -> frozenset[str]:

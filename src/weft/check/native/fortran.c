@@ -151,7 +151,8 @@ static void part_read(const CFI_cdesc_t *part, int rank, const char *from, int s
 
 /* A variable that the library prints: its accesses have no hooks. */
 void weft_fortran_printed(int site, CFI_cdesc_t *variable) {
-    if (base_of(variable) && variable->elem_len && variable->type != CFI_type_char)
+    /* structures may have gaps without values */
+    if (base_of(variable) && variable->elem_len && variable->type != CFI_type_char && variable->type != CFI_type_struct)
         part_read(variable, variable->rank, variable->base_addr, site);
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
@@ -21,6 +22,9 @@ void *__real_memcpy(void *, const void *, size_t);
 void *__real_memmove(void *, const void *, size_t);
 void *__real_memset(void *, int, size_t);
 size_t __real_fwrite(const void *, size_t, size_t, FILE *);
+ssize_t __real_write(int, const void *, size_t);
+int __real_puts(const char *);
+int __real_fputs(const char *, FILE *);
 
 void *__wrap_memcpy(void *, const void *, size_t);
 
@@ -153,6 +157,30 @@ static void put_out(const void *from, size_t n, uintptr_t place) {
 size_t __wrap_fwrite(const void *from, size_t size, size_t n, FILE *to) {
     put_out(from, size * n, PLACE);
     return __real_fwrite(from, size, n, to);
+}
+
+ssize_t __wrap_write(int to, const void *from, size_t n) {
+    put_out(from, n, PLACE);
+    return __real_write(to, from, n);
+}
+
+/* A text up to its end: it has no gaps. */
+static void text_out(const char *text, uintptr_t place) {
+    const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)text);
+    if (!o) return;
+    weft_check_io_begin();
+    access_range((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, false, place);
+    weft_check_io_end();
+}
+
+int __wrap_puts(const char *text) {
+    text_out(text, PLACE);
+    return __real_puts(text);
+}
+
+int __wrap_fputs(const char *text, FILE *to) {
+    text_out(text, PLACE);
+    return __real_fputs(text, to);
 }
 
 COPIES(__wrap_)
