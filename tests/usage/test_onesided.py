@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from proofs import unproven
 
 from weft.findings import Finding
 from weft.match import match
@@ -43,7 +49,10 @@ class Run:
             self.call(r, "Win_free")
             self.b.ranks[r].finalize()
         trace = self.b.open()
-        return find(trace, order(trace, match(trace)))
+        ordered = order(trace, match(trace))
+        found = find(trace, ordered)
+        assert unproven(trace, found, ordered) == []
+        return found
 
 
 def kinds(*steps: Callable[[Run], Any]) -> list[str]:

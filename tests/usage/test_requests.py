@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from proofs import unproven
+
 from weft.findings import Finding
+from weft.match import match
+from weft.order import order
 from weft.terms import calls
 from weft.trace.builder import Builder, Request
 from weft.trace.layout import PROC_NULL
@@ -14,7 +23,10 @@ from weft.usage.requests import find
 def found(b: Builder) -> list[Finding]:
     for r in b.ranks:
         r.finalize()
-    return find(b.open())
+    trace = b.open()
+    findings = find(trace)
+    assert unproven(trace, findings, order(trace, match(trace))) == []
+    return findings
 
 
 def kinds(b: Builder) -> list[str]:

@@ -87,9 +87,19 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
         "buffer-reuse",
         f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
         [second, first],
-        evidence={"bytes": shared},
+        evidence={"bytes": shared, "accesses": [_access(rank, rows, row) for row in (one, two)]},
         cause=cause(second, first),
     )
+
+
+def _access(rank: Rank, rows: Accesses, row: int) -> dict[str, object]:
+    """One of the two, as weft.usage.proof reads it."""
+    begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
+    return {
+        "as": "buffer", "access": "write" if rows.writes[row] else "read", "from": int(rows.low[row]),
+        "to": int(rows.high[row]), "call": [rank.index, begin], "named": [rank.index, args],
+        "until": [rank.index, end] if end < len(rank) else None,
+    }  # fmt: skip
 
 
 def messages_of(of: Traffic) -> Accesses:

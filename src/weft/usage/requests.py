@@ -332,7 +332,11 @@ def _changed(rank: Rank) -> Iterator[Finding]:
             "buffer-reuse",
             f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
-            evidence={"seen": "by sample"},
+            evidence={
+                "seen": "by sample",
+                "completed": list(event.id),
+                "started": [list(maker.id) for maker in makers],
+            },
             cause=cause(event),
         )
 

@@ -28,6 +28,8 @@ EXCLUSIVE, SHARED = 1, 2
 READ, WRITE, UPDATE = 0, 1, 2
 OPERATION, STORED, LOCAL = 0, 1, 2
 """What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""
+_ORIGINS: Final = ("operation", "store", "local buffer")
+_LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
 _SORTS: Final = ("read", "write", "update")
 _ATOMIC: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 _READING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
@@ -387,9 +389,24 @@ class _Target:
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
-            evidence={"target": target, "bytes": shared},
+            evidence={"target": target, "bytes": shared, "accesses": [self._access(one), self._access(two)]},
             cause="; ".join(sorted((cause(first), cause(second)))),
         )
+
+    def _access(self, row: int) -> dict[str, object]:
+        """One of the two, as weft.usage.proof reads it."""
+        of = self.all
+        rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
+
+        def place(of_rank: int, column: Ints) -> list[int] | None:
+            return [of_rank, int(column[row])] if column[row] >= 0 else None
+
+        return {
+            "as": _ORIGINS[int(of.origin[row])], "access": _SORTS[int(of.sort[row])], "from": int(of.low[row]),
+            "to": int(of.high[row]), "call": [rank, event], "named": [rank, event], "begins": place(rank, of.begin),
+            "until": place(rank, of.end), "opened": place(target, of.opened), "closed": place(target, of.closed),
+            "lock": _LOCKS.get(int(of.lock[row])), "fence": fence if fence >= 0 else None,
+        }  # fmt: skip
 
     def _given_up(self) -> Finding:
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))

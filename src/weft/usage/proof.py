@@ -1,0 +1,115 @@
+"""Whether what a finding of buffer-reuse or rma-race says is so, from the record alone: the proof, replayed.
+
+It asks the record again, by other means than the analyses: bytes out of the arguments of calls, what is pending out of
+the calls between, order out of whole causal pasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft.mpi.meaning import base
+from weft.order import Order
+from weft.terms.regions import regions
+from weft.terms.sizes import size_of
+from weft.terms.windows import window_of
+from weft.trace import Event, Trace
+from weft.trace.definitions import WindowDefinition
+from weft.trace.layout import Def, Flag
+
+Evidence = Mapping[str, Any]
+_DYNAMIC: Final = 2
+_WINDOW_CALLS: Final = frozenset(
+    f"Win_{name}"
+    for name in "fence unlock unlock_all flush flush_all flush_local flush_local_all complete free".split()
+)
+
+
+def holds(trace: Trace, evidence: Evidence, order: Order) -> bool:
+    """Whether a finding's evidence holds on the record."""
+    if evidence.get("seen") == "by sample":
+        return bool(trace.event(*evidence["completed"]).flags & Flag.BUFFER_CHANGED)
+    one, two = sorted(evidence["accesses"], key=lambda access: tuple(access["call"]))
+    meet = max(one["from"], two["from"]) < min(one["to"], two["to"])
+    if not meet or one["access"] == two["access"] == "read":
+        return False
+    if not all(_there(trace, access, evidence.get("target")) and _completed(trace, access) for access in (one, two)):
+        return False
+    if one["call"][0] == two["call"][0]:
+        return one["until"] is None or bool(one["until"][1] >= two["call"][1])
+    return not _excluded(one, two) and not _over_before(order, one, two) and not _over_before(order, two, one)
+
+
+def _there(trace: Trace, access: Evidence, target: int | None) -> bool:
+    """Whether the call touches such bytes, by its arguments."""
+    event = trace.event(*access["named"])
+    if access["as"] == "store":
+        ranges = [part for stored in event.rank.definitions.stored for part in stored.ranges]
+        return any(at < access["to"] and access["from"] < at + size for at, size, _ in ranges)
+    if access["as"] == "operation":
+        assert target is not None
+        return _reached(trace, event, target) == (access["from"], access["to"])
+    start = _base(trace, access, target) if access["as"] == "local buffer" else 0
+    low, high = start + access["from"], start + access["to"]
+    return any(r.address + r.low <= low and high <= r.address + r.high for r in regions(event))
+
+
+def _base(trace: Trace, access: Evidence, target: int | None) -> int:
+    """The first byte of the window that holds an operation's own buffer."""
+    rank = trace.ranks[access["call"][0]]
+    made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
+    buffers = [r.address for r in regions(trace.event(*access["named"]))]
+    held = [w.base for w in made if w and rank.index == target and any(w.base <= b < w.base + w.size for b in buffers)]
+    return max(held, default=0)
+
+
+def _reached(trace: Trace, event: Event, target: int) -> tuple[int, int] | None:
+    """The bytes of the target's window that an operation touches."""
+    window = _window(trace, event, target)
+    args = event.args
+    if window is None:
+        return None
+    unit = 1 if window.flavor == _DYNAMIC else window.unit
+    size = size_of(event.rank.datatype(args.get("target_datatype", event.datatype_id)))
+    low = args["target_disp"] * unit
+    return None if size is None else (low, low + size * args.get("target_count", 1))
+
+
+def _window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
+    """The window of an operation as its target knows it."""
+    there, wanted = trace.ranks[target], window_of(event.rank, event.args["win"])
+    ids = [id for id in there.definitions.ids(Def.WINDOW) if window_of(there, id) == wanted]
+    return there.definitions.window(ids[0]) if wanted is not None and len(ids) == 1 else None
+
+
+def _completed(trace: Trace, access: Evidence) -> bool:
+    """Whether the call that is said to complete an operation may do that: it names its request, or its window."""
+    if access["until"] is None or access["until"] == access["call"] or access["as"] == "store":
+        return True
+    start, end = trace.event(*access["call"]), trace.event(*access["until"])
+    if start.id >= end.id:
+        return False
+    if base(end.function.name) in _WINDOW_CALLS:
+        return True
+    asked, made = (_requests(event) for event in (end, start))
+    return bool(asked & made)
+
+
+def _requests(event: Event) -> set[int]:
+    """The requests that a call names or makes."""
+    return {event.args.get("request", 0), *event.args.get("array_of_requests", ())} - {0, 1}
+
+
+def _excluded(one: Evidence, two: Evidence) -> bool:
+    """Whether fences or locks keep the accesses of two ranks apart."""
+    fences = one["fence"], two["fence"]
+    locks = {one["lock"], two["lock"]}
+    return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)
+
+
+def _over_before(order: Order, one: Evidence, two: Evidence) -> bool:
+    """Whether one is over before the other begins, as its origin or the target knows it."""
+    ends = [end for end in (one["until"], one["closed"]) if end]
+    begins = [begin for begin in (two["begins"], two["opened"]) if begin]
+    return any(order.past(tuple(begin)).started[end[0]] > end[1] for end in ends for begin in begins)
