@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import weft
 from replay.campaign import compile_c, environment
-from weft.replay.plan import communicates
+from weft.match import communicates
 
 
 class Row(NamedTuple):

@@ -7,13 +7,14 @@ from typing import Final
 
 import weft
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text, say, shown_path
+from weft.compare.told import worth_telling
 from weft.launch import finish
 from weft.launch.job import Job
 from weft.launch.verdict import certain_deadlocks
 from weft.match import match
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
-from weft.replay.outcome import told, worth_telling
+from weft.replay.outcome import told
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
 from weft.report import examine
 from weft.trace import Trace

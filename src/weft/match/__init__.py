@@ -10,7 +10,7 @@ from dataclasses import field
 
 import numpy as np
 
-from weft.match.functions import Op, Post, Spec, classify
+from weft.match.functions import Op, Post, Spec, classify, communicates
 from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.native.headers.match import kernel
@@ -20,7 +20,7 @@ from weft.trace import Trace
 
 __all__ = [
     "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "classify",
-    "match", "paired",
+    "communicates", "match", "paired",
 ]  # fmt: skip
 
 EventId = tuple[int, int]

@@ -28,6 +28,7 @@ __all__ = [
     "Role",
     "Spec",
     "classify",
+    "communicates",
     "tables",
 ]
 
@@ -109,6 +110,17 @@ CODES: Final = {
     "status": Code.STATUS,
     "double": Code.DOUBLE,
 }
+
+_MORE: Final = meaning.named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
+    "Parrived", "Comm_create_group", "Abort",
+}  # fmt: skip
+"""Calls that communicate beside those that are paired."""
+
+
+def communicates(function: Function) -> bool:
+    """Whether it is more than a question to MPI: bindings of two MPIs make these calls alike, others as they need."""
+    return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
+
 
 POLL = PROGRAM_POLL
 

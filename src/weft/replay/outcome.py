@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.compare import compare
+from weft.compare.told import appeared
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
-from weft.replay.plan import POLLS
+from weft.order import order
 from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.terms.words import plural, rank_words
-from weft.trace import Flag, Rank, Trace
-
-_HELD = ("function", "peer", "tag", "count", "comm")
-NAMED = 3
-"""Findings that are named, of those that appear and of those that vanish."""
-
-
-def parts(record: Trace, other: Trace) -> tuple[EventId, EventId] | None:
-    """The first call that differs, in the record and in the other run; None where every call is the same."""
-    found = []
-    for one, two in zip(record.ranks, other.ranks, strict=False):
-        for slot in range(min(len(one.threads), len(two.threads))):
-            before, after = _calls(one, slot), _calls(two, slot)
-            size = min(len(before), len(after))
-            same = np.ones(size, np.bool_)
-            for name in _HELD:
-                same &= one.events[name][before[:size]] == two.events[name][after[:size]]
-            if not same.all():
-                k = int(np.argmin(same))
-                at = int(two.enter_ns(slice(int(after[k]), int(after[k]) + 1))[0])
-                found.append((at, (one.index, int(before[k])), (two.index, int(after[k]))))
-    return min(found)[1:] if found else None
-
-
-def _calls(rank: Rank, slot: int) -> NDArray[np.int64]:
-    """The events of a thread, without polls that failed: how many there are is chance."""
-    flags = rank.events["flags"]
-    failed = (flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED) & rank.trace.functions.mask(_POLLS)[
-        rank.events["function"]
-    ]
-    return np.flatnonzero((rank.event_threads == slot) & ~failed)
-
-
-_POLLS = [f"MPI_{name}" for name in POLLS]
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
@@ -85,24 +53,18 @@ def told(
     )
     before, after = (f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, other.trace))
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))
-    known, new = ({_key(finding): finding for finding in some} for some in findings)
-    for verb, some in (
-        ("appears", [new[k] for k in new if k not in known]),
-        ("vanishes", [known[k] for k in known if k not in new]),
-    ):
-        lines += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
-        lines += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
+    lines += appeared(*findings)
     return lines
 
 
 def _parting(record: Match, other: Match, forced: EventId) -> list[str]:
-    differing = parts(record.trace, other.trace)
-    if differing is None:
+    differing = next((d for d in compare(record, other, order(other.trace, other)).first if d.before and d.after), None)
+    if differing is None or differing.before is None or differing.after is None:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
-    before, now = differing
+    now = differing.after
     return [
         f"the runs differ from here on: event {now[1]} of rank {now[0]}, {_with_message(other, now)}",
-        f"  in the record it is {_with_message(record, before)}",
+        f"  in the record it is {_with_message(record, differing.before)}",
     ]
 
 
@@ -112,13 +74,3 @@ def _with_message(match: Match, event: EventId) -> str:
     if not rows or not match.recvs.flags[rows[0]] & Post.ANY_SOURCE or match.recvs.partner[rows[0]] == NONE:
         return call
     return f"{call}, which takes the message of rank {int(match.recvs.peer[rows[0]])}"
-
-
-def _key(finding: Finding) -> tuple[object, ...]:
-    """What makes two findings of two runs the same: kind, ranks and places, whichever came first."""
-    return finding.kind, frozenset(finding.ranks), frozenset((s.call, s.file, s.line) for s in finding.sites)
-
-
-def worth_telling(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors and warnings; notes on waiting times differ from run to run."""
-    return [finding for finding in findings if finding.severity != "note"]

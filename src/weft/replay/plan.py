@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
-from weft.match import Match, Op, Post, classify
+from weft.match import Match, Op, Post, classify, communicates
 from weft.mpi.meaning import Act, Many, base, named
 from weft.replay.layout import (
     ENTRY,
@@ -39,8 +39,6 @@ from weft.trace.births import NOT_RECORDED, births
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 
-_MORE: Final = named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {"Parrived", "Comm_create_group", "Abort"}
-"""Calls that communicate beside those that `weft.match` pairs."""
 _ANSWERED: Final = {
     **dict.fromkeys(("Test", "Testall", "Request_get_status", "Iprobe", "Improbe"), Outcome.DONE),
     **dict.fromkeys(("Testany", "Waitany"), Outcome.INDEX),
@@ -54,11 +52,6 @@ POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=
 _POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
 """Calls whose order among the threads of a process decides what they match."""
 _OVER: Final = ("finalized", "exited", "aborted")
-
-
-def communicates(function: Function) -> bool:
-    """Whether a replay holds the function's calls against the record: both MPIs of a replay make these calls alike."""
-    return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
 
 
 def check_of(function: Function) -> Check:

@@ -1,0 +1,152 @@
+"""Where two runs differ first: by rank, and which of these differences nothing earlier explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Final, Literal
+
+import numpy as np
+
+from weft.compare.calls import Calls, Stretch, aligned, calls
+from weft.match import NONE, Match
+from weft.mpi.meaning import Act, named
+from weft.order import Order
+from weft.plain import dataclass
+
+_POLLS: Final = frozenset(
+    f"MPI_{name}" for name in named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls)
+)
+
+EventId = tuple[int, int]
+Kind = Literal["call", "message", "ends", "goes on"]
+"""Another call; the same receive with another message; the run has no further call; it has more than the reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place at which a rank's calls differ: behind `alike` calls that are the same in both runs.
+
+    `before` is the call of the reference and `after` that of the run; None where there is no further one.
+    """
+
+    kind: Kind
+    rank: int
+    alike: int
+    before: EventId | None
+    after: EventId | None
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What two runs have in common, rank by rank, and where each rank differs first.
+
+    `first` are the differences that none of the others happens before, in the run's order; `following` the rest.
+    `missing` and `added`: calls of the reference that the run does not make and the other way round, by rank.
+    """
+
+    before: Match
+    after: Match
+    threads: list[tuple[Calls, Calls, list[Stretch]]] = field(default_factory=list)
+    first: list[Difference] = field(default_factory=list)
+    following: list[Difference] = field(default_factory=list)
+    missing: dict[int, int] = field(default_factory=dict)
+    added: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def alike(self) -> bool:
+        """Whether every call that both runs have ranks for is the same, with the same messages."""
+        return not self.first
+
+    @property
+    def compared(self) -> int:
+        """Calls of the run that have their like in the reference."""
+        return sum(stretch.count for _, _, stretches in self.threads for stretch in stretches)
+
+
+def compare(before: Match, after: Match, order: Order) -> Comparison:
+    """Hold the calls of `after` against those of `before`, rank by rank and thread by thread; `order` is of `after`."""
+    made = Comparison(before, after)
+    found: dict[int, Difference] = {}
+    for one, two in _threads(before, after):
+        stretches = list(aligned(one.shape, two.shape))
+        made.threads.append((one, two, stretches))
+        rank = two.rank.index
+        same = sum(stretch.count for stretch in stretches)
+        made.missing[rank] = made.missing.get(rank, 0) + len(one) - same
+        made.added[rank] = made.added.get(rank, 0) + len(two) - same
+        difference = _first(one, two, stretches[0].count)
+        if difference is not None and (rank not in found or _begins(two, difference) < _begins(two, found[rank])):
+            found[rank] = difference
+    made.first, made.following = _explained(list(found.values()), made, order)
+    return made
+
+
+def _threads(before: Match, after: Match) -> Iterator[tuple[Calls, Calls]]:
+    names: dict[str, int] = {}
+    for rank, (one, two) in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
+        for slot in range(min(len(one.threads), len(two.threads))):
+            yield calls(before, rank, slot, names, _POLLS), calls(after, rank, slot, names, _POLLS)
+
+
+def _first(one: Calls, two: Calls, alike: int) -> Difference | None:
+    rank = two.rank.index
+    taken = np.flatnonzero(one.taken[:alike] != two.taken[:alike])
+    if len(taken):
+        k = int(taken[0])
+        return Difference("message", rank, k, (rank, int(one.events[k])), (rank, int(two.events[k])))
+    if alike == len(one) == len(two):
+        return None
+    before = (rank, int(one.events[alike])) if alike < len(one) else None
+    after = (rank, int(two.events[alike])) if alike < len(two) else None
+    return Difference("ends" if after is None else "goes on" if before is None else "call", rank, alike, before, after)
+
+
+def _begins(calls: Calls, difference: Difference) -> int:
+    """When a difference comes to be in the run, in ns; at its end where there is no further call."""
+    if difference.after is None:
+        return 1 << 62
+    return int(calls.rank.enter_ns(slice(difference.after[1], difference.after[1] + 1))[0])
+
+
+def _explained(
+    found: list[Difference], comparison: Comparison, order: Order
+) -> tuple[list[Difference], list[Difference]]:
+    """Those that no other one happens before, and the others, each in the order of the run.
+
+    That a message did not come, or that a rank has no further call, is what others did not do: these follow, where any
+    rank does something else.
+    """
+
+    points = {id(one): _shows(one, comparison.after) for one in found}
+
+    def before(a: Difference, b: Difference) -> bool:
+        one, two = points[id(a)], points[id(b)]
+        return a.after is not None and one is not None and two is not None and order.reaches(one, two)
+
+    done = [d for d in found if not _undone(d, comparison)] or found
+    first = [d for d in done if not any(before(o, d) and not before(d, o) for o in done if o is not d)]
+    rest = [d for d in found if d not in first]
+    return first, sorted(rest, key=lambda d: sum(before(o, d) for o in rest))
+
+
+def _shows(difference: Difference, match: Match) -> EventId | None:
+    """The event of the run at which a difference shows: of a message the one that had it, of an end the last call."""
+    if difference.after is None:
+        last = len(match.trace.ranks[difference.rank].events) - 1
+        return (difference.rank, last) if last >= 0 else None
+    completions = [int(match.recvs.completion[row]) for row in match.receives_of(difference.after)]
+    if difference.kind == "message" and completions and completions[0] != NONE:
+        return difference.rank, completions[0]
+    return difference.after
+
+
+def _undone(difference: Difference, comparison: Comparison) -> bool:
+    """Whether all that differs is that something did not happen: no message, no return, no further call."""
+    if difference.after is None or difference.before is None:
+        return difference.after is None
+    match = comparison.after
+    if difference.kind == "message":
+        return all(match.recvs.partner[row] == NONE for row in match.receives_of(difference.after))
+    now, then = match.trace.event(*difference.after), comparison.before.trace.event(*difference.before)
+    return now.open and not then.open and now.function.name == then.function.name

@@ -1,0 +1,101 @@
+"""Where the second of two runs took longer: calls of MPI and the computing between them, by line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.compare.calls import Calls, Stretch
+from weft.compare.differences import Comparison
+from weft.plain import dataclass
+from weft.terms import describe
+from weft.trace import Event, Rank, Trace
+
+LEAST: Final = 0.05
+"""A place is told where it took this share of the reference's time longer."""
+TOLD: Final = 3
+"""Places of computing that are told, and as many of calls."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """A place of the program that took `more` ns longer on a rank; `of_mpi`: inside of a call, else between two."""
+
+    rank: int
+    place: str
+    of_mpi: bool
+    before: int
+    more: int
+    times: int
+    """How often the program was there."""
+
+
+def elapsed(trace: Trace) -> int:
+    """From the first call of a run to the last return, in ns."""
+    spans = [(rank.enter_ns(slice(0, 1)), rank.exit_ns()) for rank in trace.ranks if len(rank)]
+    return max((int(ends.max()) for _, ends in spans), default=0) - min((int(at[0]) for at, _ in spans), default=0)
+
+
+def slower(comparison: Comparison) -> list[Slower]:
+    """The places where the calls that both runs make took longer in the run: computing, then calls, the worst first.
+
+    A place is a line with a call, or two lines with what is computed between them. Only calls are held against each
+    other that both runs make and return from.
+    """
+    least = LEAST * max(elapsed(comparison.before.trace), 1)
+    found = [
+        place for one, two, stretches in comparison.threads if stretches for place in _of_thread(one, two, stretches)
+    ]
+    return sorted((place for place in found if place.more >= least), key=lambda place: (place.of_mpi, -place.more))
+
+
+def _of_thread(one: Calls, two: Calls, stretches: list[Stretch]) -> Iterator[Slower]:
+    pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in stretches]
+    before, after = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    if not len(before):
+        return
+    (begun, ended), (begun_after, ended_after) = _spans(one), _spans(two)
+    whole = (ended[before] >= 0) & (ended_after[after] >= 0)
+    inside = np.where(whole, ended[before] - begun[before], 0)
+    inside_after = np.where(whole, ended_after[after] - begun_after[after], 0)
+    sites = two.rank.events["site"][two.events[after]].astype(np.int64)
+    yield from _places(two, after, sites, inside, inside_after, of_mpi=True)
+    next_to = (np.diff(before) == 1) & (np.diff(after) == 1) & whole[:-1]
+    gap = np.where(next_to, begun[before][1:] - ended[before][:-1], 0)
+    gap_after = np.where(next_to, begun_after[after][1:] - ended_after[after][:-1], 0)
+    yield from _places(two, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, of_mpi=False)
+
+
+def _spans(calls: Calls) -> tuple[Ints, Ints]:
+    return calls.rank.enter_ns()[calls.events], calls.rank.exit_ns()[calls.events]
+
+
+def _places(calls: Calls, at: Ints, keys: Ints, before: Ints, after: Ints, *, of_mpi: bool) -> Iterator[Slower]:
+    known, where, row = np.unique(keys, return_index=True, return_inverse=True)
+    times = np.bincount(row, minlength=len(known))
+    sums = [np.bincount(row, weights=column, minlength=len(known)) for column in (before, after)]
+    by_place: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0])
+    for k in np.flatnonzero(sums[1] > sums[0]).tolist():
+        held = by_place[_named(calls, int(at[where[k]]), of_mpi=of_mpi)]
+        for i, value in enumerate((sums[0][k], sums[1][k] - sums[0][k], times[k])):
+            held[i] += value
+    for place, (was, more, count) in by_place.items():
+        yield Slower(calls.rank.index, place, of_mpi, int(was), int(more), int(count))
+
+
+def _named(calls: Calls, at: int, *, of_mpi: bool) -> str:
+    rank: Rank = calls.rank
+    here = Event(rank, int(calls.events[at]))
+    if of_mpi:
+        return f"in {describe.call(here, peers=False)}{describe.where(here)}"
+    last = Event(rank, int(calls.events[at - 1]))
+    if (place := describe.where(here)) == describe.where(last) and place:
+        return f"computing between calls{place}"
+    ends = [f"{describe.call(event, peers=False)}{describe.where(event)}" for event in (last, here)]
+    return f"computing between {ends[0]} and {ends[1]}"

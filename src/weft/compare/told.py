@@ -1,0 +1,231 @@
+"""What a comparison is told in: lines for people, and JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+from weft.compare.differences import Comparison, Difference
+from weft.compare.times import TOLD, Slower, elapsed
+from weft.findings import Finding
+from weft.match import NONE, Match
+from weft.terms.cited import said
+from weft.terms.words import listed, plural, rank_words
+from weft.trace import Event, Trace
+
+SCHEMA: Final = "weft-compare/1"
+NAMED: Final = 3
+"""Findings, and ranks that follow, that are named."""
+_SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "request", "array_of_requests", "win"])
+"""Arguments that are not told: results, and handles, whose numbers are Weft's."""
+
+EventId = tuple[int, int]
+
+
+def lines(comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]) -> list[str]:
+    """What differs, first things first."""
+    found = [*_programs(comparison), *_calls(comparison), *_ends(comparison)]
+    found += appeared(*findings, ranks=len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks))
+    return found + list(_times(comparison, places))
+
+
+def worth_telling(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors and warnings; notes on waiting times differ from run to run."""
+    return [finding for finding in findings if finding.severity != "note"]
+
+
+def _programs(comparison: Comparison) -> Iterator[str]:
+    before, after = comparison.before.trace, comparison.after.trace
+    one, two = (_command(trace) for trace in (before, after))
+    if one != two:
+        yield f"the command of the reference is `{one}`, that of the run `{two}`"
+    if len(before.ranks) != len(after.ranks):
+        both = min(len(before.ranks), len(after.ranks))
+        yield (
+            f"the reference has {plural(len(before.ranks), 'rank')} and the run {len(after.ranks)}: "
+            f"{rank_words(range(both))} are compared"
+        )
+
+
+def _command(trace: Trace) -> str:
+    command = trace.run.get("command")
+    return " ".join(map(str, command)) if isinstance(command, list) else "?"
+
+
+def _calls(comparison: Comparison) -> Iterator[str]:
+    if comparison.alike:
+        yield f"all {comparison.compared:,} calls are alike, and every receive takes the same message"
+        return
+    if not comparison.compared:
+        yield "no call is alike: these are runs of different programs"
+    yield from told(comparison)
+    if comparison.following:
+        some = [f"{rank_words([d.rank])} (after {plural(d.alike, 'call')})" for d in comparison.following[:NAMED]]
+        rest = len(comparison.following) - NAMED
+        some += [plural(rest, "more rank")] if rest > 0 else []
+        yield f"later, and perhaps because of it: {listed(some)}"
+    ranks = [rank for rank in comparison.missing if comparison.missing[rank] or comparison.added[rank]]
+    if ranks:
+        missing, added = (sum(side[rank] for rank in ranks) for side in (comparison.missing, comparison.added))
+        yield (
+            f"in all, {comparison.compared:,} calls are alike; {missing:,} of the reference are missing in the run, "
+            f"{added:,} are only in the run ({rank_words(ranks)})"
+        )
+
+
+def told(comparison: Comparison) -> Iterator[str]:
+    """The first differences: where each is, the call of each run, and what of them differs where they read alike.
+
+    Ranks that differ in the same way are told together.
+    """
+    groups: dict[tuple[str, str], list[Difference]] = {}
+    for one in comparison.first:
+        reference, run = _side(comparison.before, one.before), _side(comparison.after, one.after)
+        if one.before and one.after and reference == run:
+            texts = list(_arguments(comparison, one.before, one.after))
+            run += f": {listed(texts)}" if texts else ""
+        groups.setdefault((reference, run), []).append(one)
+    for number, ((reference, run), some) in enumerate(groups.items()):
+        alike = {one.alike for one in some}
+        where = f"{plural(min(alike), 'call')} that are alike" if len(alike) == 1 else "different numbers of calls"
+        heading = "and independently" if number else "first difference"
+        yield f"{heading}: {rank_words(d.rank for d in some)}, after {where}"
+        yield f"    reference  {_event(some, 'before')}{reference}"
+        yield f"    run        {_event(some, 'after')}{run}"
+
+
+def _event(some: Sequence[Difference], side: Literal["before", "after"]) -> str:
+    event = some[0].before if side == "before" else some[0].after
+    return f"event {event[1]}, " if len(some) == 1 and event is not None else ""
+
+
+def _side(match: Match, event: EventId | None) -> str:
+    if event is None:
+        ended = match.trace.run.get("ended")
+        return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
+    one = match.trace.event(*event)
+    return said(one) + _message(match, event) + (", which does not return" if one.open else "")
+
+
+def _message(match: Match, event: EventId) -> str:
+    """Whose message a receive took."""
+    rows = match.receives_of(event)
+    if not rows or match.recvs.partner[rows[0]] == NONE:
+        return ""
+    send = match.sends.id(int(match.recvs.partner[rows[0]]))
+    return f", which takes the message of rank {send[0]}: {said(match.trace.event(*send))}"
+
+
+def _arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """`count 100, in the reference 99`."""
+    one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
+    given, now = one.args, two.args
+    for name, parameter in two.function.by_name.items():
+        if name in _SILENT or name not in given or name not in now or parameter.kind == "BUFFER":
+            continue
+        shown = [_value(event, parameter.handle, values[name]) for event, values in ((one, given), (two, now))]
+        if shown[0] != shown[1]:
+            yield f"{name} {shown[1]}, in the reference {shown[0]}"
+    if one.error != two.error:
+        yield f"error class {two.error}, in the reference {one.error}"
+
+
+def _value(event: Event, handle: str | None, value: Any) -> str:
+    if handle is None:
+        return str(value)
+    return event.rank.object_name(handle, int(value)) if isinstance(value, int) else "?"
+
+
+ENDED: Final = {
+    "finished": "it finished", "crashed": "it crashed", "deadlock": "it stopped in a deadlock",
+    "killed": "it was killed", "interrupted": "it was interrupted", "running": "it is still running, or was cut off",
+}  # fmt: skip
+
+
+def _ends(comparison: Comparison) -> Iterator[str]:
+    before, after = (_end(side.trace) for side in (comparison.before, comparison.after))
+    if before != after:
+        yield f"the reference: {before}; the run: {after}"
+
+
+def _end(trace: Trace) -> str:
+    text = ENDED.get(str(trace.run.get("ended")), "how it ended is not known")
+    status = trace.run.get("exit_code")
+    return text + (f" with status {status}" if status is not None else "")
+
+
+def appeared(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
+    """Findings that only one of two runs has, a line each. `ranks`: whether those of other ranks are others."""
+    before, after = ({_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
+    found = []
+    for verb, some in (
+        ("appears", [after[key] for key in after if key not in before]),
+        ("vanishes", [before[key] for key in before if key not in after]),
+    ):
+        found += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
+        found += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
+    return found
+
+
+def _key(finding: Finding, *, ranks: bool = True) -> tuple[object, ...]:
+    """What makes two findings of two runs the same: kind, ranks and places, whichever came first."""
+    places = frozenset((s.call, s.file, s.line) for s in finding.sites)
+    return finding.kind, frozenset(finding.ranks if ranks else ()), places
+
+
+def _times(comparison: Comparison, places: Sequence[Slower]) -> Iterator[str]:
+    before, after = elapsed(comparison.before.trace), elapsed(comparison.after.trace)
+    more = f" ({(after - before) / before:+.0%})" if before else ""
+    yield f"time: {after / 1e9:.3g} s, the reference {before / 1e9:.3g} s{more}"
+    for place in [*[p for p in places if not p.of_mpi][:TOLD], *[p for p in places if p.of_mpi][:TOLD]]:
+        yield (
+            f"    {place.more / 1e9:.3g} s longer on rank {place.rank}: {place.place} "
+            f"({plural(place.times, 'time')}, {place.before / 1e9:.3g} s in the reference)"
+        )
+
+
+def to_json(
+    comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]
+) -> dict[str, Any]:
+    """The same for scripts."""
+    ranks = len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
+    known, new = ({_key(finding, ranks=ranks) for finding in some} for some in findings)
+    return {
+        "schema": SCHEMA,
+        "reference": _run(comparison.before.trace),
+        "run": _run(comparison.after.trace),
+        "alike": comparison.alike,
+        "calls": comparison.compared,
+        "first": [_difference(comparison, one) for one in comparison.first],
+        "following": [_difference(comparison, one) for one in comparison.following],
+        "missing": {str(rank): count for rank, count in comparison.missing.items() if count},
+        "added": {str(rank): count for rank, count in comparison.added.items() if count},
+        "appeared": [finding.message for finding in findings[1] if _key(finding, ranks=ranks) not in known],
+        "vanished": [finding.message for finding in findings[0] if _key(finding, ranks=ranks) not in new],
+        "slower": [
+            {"rank": one.rank, "place": one.place, "mpi": one.of_mpi, "ns": one.more, "reference_ns": one.before,
+             "times": one.times}
+            for one in places
+        ],
+    }  # fmt: skip
+
+
+def _run(trace: Trace) -> dict[str, Any]:
+    return {
+        "path": str(trace.path), "ranks": len(trace.ranks), "calls": trace.event_count, "ended": trace.run.get("ended"),
+        "status": trace.run.get("exit_code"), "ns": elapsed(trace),
+    }  # fmt: skip
+
+
+def _difference(comparison: Comparison, one: Difference) -> dict[str, Any]:
+    return {
+        "kind": one.kind, "rank": one.rank, "alike": one.alike,
+        "reference": _call(comparison.before, one.before), "run": _call(comparison.after, one.after),
+    }  # fmt: skip
+
+
+def _call(match: Match, event: EventId | None) -> dict[str, Any] | None:
+    if event is None:
+        return None
+    site = match.trace.event(*event).site
+    return {"event": event[1], "text": _side(match, event), "file": site.file or "", "line": site.line}
