@@ -9,7 +9,7 @@ objects=$out/objects
 export COVERAGE_FILE=$PWD/$out/data COVERAGE_RCFILE=$PWD/pyproject.toml OMP_NUM_THREADS=1
 CFLAGS=--coverage LDFLAGS=--coverage "$bin/python" setup.py --quiet build_ext --inplace --force --build-temp "$objects"
 trap '"$bin/python" setup.py --quiet build_ext --inplace --force' EXIT
-"$bin/coverage" run -m pytest -q -p no:xdist -m "not matrix" --timeout 400 "$@" || echo "some tests failed; counted is what ran"
+"$bin/coverage" run -m pytest -q -p no:xdist -m "not matrix" --timeout 1200 --timeout-method signal "$@" || echo "some tests failed; counted is what ran"
 "$bin/coverage" combine --quiet
 "$bin/coverage" html --quiet -d "$out/python"
 "$bin/coverage" report --format=total | sed 's/^/Python, % of the lines: /'
