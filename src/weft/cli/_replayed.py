@@ -85,6 +85,8 @@ def _deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
 
 def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """What the other outcome changed, beside the record."""
+    if args.uncompared:
+        return []
     other = weft.open(job.run.path)
     findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
     return told(match(trace), match(other), parse_force(args.force, trace).event, (findings[0], findings[1]))

@@ -1,9 +1,10 @@
 """A process that has read what a replay needs, and forks one for each that is asked for: no start of Python for each.
 
-    python -m weft.cli._warm          a line of JSON a request on standard input, a line an answer on standard output
+    python -m weft.cli._warm RUN      a line of JSON a request on standard input, a line an answer on standard output
 
-A request: {"id": N, "words": [...], "out": FILE, "err": FILE}, words as after `weft`. The answer: {"id": N,
-"status": S}. It has one thread, so that its children are whole, and ends them when its standard input ends.
+RUN is examined once, so that all that this takes is read. A request: {"id": N, "words": [...], "out": FILE,
+"err": FILE}, words as after `weft`. The answer: {"id": N, "status": S}. It has one thread, so that its children are
+whole, and ends them when its standard input ends.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from select import select
 from typing import Any
 
+from weft.errors import WeftError
+
 _NEEDED = (
     "weft.cli.replay", "weft.cli._replayed", "weft.launch.plan", "weft.launch.recorder", "weft.order",
-    "weft.report.registry",
+    "weft.report.registry", "weft.sources.keep", "weft.sources.variables", "weft.trace.site_lines",
 )  # fmt: skip
 FAILED = 70
 """The status of a child that could not run the command (sysexits.h: an internal error)."""
@@ -82,10 +87,26 @@ def _run(request: dict[str, Any]) -> int:
     return status
 
 
+def read(run: Path) -> None:
+    """Do with a run what a replay does with its own, for what that imports and keeps."""
+    import weft
+    from weft.launch.finish import told_places
+    from weft.match import match
+    from weft.replay import plans_of
+    from weft.report import examine
+
+    with suppress(WeftError):  # whoever asks for its replay is told
+        trace = weft.open(run)
+        plans_of(trace, match(trace))
+        list(told_places(trace))
+        examine(trace)
+
+
 def serve() -> None:
     """Answer requests until there are no more."""
     for name in _NEEDED:
         import_module(name)
+    read(Path(sys.argv[1]))
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)

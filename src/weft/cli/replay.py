@@ -62,6 +62,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
     parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
     parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
+    parser.add_argument("--uncompared", action="store_true", help=argparse.SUPPRESS)  # by `weft explore`, which does it
     parser.add_argument("--timeout", type=seconds, metavar="S", help="end the replay after so many seconds")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")

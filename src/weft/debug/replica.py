@@ -160,7 +160,6 @@ class Replica:
         `only`: the rank that is waited for, whatever the others do.
         """
         since, before = time.monotonic(), None
-        awaited = [thread for thread in self.record.threads if only in (None, thread[0])]
         while True:
             at_lines = stopped()
             if self.over or self.left_record():
@@ -170,12 +169,12 @@ class Replica:
             if progress != before:
                 before, since = progress, now
             self.watch.look_at_all()
-            rest = [t for t in awaited if t[0] not in at_lines and not self._stands(t)]
+            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=5)
                 return True
-            if not rest or (
+            if not any(only in (None, rank) for rank, _ in rest) or (
                 (now - since > SETTLE or self.kept_waiting.issuperset(rest))
                 and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
             ):

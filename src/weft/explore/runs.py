@@ -62,7 +62,7 @@ class Runs:
         """Start the process that forks the replays."""
         self._scratch = tempfile.TemporaryDirectory()
         self._warm = subprocess.Popen(
-            [sys.executable, "-m", "weft.cli._warm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "weft.cli._warm", str(self.base)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         return self
 
@@ -123,7 +123,8 @@ class Runs:
         assert self._warm is not None
         assert self._warm.stdin is not None
         program = ["--", *self.program] if self.program else []
-        words = ["replay", str(run), *more, "--out", str(out), "--timeout", f"{self.timeout:g}", *program]
+        words = ["replay", str(run), *more, "--uncompared", "--out", str(out), "--timeout", f"{self.timeout:g}"]
+        words += program
         self._begun += 1
         files = {name: str(self._file(self._begun, name)) for name in ("out", "err")}
         self._running[self._begun] = variant, out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -147,13 +147,9 @@ class RankPlan:
     def encode(self, functions: FunctionTable, bounded: bool = False) -> bytes:
         """The file that the rank reads."""
         parts = _Parts(HEADER.itemsize)
-        count = 1 + max((f.id for f in functions), default=0)
-        kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
-        for function in functions:
-            kinds[function.id] = check_of(function)
-            canonical[function.id] = canonical_id(functions, function)
+        kinds, canonical = kinds_of(functions)
         header = np.zeros(1, HEADER)
-        header["magic"], header["functions"], header["threads"] = PLAN_MAGIC, count, len(self.threads)
+        header["magic"], header["functions"], header["threads"] = PLAN_MAGIC, len(kinds), len(self.threads)
         header["flags"] = self.flags | (PlanFlag.BOUNDED if bounded else 0)
         header["kinds"], header["canonical"] = parts.add(kinds), parts.add(canonical)
         table = np.zeros(len(self.threads), THREAD)
@@ -192,6 +188,17 @@ class _Parts:
 def canonical_id(functions: FunctionTable, function: Function) -> int:
     """The id of the function's form with int counts, its own where there is none."""
     return functions[function.base].id if function.base in functions else function.id
+
+
+@lru_cache(maxsize=4)
+def kinds_of(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """By a function's id, what of a call is held against the record, and the id of its form with int counts."""
+    count = 1 + max((f.id for f in functions), default=0)
+    kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
+    for function in functions:
+        kinds[function.id] = check_of(function)
+        canonical[function.id] = canonical_id(functions, function)
+    return kinds, canonical
 
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
@@ -318,13 +325,7 @@ class _Tracing:
         self.rank = rank
         self.match = match
         self.events = rank.events
-        functions = rank.trace.functions
-        size = 1 + max((f.id for f in functions), default=0)
-        self.checks = np.zeros(size, np.uint8)
-        self.canonical = np.arange(size, dtype=np.uint16)
-        for function in functions:
-            self.checks[function.id] = check_of(function)
-            self.canonical[function.id] = canonical_id(functions, function)
+        self.checks, self.canonical = kinds_of(rank.trace.functions)
 
     def plan(self) -> RankPlan:
         """All threads."""
