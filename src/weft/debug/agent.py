@@ -92,6 +92,7 @@ class Agent:
         self.aside: Any
         self.drive: Any
         self.stepping = ""
+        self.skipped: tuple[list[str], list[str]] = [], []
         self.returned = ""
         self.base: Any = None
         self.stopped: Any = None
@@ -276,6 +277,24 @@ class Agent:
         self.ask_to_arm()
         return {}
 
+    def do_skip(self, functions: list[str], files: list[str]) -> dict[str, object]:
+        """Do not step into these."""
+        self.skipped = functions, files
+        return {}
+
+    def skips(self, frame: FrameType) -> bool:
+        """Whether a step does not stop in a frame: it is of what is skipped, or was called by that."""
+        functions, files = self.skipped
+        at: FrameType | None = frame
+        while (functions or files) and at is not None and at is not self.base:
+            code = at.f_code
+            if {code.co_name, code.co_qualname}.intersection(functions):
+                return True
+            if any(same_file(code.co_filename, name) for name in files):
+                return True
+            at = at.f_back
+        return False
+
     def do_unstep(self) -> dict[str, object]:
         """Forget the step."""
         self.stepping, self.base = "", None
@@ -373,7 +392,9 @@ class Agent:
                 return self.happened
             if self.stepping == "finish" and self.base is None:
                 self.stop(frame, "finish", {"returned": self.returned})
-            elif self.stepping == "step" or (self.stepping == "next" and frame is self.base):
+            elif (self.stepping == "step" and not self.skips(frame)) or (
+                self.stepping == "next" and frame is self.base
+            ):
                 self.stop(frame, "step")
         elif event == "return" and frame is self.base and self.stepping == "finish":
             self.returned, self.base = short(argument), None

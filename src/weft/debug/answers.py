@@ -152,6 +152,10 @@ def _breakpoint(b: Answer) -> str:
     return f"{b['id']}: {b['where']}, {what}{on}{scope}{more}"
 
 
+def _skip(answer: Answer) -> list[str]:
+    return [f"`step` does not go into {name}" for name in answer["skipped"]] or ["nothing is skipped"]
+
+
 def _breakpoints(answer: Answer) -> list[str]:
     watches = [f"{w['id']}: watch {w['expression']} on rank {w['rank']}" for w in answer.get("watches", [])]
     return [*(_breakpoint(b) for b in answer["breakpoints"]), *watches] or ["no breakpoints"]
@@ -269,5 +273,5 @@ def _text(answer: Answer) -> list[str]:
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
     "ranks": _ranks, "stopped": _stopped, "rank": _rank, "where": _where, "print": _print, "list": _list,
     "messages": _messages, "frame": _frame, "locals": _locals, "set": _set, "watch": _watch, "display": _display,
-    "break": _break, "breakpoints": _breakpoints, "message": _message, "help": _help, "text": _text,
+    "skip": _skip, "break": _break, "breakpoints": _breakpoints, "message": _message, "help": _help, "text": _text,
 }  # fmt: skip

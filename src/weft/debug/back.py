@@ -221,6 +221,7 @@ def _into(search: Back) -> None:
 def _step(search: Back) -> bool:
     """One step on; whether it comes to a line before the place that the search began from."""
     hand, wanted = search.debugger.hand(search.rank), search.marks.place
+    hand.skip(search.debugger.skips.names)
     hand.step("step")
     hand.resume()
     search.debugger.settle()

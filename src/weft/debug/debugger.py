@@ -25,6 +25,7 @@ from weft.debug.queues import Queues
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.sent import Messages
+from weft.debug.skips import Skips
 from weft.debug.spares import Spares
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals, resolve
@@ -64,6 +65,7 @@ class Debugger:
         self.breakpoints = Breakpoints(self.record, self.findings)
         self.hands: dict[int, Hand] = {}
         self.frames = Frames(self.hand)
+        self.skips = Skips()
         self.watches: dict[int, tuple[int, int, str]] = {}
         """By number: rank, the hand's number, the expression; of this replay only."""
         self.watched: dict[int, tuple[int, Watched]] = {}
@@ -646,6 +648,7 @@ class Debugger:
         self._arm()
         for rank in moving:
             hand = self.hand(rank)
+            hand.skip(self.skips.names)
             hand.step(how)
             hand.resume()
         waiting: dict[int, Event] = {}

@@ -19,6 +19,7 @@ from typing import Any
 
 from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
 from weft.debug.mi import Mi, quoted
+from weft.debug.skips import is_file
 
 _NOT_THE_PROGRAM = re.compile(
     r"(libweft|weft|lib[pf]?mpi|libmpich|libopen-|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
@@ -52,6 +53,7 @@ class NativeHand:
         self._marks: set[int] = set()
         """gdb's numbers of what is counted with."""
         self._counts = False
+        self._skipped: list[str] = []
         self._line = 0
         self._returning = self._has_parts = False
         self.thread = MAIN
@@ -294,6 +296,19 @@ class NativeHand:
                 self._returning = True
                 self.gdb.stops = []
                 self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level - 1}")
+
+    def skip(self, names: Sequence[str]) -> None:
+        """Take these as the functions and files that steps do not go into."""
+        if list(names) == self._skipped:
+            return
+        with self.halted():
+            commands = ["skip delete"] if self._skipped else []
+            for name in names:  # a function of a namespace or module by its own name, too; gdb takes backslashes away
+                exact = re.sub(r"[^\w:]", lambda found: f"[{found[0]}]", name)
+                commands.append(f"skip -gfile *{name}" if is_file(name) else f"skip -rfunction (^|::){exact}([(]|$)")
+            for command in commands:
+                self.gdb.ask(f"-interpreter-exec console {quoted(command)}")
+            self._skipped = list(names)
 
     def unstep(self) -> None:
         """Forget the step."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from weft.debug.skips import is_file
 from weft.errors import WeftError
 
 ANSWER = 15.0
@@ -199,6 +200,10 @@ class Hand(Protocol):
         """
         ...
 
+    def skip(self, names: Sequence[str]) -> None:
+        """Take these as the functions and files that steps do not go into."""
+        ...
+
     def unstep(self) -> None:
         """Forget the step."""
         ...
@@ -242,6 +247,7 @@ class PythonHand:
         self.stopped: Frame | None = None
         self.refused = ""
         self.news: dict[str, Any] = {}
+        self._skipped: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
@@ -339,6 +345,13 @@ class PythonHand:
     def step(self, how: str) -> None:
         """Stop at the next line."""
         self._ask("step", how=how)
+
+    def skip(self, names: Sequence[str]) -> None:
+        """Take these as the functions and files that steps do not go into."""
+        if list(names) != self._skipped:
+            files = [name for name in names if is_file(name)]
+            self._ask("skip", functions=[name for name in names if name not in files], files=files)
+            self._skipped = list(names)
 
     def unstep(self) -> None:
         """Forget the step."""

@@ -71,6 +71,10 @@ COMMANDS: dict[str, Command] = {
     "prev event": Command("prev event [N] [@RANK]", "back before a rank's last calls, by a new replay", ("pe",)),
     "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
     "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
+    "skip": Command(
+        "skip [FUNCTION | FILE]", "what `step` is not to go into; without a name, all of these", (), "skip norm.h"
+    ),
+    "unskip": Command("unskip [FUNCTION | FILE]", "go into it again, or into all"),
     "finish": Command("finish [@RANKS]", "on until the function has returned, and what it returned"),
     "until": Command("until WHERE", "run what has to happen before a call, and no more; forwards or back", ("u",)),
     "break": Command(
@@ -316,7 +320,8 @@ class Prompt(Console):
         rest = rest.removeprefix("@") if name in ("message", "messages", "rank") else rest
         calls: dict[str, Callable[[str], Answer]] = {
             "list": d.source, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
-            "message": d.message, "messages": d.queues, "ignore": d.ignore,
+            "message": d.message, "messages": d.queues, "ignore": d.ignore, "skip": d.skips.add,
+            "unskip": d.skips.remove,
             "tbreak": lambda text: d.break_at(text, once=True),
         }  # fmt: skip
         return calls[name](rest)
