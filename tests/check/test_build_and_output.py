@@ -151,3 +151,16 @@ def test_what_has_no_declared_name_is_called_as_its_line_writes_it(
     path = tmp_path / "p.c"
     path.write_text(f"{text}\n")
     assert operand(AccessPlace(str(path), 1), write) == name
+
+
+def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:
+    words = ["-I", "headers", "-D", "FIRST=2 * i", "--format", "sarif", "-o", "found.sarif", "src"]
+    assert execute([*WEFT, "check", *words], timeout=60, cwd=folder).returncode == 1
+    (run,) = json.loads((folder / "found.sarif").read_text())["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("stale-halo-read", "error")
+    (place,) = result["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "src/work.c"
+    line = WORK.split("\n")[9]
+    assert place["physicalLocation"]["region"] == {"startLine": 10, "startColumn": line.index("a[i]") + 1}
+    assert [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]] == [8]
