@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from weft.mpi.asked import (
     asks,
@@ -18,6 +19,13 @@ from weft.mpi.effects import after_call
 from weft.mpi.expressions import call, id_of, parameters, place_of, pointed, slot, tail_bound, tail_value, value_of
 from weft.mpi.meaning import Act, Many, Sync
 from weft.mpi.table import Function, Parameter
+
+_BEGIN: Final = {
+    "MPI_Init": "true, MPI_THREAD_SINGLE",
+    "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE",
+    "MPI_Session_init": "false, MPI_THREAD_MULTIPLE",
+}
+"""Calls that begin MPI: whether it is the world model, and the thread level."""
 
 
 def wrapper(f: Function) -> str:
@@ -199,38 +207,44 @@ def _closing(
         yield "    }"
     in_slot = status is not None and status.place == "status"
     if in_slot:
-        silent = " && !completion.silent[chosen]" if completion else ""
-        fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
-        yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
-        if completion:
-            flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
-            yield "    else {"
-            yield "        event->peer = event->tag = -1;"
-            yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
-            yield "    }"
-        if not leaving:
-            yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
+        yield from _status_in_slot(f, flag, completion, left=bool(leaving))
     if leaving:
-        before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
-        yield f"    {before if in_slot else ''}{{"
-        yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
-        for p in leaving:
-            yield from tail_value(f, p, after=True)
-        if in_slot:
-            yield "        weft_text_u(&text, bytes);"
-        if probes(f):
-            yield "        if (event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);"
-        yield "        weft_tail_end(thread, &text);"
-        yield "    }"
+        yield from _tail_exit(f, leaving, in_slot=in_slot)
     yield "    weft_leave(event, now, w_result);"
-    if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
-        provided = {
-            "MPI_Init": "true, MPI_THREAD_SINGLE",
-            "MPI_Init_thread": "true, provided ? *provided : MPI_THREAD_SINGLE",
-        }
-        yield f"    if (ok) weft_started({provided.get(f.name, 'false, MPI_THREAD_MULTIPLE')});"
-        if f.name == "MPI_Session_init":
-            yield "    if (ok) weft_objects_session(*session);"
+    if f.name in _BEGIN:
+        yield f"    if (ok) weft_started({_BEGIN[f.name]});"
+    if f.name == "MPI_Session_init":
+        yield "    if (ok) weft_objects_session(*session);"
+
+
+def _status_in_slot(f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool) -> Iterator[str]:
+    """The status's fields go into the event; `left`: the size of the message goes into its tail."""
+    silent = " && !completion.silent[chosen]" if completion else ""
+    fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
+    yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
+    if completion:
+        flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
+        yield "    else {"
+        yield "        event->peer = event->tag = -1;"
+        yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
+        yield "    }"
+    if not left:
+        yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
+
+
+def _tail_exit(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
+    """The part of the tail that is known at the return."""
+    before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
+    yield f"    {before if in_slot else ''}{{"
+    yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
+    for p in leaving:
+        yield from tail_value(f, p, after=True)
+    if in_slot:
+        yield "        weft_text_u(&text, bytes);"
+    if probes(f):
+        yield "        if (event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);"
+    yield "        weft_tail_end(thread, &text);"
+    yield "    }"
 
 
 def _tail_entry_unfolded(f: Function) -> Iterator[str]:
