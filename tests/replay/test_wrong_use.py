@@ -13,6 +13,9 @@ import pytest
 from replay.campaign import HERE, environment
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
+from weft.cli.replay import folder_of
+from weft.errors import WeftError
+from weft.trace.builder import Builder
 
 
 def line_of(comment: str, file: str = "faults.c") -> int:
@@ -194,3 +197,16 @@ def test_a_sender_that_looks_at_a_file_leaves_its_record_where_another_outcome_i
     assert "rank 2 left its record after event 2" in done.stderr
     assert f"recorded: send(dest=0, tag=1) at hidden.c:{line_of('sent', 'hidden.c')}" in done.stderr
     assert "now:      finalize at hidden.c" in done.stderr
+
+
+def test_another_program_runs_where_we_are_and_needs_no_folder_of_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = Builder(1).open()
+    trace.run["cwd"] = str(tmp_path / "gone")
+    monkeypatch.chdir(tmp_path)
+    assert folder_of(trace, ["./copy"]) == tmp_path
+    with pytest.raises(WeftError, match="gone, which is not here; go to its copy and give the program after --"):
+        folder_of(trace, [])
+    (tmp_path / "gone").mkdir()
+    assert folder_of(trace, []) == tmp_path / "gone"
