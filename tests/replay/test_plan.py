@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft.match import match
 from weft.replay import plans_of
 from weft.replay.layout import POSTED_FREE, POSTED_NEVER, Outcome, PlanFlag
-from weft.replay.plan import _of_outcomes
+from weft.replay.planning import of_outcomes
 from weft.trace.builder import Builder
 from weft.trace.layout import LogKind as Kind
 
@@ -95,7 +95,7 @@ def test_the_plan_gives_every_wildcard_its_source_and_every_poll_its_failures(se
     thread = Simulated(seed)
     for _ in range(steps):
         thread.step()
-    found = _of_outcomes(thread.written, 0)
+    found = of_outcomes(thread.written, 0)
     # Wildcards behind the last that completed stay wildcards: nothing tells of them.
     known = len(thread.sources)
     while known and thread.sources[known - 1] == POSTED_FREE:
@@ -110,12 +110,12 @@ def test_the_plan_gives_every_wildcard_its_source_and_every_poll_its_failures(se
 
 
 def test_a_receive_that_completes_out_of_turn_is_not_the_oldest() -> None:
-    found = _of_outcomes([(Kind.LATE, 2), (Kind.SOURCE, 7), (Kind.SOURCE, 5), (Kind.CANCELLED, 1)], 0)
+    found = of_outcomes([(Kind.LATE, 2), (Kind.SOURCE, 7), (Kind.SOURCE, 5), (Kind.CANCELLED, 1)], 0)
     assert found.posts.tolist() == [5, POSTED_NEVER, 7]
 
 
 def test_a_receive_that_never_completes_stays_a_wildcard() -> None:
-    found = _of_outcomes([(Kind.LATE, 1), (Kind.SOURCE, 7)], 0)
+    found = of_outcomes([(Kind.LATE, 1), (Kind.SOURCE, 7)], 0)
     assert found.posts.tolist() == [POSTED_FREE, 7]
 
 

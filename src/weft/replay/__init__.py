@@ -5,7 +5,8 @@ inside the ranks. `Cuts` turns points of the record into goals, `Replay` stands 
 """
 
 from weft.replay.cuts import Cut, Cuts, Goals
-from weft.replay.plan import RankPlan, ThreadPlan, plans_of
+from weft.replay.plan import RankPlan, ThreadPlan
+from weft.replay.planning import plans_of
 from weft.replay.points import resolve
 from weft.replay.running import Replay, Result
 

@@ -19,7 +19,8 @@ from weft.mpi.meaning import Access, Act, Sync, named
 from weft.order import Order
 from weft.plain import dataclass
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
-from weft.replay.plan import RankPlan, ThreadPlan, whole
+from weft.replay.plan import RankPlan, ThreadPlan
+from weft.replay.planning import whole
 from weft.replay.points import EventId, check
 from weft.replay.ready import Requests, completing
 from weft.trace import Trace

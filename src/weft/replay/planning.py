@@ -1,0 +1,356 @@
+"""The plans of a replay, read out of a record: of each rank its calls that communicate, and how each came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+from weft.match import Match, Op, Post, classify
+from weft.mpi.meaning import Act, Many, base, named
+from weft.replay.layout import (
+    ENTRY,
+    POSTED_FREE,
+    POSTED_NEVER,
+    Check,
+    EntryFlag,
+    Outcome,
+    PlanFlag,
+)
+from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
+from weft.replay.ready import taken
+from weft.replay.turns import Turns, turns
+from weft.terms.columns import columns
+from weft.trace import Level, Rank, Trace
+from weft.trace.births import NOT_RECORDED, births
+from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
+
+_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
+_POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
+"""Calls whose order among the threads of a process decides what they match."""
+_OVER: Final = ("finalized", "exited", "aborted")
+
+
+def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
+    """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
+    ranks = [rank for rank in trace.ranks if rank.rank >= 0]
+    if trace.level is Level.OUTCOMES:
+        plans = [_outcomes_of(rank) for rank in ranks]
+    else:
+        assert match is not None
+        plans = [_Tracing(rank, match).plan() for rank in ranks]
+    _take_turns_at_windows(plans, turns(ranks))
+    _give_births(trace, plans)
+    return plans
+
+
+def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
+    """Give each rank the worlds that it spawned, and each of those who spawned it."""
+    for rank, event, children in births(trace):
+        known = bool(children) and children == tuple(range(children[0], children[0] + len(children)))
+        if rank < len(plans):
+            plans[rank].worlds.append(children[0] if known else -1)
+        for child in children if known else ():
+            plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
+    for plan in plans:
+        plan.spawned = trace.ranks[plan.rank].world > 0
+
+
+def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
+    """Give each thread its turns."""
+    for plan in plans:
+        for thread in plan.threads:
+            thread.turns = found.rows.get((plan.rank, thread.made), thread.turns)
+    if any(thread.turns["kind"].any() for plan in plans for thread in plan.threads):
+        for plan in plans:
+            plan.flags |= PlanFlag.TURNS
+
+
+def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
+    """The thread of the plan that makes a call, and the entries before it; empty in a record without events."""
+    if event == NOT_RECORDED:
+        return []
+    slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
+    found = [(plan.rank, i, thread.position(index)) for i, thread in enumerate(plan.threads) if thread.slot == slot]
+    return found[-1:]
+
+
+def whole(rank: Rank) -> bool:
+    """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
+    return rank.state in _OVER
+
+
+# From level outcomes
+
+
+def _outcomes_of(rank: Rank) -> RankPlan:
+    """The plan of one rank out of its nibbles."""
+    made = {d.slot: d.made for d in rank.definitions.threads}
+    if len(rank.threads) > 1:
+        raise WeftError(
+            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
+            "which order they do: record the run at level `trace` to replay it"
+        )
+    threads = [of_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    return RankPlan(rank.index, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
+
+
+def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
+    """The plan of one thread out of its nibbles."""
+    rows: list[tuple[Outcome, int, list[int]]] = []
+    posts: dict[int, int] = {}
+    pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
+    known = late = polls = 0
+    times: list[float] = []
+    for kind, value in order:
+        if kind == LogKind.LATE:
+            late = value
+        elif kind in (LogKind.SOURCE, LogKind.CANCELLED):
+            while len(pending) <= late:
+                pending.append(known)
+                known += 1
+            posts[pending.pop(late)] = value if kind == LogKind.SOURCE else POSTED_NEVER
+            late = 0
+        elif kind == LogKind.POLLS:
+            polls += value
+        elif kind == LogKind.TIME:
+            times.append((times[-1] if times else 0.0) + value * 1e-9)
+        elif kind == LogKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
+            rows[-1][2].append(value - 1)
+        elif kind in _KINDS:
+            outcome = _KINDS[LogKind(kind)]
+            values = [] if outcome is Outcome.DONE else [value - (outcome is not Outcome.SOURCE)]
+            rows.append((outcome, polls + (value if outcome is Outcome.DONE else 0), values))
+            polls = 0
+    entries = np.zeros(len(rows), ENTRY)
+    entries["outcome"] = [row[0] for row in rows]
+    entries["polls"] = [row[1] for row in rows]
+    entries["value"] = np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])])[: len(rows)]
+    sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
+    for ordinal, source in posts.items():
+        sources[ordinal] = source
+    flat = np.array([value for row in rows for value in row[2]], np.int32)
+    return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
+
+
+_KINDS: Final = {
+    LogKind.INDEX: Outcome.INDEX,
+    LogKind.COUNT: Outcome.COUNT,
+    LogKind.PROBED: Outcome.SOURCE,
+    LogKind.DONE: Outcome.DONE,
+}
+
+
+def _some_left(values: list[int]) -> bool:
+    return len(values) - 1 < values[0]
+
+
+# From level trace
+
+
+class _Tracing:
+    """The plan of one rank of level trace."""
+
+    def __init__(self, rank: Rank, match: Match) -> None:
+        self.rank = rank
+        self.match = match
+        self.events = rank.events
+        self.checks, self.canonical = kinds_of(rank.trace.functions)
+
+    def plan(self) -> RankPlan:
+        """All threads."""
+        flags = PlanFlag.CHECKED | (PlanFlag(0) if whole(self.rank) else PlanFlag.OPEN)
+        posts = self._posts()
+        threads = []
+        for slot, thread in enumerate(self.rank.threads):
+            lives = sorted((d.first_event, d.made) for d in self.rank.definitions.threads if d.slot == thread.slot)
+            for (first, made), (end, _) in zip(lives or [(0, 0)], [*lives[1:], (len(thread.events), 0)], strict=True):
+                threads.append(self._thread(slot, slice(first, end), made, posts))
+        if len(threads) > 1:
+            self._take_turns(threads)
+        return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
+
+    def _take_turns(self, threads: list[ThreadPlan]) -> None:
+        """Number the posts of all threads in the order in which MPI got them, as their tickets tell."""
+        posting = self._are(_POSTS)
+        probing = self._are(_PROBES) & ~self._failed_polls()
+        found: list[tuple[int, int, int]] = []
+        for i, thread in enumerate(threads):
+            merged = np.flatnonzero(self.rank.event_threads == thread.slot)
+            for row, event in enumerate(merged[thread.entries["event"]].tolist()):
+                if posting[event] or probing[event]:
+                    tail = self.rank.event(event).tail
+                    ticket = None if tail is None else tail.ticket if posting[event] else tail.decided
+                    if ticket is not None:
+                        found.append((ticket, i, row))
+        for turn, (_, i, row) in enumerate(sorted(found), 1):
+            threads[i].entries["turn"][row] = turn
+
+    @cached_property
+    def functions(self) -> NDArray[np.uint16]:
+        known: NDArray[np.uint16] = np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
+        return known
+
+    def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Which events are calls of these functions (names without MPI_) or their large-count forms."""
+        found: NDArray[np.bool_] = self.rank.trace.functions.mask(f"MPI_{name}" for name in names)[self.functions]
+        return found
+
+    def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
+        return np.flatnonzero(self._are(names))
+
+    def _doing(self, op: Op) -> list[str]:
+        return [base(f.name) for f in self.rank.trace.functions if classify(f.name)[0] is op]
+
+    def _failed_polls(self) -> NDArray[np.bool_]:
+        flags = self.events["flags"]
+        closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
+        failed: NDArray[np.bool_] = self._are(POLLS) & closed & (self.events["count"] > 0)
+        return failed
+
+    def _guessed(self) -> NDArray[np.bool_]:
+        completions = self._are(named(Act.COMPLETE, Act.RELEASE))
+        guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
+        return guessed
+
+    def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
+        """The plan of the thread that made a part of the events of a slot."""
+        mine = np.flatnonzero(self.rank.event_threads == slot)[part]
+        first = part.start
+        events, functions = self.events[mine], self.functions[mine]
+        failed = self._failed_polls()[mine]
+        kept = (self.checks[functions] & Check.CALL != 0) & ~failed
+        rows = np.flatnonzero(kept)
+        entries = np.zeros(len(rows), ENTRY)
+        entries["function"] = self.canonical[functions[rows]]
+        for name in ("peer", "tag", "count", "comm", "datatype", "object"):
+            entries[name] = events[name][rows]
+        flags = events["flags"][rows]
+        entries["flags"] = (
+            np.where(flags & Flag.ANY_SOURCE, EntryFlag.ANY_SOURCE, 0)
+            | np.where(flags & Flag.ANY_TAG, EntryFlag.ANY_TAG, 0)
+            | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
+            | np.where(events["error"][rows], EntryFlag.FAILED, 0)
+            | np.where(self._guessed()[mine][rows], EntryFlag.GUESSED, 0)
+        )
+        entries["event"] = first + rows
+        so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])
+        entries["polls"] = np.diff(so_far[rows], prepend=0)
+        values: list[int] = []
+        for position, index in enumerate(mine[rows].tolist()):
+            found = self.outcomes.get(index)
+            if found is not None:
+                entries["outcome"][position] = found[0]
+                entries["value"][position] = len(values)
+                values += found[1:]
+        posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
+        clock = events["buffer"][np.flatnonzero(self._are(["Wtime"])[mine])]
+        return ThreadPlan(
+            made, slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
+            np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
+            failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
+            begun=self.rank.enter_ns()[mine[rows]],
+        )  # fmt: skip
+
+    # Outcomes: [Outcome, value...] by event
+
+    @cached_property
+    def outcomes(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        flags, failed = self.events["flags"], self._failed_polls()
+        good = (flags & Flag.CLOSED != 0) & (self.events["error"] == 0) & ~failed
+        for name, outcome in ANSWERED.items():
+            rows = np.flatnonzero(self._are([name]) & good)
+            if outcome is Outcome.DONE:
+                rows = rows[flags[rows] & Flag.TRUE != 0]
+            if name in _PROBES:
+                for row in rows.tolist():
+                    any_source = bool(flags[row] & Flag.ANY_SOURCE)
+                    if any_source:
+                        found[row] = [Outcome.SOURCE, int(self.events["peer"][row])]
+                    elif outcome is Outcome.DONE:
+                        found[row] = [Outcome.DONE]
+            elif outcome is Outcome.DONE:
+                found |= {row: [Outcome.DONE] for row in rows.tolist()}
+            elif outcome is Outcome.CANCEL:
+                cancelled = self._cancelled() if len(rows) else {}
+                for row in rows.tolist():
+                    found[row] = [Outcome.CANCEL, cancelled.get(int(self.events["object"][row]), -1)]
+            elif len(rows):
+                found |= self._indices(rows, outcome)
+        return found
+
+    def _indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
+        """Waitany and its kin: which of the requests."""
+        found: dict[int, list[int]] = {}
+        for event, indices in taken(self.rank, rows):
+            if indices is None:
+                found[event] = [outcome, -1]
+            else:
+                found[event] = [outcome, *indices] if outcome is Outcome.INDEX else [outcome, len(indices), *indices]
+        return found
+
+    def _cancelled(self) -> dict[int, int]:
+        """By request id: 1 where its completion said cancelled, 0 where it said not."""
+        found: dict[int, int] = {}
+        for row in self._where(named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
+            if self.events["flags"][row] & Flag.CLOSED:
+                found[int(self.events["object"][row])] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
+        several = named(Act.COMPLETE, where=lambda m: m.many is not Many.ONE)
+        for row in self._where(several).tolist():
+            arguments = self.rank.event(row).args
+            requests = arguments.get("array_of_requests") or []
+            if "index" in arguments:
+                index = arguments["index"]
+                if 0 <= index < len(requests):
+                    found[requests[index]] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
+                continue
+            chosen = arguments.get("array_of_indices", range(len(requests)))
+            for place, status in zip(chosen, arguments.get("array_of_statuses") or [], strict=False):
+                if 0 <= place < len(requests):
+                    found[requests[place]] = int(bool(status and status.cancelled))
+        return found
+
+    # Sources of wildcard receives: [source...] by the event that posted them
+
+    def _posts(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        rows = self.match.recvs
+        part = rows.of_rank(self.rank.index)
+        wild = np.flatnonzero((rows.flags[part] & Post.ANY_SOURCE != 0) & (rows.flags[part] & Post.MATCHED_PROBE == 0))
+        for row in (part.start + wild).tolist():
+            found.setdefault(int(rows.event[row]), []).append(self._source(row))
+        for event in self._posting():
+            refused = 1 <= self.events["error"][event] <= 6
+            found.setdefault(event, [POSTED_FREE if refused else POSTED_NEVER])
+        return found
+
+    def _source(self, row: int) -> int:
+        """The rank in the communicator that the receive took its message from."""
+        rows = self.match.recvs
+        if rows.flags[row] & Post.UNDECIDED or rows.peer[row] < 0:
+            return POSTED_FREE
+        comm = self.rank.trace.communicators[int(rows.comm[row])]
+        peers = comm.peers(self.rank.index)
+        try:
+            return peers.index(int(rows.peer[row]))
+        except ValueError:
+            return POSTED_FREE
+
+    def _posting(self) -> list[int]:
+        """Every event that posted a wildcard receive, those that were cancelled too."""
+        any_source = self.events["flags"] & Flag.ANY_SOURCE != 0
+        found = np.flatnonzero(self._are(self._doing(Op.RECV)) & any_source).tolist()
+        both = self._where(self._doing(Op.SENDRECV))
+        for events, tail in columns(self.rank, both, frozenset(["source"])) if len(both) else ():
+            found += events[np.asarray(tail["source"]) == ANY_SOURCE].tolist()
+        made = self._where(self._doing(Op.RECV_INIT))
+        wild = set(self.events["object"][made[any_source[made]]].tolist())
+        if wild:
+            starts = self._where(["Start"])
+            found += [int(e) for e in starts if int(self.events["object"][e]) in wild]
+        return sorted(found)
