@@ -43,7 +43,7 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--hang-after S] -- PROGRAM",
+              "[--whole-buffers] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -58,6 +58,10 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--watch-findings", action="store_true",
                         help="also tell findings while the program runs, as soon as they are proven")  # fmt: skip
+    parser.add_argument(
+        "--whole-buffers", action="store_true",
+        help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
+    )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
         "--no-sources", action="store_true",
@@ -109,6 +113,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--tasks needs --level trace: level `outcomes` holds no calls that a task could have made")
     if args.level == "outcomes" and args.watch_findings:
         raise UsageError("--watch-findings needs --level trace: level `outcomes` holds no calls to find anything in")
+    if args.level == "outcomes" and args.whole_buffers:
+        raise UsageError("--whole-buffers needs --level trace: level `outcomes` holds no calls with buffers")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     return record(command, args)
@@ -130,7 +136,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     try:
         directory.facts["n"] = args.n
         directory.facts["sources"] = not args.no_sources
-        variables = recorder.variables(shim, directory, args.level)
+        variables = recorder.variables(shim, directory, args.level, whole_buffers=args.whole_buffers)
         if args.tasks:
             from weft.tasks import calling
 

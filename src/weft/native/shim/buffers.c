@@ -10,6 +10,7 @@
 #include "shim.h"
 
 extern WEFT_HIDDEN int weft_watching;
+enum { WEFT_WATCH_ALL = 2 }; /* else 1, or 0 for nothing */
 
 /* Which bytes of a watched buffer are looked at: all of a short one, else its ends and some lines of its middle, so
  * that a large send costs no more than a small one. */
@@ -17,8 +18,15 @@ enum { ORIGINS = 1 << 12 }; /* one-sided operations watched at once: an epoch ma
 enum { WATCHED_WHOLE = 256, WATCHED_PIECE = 32, WATCHED_PIECES = 8, WATCHED_BYTES = 256 };
 _Static_assert(WATCHED_BYTES >= WATCHED_WHOLE && WATCHED_BYTES >= WATCHED_PIECE * WATCHED_PIECES, "a copy holds them");
 
+/* With --whole-buffers all of it, at every operation, up to what a copy may take. */
+enum { WHOLE_MOST = 64 << 20, WHOLE_CHUNK = 16 << 10 };
+
+static bool whole(uint64_t n) { return n <= WATCHED_WHOLE || (weft_watching == WEFT_WATCH_ALL && n <= WHOLE_MOST); }
+
+static size_t watched_bytes(uint64_t n) { return whole(n) ? (size_t)n : (size_t)WATCHED_BYTES; }
+
 static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
-    if (n <= WATCHED_WHOLE) {
+    if (whole(n)) {
         pieces[0] = (struct iovec){.iov_base = (void *)bytes, .iov_len = (size_t)n};
         return 1;
     }
@@ -62,7 +70,29 @@ static ssize_t look(const struct weft_pending *p, uint8_t *copy, struct iovec *p
     return got < 0 && errno == EFAULT ? 0 : got;
 }
 
+/* The sum of all of a buffer, chunk by chunk; false where it cannot be looked at, `gone` where it is gone. */
+static bool sum_of_whole(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+    uint8_t copy[WHOLE_CHUNK];
+    *sum = p->bytes;
+    *gone = false;
+    for (uint64_t at = 0; at < p->bytes; at += WHOLE_CHUNK) {
+        size_t n = p->bytes - at < WHOLE_CHUNK ? (size_t)(p->bytes - at) : (size_t)WHOLE_CHUNK;
+        struct iovec there = {.iov_base = (char *)(uintptr_t)p->buffer + at, .iov_len = n},
+                     here = {.iov_base = copy, .iov_len = n};
+        ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+        *gone = got < 0 ? errno == EFAULT : got != (ssize_t)n;
+        if (got != (ssize_t)n) return *gone;
+        *sum = sum_bytes(*sum, copy, n);
+    }
+    return true;
+}
+
 static bool other_sum(const struct weft_pending *p) {
+    if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) {
+        uint64_t found;
+        bool gone;
+        return sum_of_whole(p, &found, &gone) && (gone || found != p->checksum);
+    }
     struct iovec pieces[WATCHED_PIECES];
     uint8_t copy[WATCHED_BYTES];
     int count;
@@ -81,7 +111,8 @@ static bool other_sum(const struct weft_pending *p) {
  * changed. */
 struct weft_seen {
     bool begun, looked, arrived;
-    uint8_t posted[WATCHED_BYTES], asked[WATCHED_BYTES];
+    uint8_t *posted, *asked, *now; /* behind it, watched_bytes of each */
+    uint8_t bytes[];
 };
 
 static void seen_begin(const struct weft_pending *p, MPI_Request request) {
@@ -106,7 +137,7 @@ void weft_buffer_asked(const struct weft_pending *p) {
 
 static bool written(const struct weft_pending *p) {
     struct iovec pieces[WATCHED_PIECES];
-    uint8_t now[WATCHED_BYTES];
+    uint8_t *now = p->seen->now;
     int count;
     size_t size;
     bool asked_for = p->seen->looked;
@@ -127,6 +158,7 @@ static bool its_turn(uint32_t site) {
     uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
     uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
     __atomic_store_n(starts, nth + 1, __ATOMIC_RELAXED); /* threads may count one for two: no harm */
+    if (weft_watching == WEFT_WATCH_ALL) return true;
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
@@ -154,11 +186,15 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type);
     if (!pending->bytes) return;
-    pending->seen = malloc(sizeof *pending->seen);
+    size_t room = watched_bytes(pending->bytes);
+    pending->seen = malloc(sizeof *pending->seen + 3 * room);
     if (!pending->seen) {
         pending->bytes = 0;
         return;
     }
+    pending->seen->posted = pending->seen->bytes;
+    pending->seen->asked = pending->seen->bytes + room;
+    pending->seen->now = pending->seen->bytes + 2 * room;
     pending->seen->begun = pending->seen->looked = false;
     if (!pending->persistent) seen_begin(pending, request);
 }

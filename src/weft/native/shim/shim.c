@@ -677,7 +677,7 @@ __attribute__((constructor)) static void loaded(void) {
     if (!run || !*run || strlen(run) >= sizeof run_path - 64) return; /* then every call only goes through */
     strcpy(run_path, run);
     level = wanted && !strcmp(wanted, "outcomes") ? WEFT_LEVEL_OUTCOMES : WEFT_LEVEL_TRACE;
-    weft_watching = !watch || strcmp(watch, "0");
+    weft_watching = !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
     const char *replay = getenv("WEFT_REPLAY");
     if (replay && strlen(replay) < sizeof replay_path - 64 && level == WEFT_LEVEL_TRACE) strcpy(replay_path, replay);
     const char *agent = getenv("WEFT_AGENT");
