@@ -90,3 +90,45 @@ def test_a_loop_on_an_array_that_nothing_has_distributed_yet_is_told(right: bool
 def test_an_array_on_all_processors_is_remote_on_those_of_a_task(right: bool, tmp_path: Path) -> None:
     found = told(TASKS.replace("REMOTE", ", REMOTE_ACCESS(A(I))" if right else ""), tmp_path)
     assert [one[:2] for one in found] == ([] if right else [("remote-access", 22)])
+
+
+ON_MANY = """\
+#pragma dvm array distribute[block]SECOND
+double a[8][8];
+#pragma dvm array align([i] with a[i][])
+double v[8];
+int main(void)
+{
+    #pragma dvm parallel([i][j] on a[i][j])
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++)
+            a[i][j] = i + j;
+    #pragma dvm parallel([i] on a[i][])
+    for (int i = 0; i < 8; i++) {
+        v[i] = i;
+        for (int j = 1; j < 8; j++)
+            a[i][j] = a[i][j - 1];
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "grid", "expected"),
+    [
+        ("[block]", "", [("remote-access", 15)]),
+        ("[]", "", []),
+        ("[block]", "2x1", []),
+        ("[block]", "1x2", [("remote-access", 15)]),
+    ],
+)
+def test_iterations_on_all_processors_of_a_row_have_no_element_of_it_alone(
+    second: str, grid: str, expected: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """What is on all processors of the row, as `v` is, may be used by all of them."""
+    source = tmp_path / "p.cdv"
+    source.write_text(ON_MANY.replace("SECOND", second))
+    (tmp_path / "built").mkdir()
+    checked = check(Request((source,), grid=grid), tmp_path / "built")
+    assert [(one.kind, one.sites[0].line) for one in checked.findings] == expected

@@ -152,6 +152,18 @@ static bool fixed_elsewhere(const struct object *o) {
     return false;
 }
 
+/* Whether an iteration runs on all processors along a dimension (`on A[i][]`), among which the array is distributed: its
+ * elements are far from all of them but one. */
+static bool on_many(const struct object *o) {
+    const struct object *root = o->root;
+    if (here.what != LOOP || root != here.on) return false;
+    for (int d = 0; d < root->rank; d++)
+        if (root->kinds[d] != WEFT_WHOLE && here.at[d].axis == WEFT_ALL && o->map[d].axis >= 0 &&
+            !same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
+            return true;
+    return false;
+}
+
 /* Whether one coordinate of an array is the same for all of it, so that some iterations are there and some are not. */
 static bool fixed_somewhere(const struct object *o) {
     for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
@@ -265,7 +277,7 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     if (gridded()) around_in_block(s, v, a, at);
     else around(s, v, a, size);
     int far = distance(v, at, &nothing, d->delta, &axes);
-    bool elsewhere = fixed_elsewhere(o);
+    bool elsewhere = fixed_elsewhere(o) || on_many(o);
     d->has_delta = true;
     d->steady = gridded() || !fixed_somewhere(o);
     s->closed |= !d->steady; /* which iterations are there changes with each */
