@@ -45,6 +45,17 @@ def test_changes_come_backwards_in_the_order_in_which_they_came(language: str, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", "Python"])
+def test_the_return_of_a_frame_is_no_change_of_what_was_watched_in_it(
+    language: str, session: Callable[..., str]
+) -> None:
+    said = session(language, "break 0:{file}:{here} if k == 4", "continue", "delete", "watch total @0", "continue",
+                   "continue", "reverse-continue", "continue", "next @0", "reverse-continue")  # fmt: skip
+    assert changes(said, "continue") == ["14 -> 30"], said
+    assert changes(said, "reverse-continue") == ["14 -> 30"] * 2, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["C", "Python"])
 def test_lines_come_backwards_over_functions_and_into_them(language: str, session: Callable[..., str]) -> None:
     here = line(LANGUAGES[language])
     said = session(language, "break 0:{file}:{here} if k == 2", "continue", "delete", "reverse-next", "reverse-step",

@@ -274,6 +274,8 @@ class Agent:
         if how == "finish" and self.base.f_code.co_name == "<module>":
             self.stepping = ""
             return {"error": "the program's outermost frame returns to nobody"}
+        if self.stopped is self.base and self.event == "return" and how == "next":
+            self.base = caller(self.base)  # the frame has no line left
         self.ask_to_arm()
         return {}
 
@@ -399,9 +401,7 @@ class Agent:
         elif event == "return" and frame is self.base and self.stepping == "finish":
             self.returned, self.base = short(argument), None
         elif event == "return" and frame is self.base:
-            self.base = frame.f_back
-            while self.base is not None and hidden(self.base.f_code.co_filename):
-                self.base = self.base.f_back
+            self.base = caller(frame)
         return self.happened
 
     def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
@@ -414,6 +414,14 @@ class Agent:
             self.drive()
         self.go.release()
         self.arm()
+
+
+def caller(frame: FrameType) -> FrameType | None:
+    """The program's frame that a frame returns to."""
+    outer = frame.f_back
+    while outer is not None and hidden(outer.f_code.co_filename):
+        outer = outer.f_back
+    return outer
 
 
 def _nothing() -> None:

@@ -46,15 +46,16 @@ class Visit(gdb.Breakpoint):  # type: ignore[misc]
 
 
 class Change(gdb.Breakpoint):  # type: ignore[misc]
-    """A watchpoint that counts; the frame of its expression is selected when it is made."""
+    """A watchpoint that counts; the frame of its expression, at `depth`, is selected when it is made."""
 
-    def __init__(self, count: Count, text: str) -> None:
+    def __init__(self, count: Count, text: str, depth: int) -> None:
         super().__init__(text, gdb.BP_WATCHPOINT, gdb.WP_WRITE)
-        self.count = count
+        self.count, self.depth = count, depth
 
     def stop(self) -> bool:
-        """Whether the rank is to stop: gdb asks at each change."""
-        return self.count.tick(0, depth_now())
+        """Whether the rank is to stop: gdb asks at each change, and where the frame has returned."""
+        depth = depth_now()
+        return depth >= self.depth and self.count.tick(0, depth)
 
 
 class Count:
@@ -100,7 +101,7 @@ class Count:
         selected = gdb.selected_frame()
         frame.select()
         try:
-            self.watched[told["text"]] = Change(self, told["text"])
+            self.watched[told["text"]] = Change(self, told["text"], told["depth"])
         finally:
             selected.select()
 

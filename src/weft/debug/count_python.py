@@ -74,8 +74,9 @@ class Count:
             return 0
         event = self.agent.event
         seen = bool(self.hits(frame, event) or self.line_counts(event, depth_of(frame)))
-        texts = [one.text for one in self.watches]
-        return seen + (self.agent.news.get("expression") in texts)
+        news, texts = self.agent.news, [one.text for one in self.watches]
+        changed = news.get("old") or news.get("new")  # neither: its frame has returned, which is no tick
+        return seen + bool(changed and news.get("expression") in texts)
 
     def arm(self) -> int:
         """Trace every line of the thread from here on. Called in the rank's thread."""

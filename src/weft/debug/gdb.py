@@ -263,7 +263,9 @@ class NativeHand:
             self.gdb.arm([])
             for number in list(self._watched):
                 self.unwatch(number)
-            text, news = json.dumps(told).encode().hex(), str(self.news.get("expression", ""))
+            text = json.dumps(told).encode().hex()
+            changed = self.news.get("old") or self.news.get("new")  # neither: its frame has returned, which is no tick
+            news = str(self.news.get("expression", "")) if changed else ""
             found = self._python(f"count(bytes.fromhex('{text}').decode(), {stop_at}, {visit_at}, {news!r})")
             self._marks = set(found["numbers"])
         return int(found["own"])
