@@ -50,7 +50,7 @@ class Session:
 
     def clear(self) -> None:
         """No breakpoints any more, and nothing watched."""
-        if self.debugger.breakpoints.all or self.debugger.watches:
+        if self.debugger.stops.breakpoints.all or self.debugger.stops.watches:
             self.do("delete")
 
     def begin(self, watch: bool) -> Stop:

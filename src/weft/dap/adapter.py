@@ -208,7 +208,7 @@ class Adapter:
         """Go to where the session is to begin."""
         session = self.session
         where = launch.places(self._arguments)
-        stops = self._arguments.get("stopOnEntry", not session.debugger.breakpoints.all)
+        stops = self._arguments.get("stopOnEntry", not session.debugger.stops.breakpoints.all)
         if where:
             for one in where:
                 session.until(one)

@@ -45,13 +45,13 @@ class Points:
     def replace(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
         """Take these as the breakpoints of a group: WHERE, and what the editor says with it. Equal ones stay."""
         old = {one.key: one for one in self.groups.pop(group, [])}
-        alive = {b.id for b in self.debugger.breakpoints.all}
+        alive = {b.id for b in self.debugger.stops.breakpoints.all}
         wanted = {self._key(where, given) for where, given in places}
         for key, one in list(old.items()):
             if key not in wanted or one.number not in alive:
                 del old[key]
                 if one.number in alive:
-                    self.debugger.delete(str(one.number))
+                    self.debugger.stops.delete(str(one.number))
         kept: list[Known] = []
         told: list[Given] = []
         self.groups[group] = kept
@@ -75,9 +75,9 @@ class Points:
         """Set one, and give its number. WeftError where it cannot be."""
         passed = ignored(str(given.get("hitCondition") or ""))
         condition = str(given.get("condition") or "").strip()
-        made = self.debugger.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
+        made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
         if passed:
-            made = self.debugger.ignore(f"{made['id']} {passed}")["breakpoint"]
+            made = self.debugger.stops.ignore(f"{made['id']} {passed}")["breakpoint"]
         return int(made["id"])
 
     def watch(self, wanted: Sequence[Given]) -> list[Given]:
@@ -85,14 +85,14 @@ class Points:
         ids = [str(given["dataId"]) for given in wanted]
         for gone in [one for one in self._data if one not in ids]:
             for number in self._data.pop(gone):
-                if number in self.debugger.watches:
-                    self.debugger.delete(str(number))
+                if number in self.debugger.stops.watches:
+                    self.debugger.stops.delete(str(number))
         told: list[Given] = []
         for given, name in zip(wanted, ids, strict=True):
             try:
                 if given.get("condition") or given.get("hitCondition"):
                     raise UsageError("a watch takes no condition: set a breakpoint with one where the value is set")
-                if not any(number in self.debugger.watches for number in self._data.get(name, [])):
+                if not any(number in self.debugger.stops.watches for number in self._data.get(name, [])):
                     self._data[name] = self._watch(name)
                 told.append({"verified": True, "id": self._data[name][0]})
             except WeftError as error:
@@ -103,7 +103,7 @@ class Points:
         rank, level, expression = json.loads(name)
         self.debugger.frames.choose(int(rank), int(level))
         try:
-            return list(self.debugger.watch(expression, [int(rank)])["ids"])
+            return list(self.debugger.stops.watch(expression, [int(rank)])["ids"])
         finally:
             self.debugger.frames.level.pop(int(rank), None)
 

@@ -131,7 +131,7 @@ class Session:
                 if "point" in row.get("news", {}) and self.debugger.hands[rank].stopped is not stopped:
                     found.append((rank, int(row["news"]["point"])))
             elif row["state"] == "before" and row["next"] and (state, passed) != (row["state"], row["passed"]):
-                found += [(rank, b.id) for b in self.debugger.breakpoints.at([tuple(row["next"]["event"])])]
+                found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([tuple(row["next"]["event"])])]
         return found
 
     def _passed(self, answer: Answer, before: Stands, on: Callable[[], Move | None]) -> Move | None:

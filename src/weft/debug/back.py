@@ -10,17 +10,14 @@ search begins anew 2, 4, 8, ... calls earlier.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from weft.debug.breakpoints import Breakpoints
+from weft.debug.ground import Ground, Known
 from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.points import EventId
-
-if TYPE_CHECKING:
-    from weft.debug.debugger import Debugger
 
 LOG = 10_000
 """Ticks whose lines are looked at for where a line begins."""
@@ -32,20 +29,6 @@ class NothingBehind(UsageError):
     """No line lies behind where the rank stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Where a search has brought a rank: its stop, the tick since a call that this is, and all that was counted there.
-
-    From there a further step back needs no counting.
-    """
-
-    stop: Frame
-    base: int
-    tick: int
-    tally: Tally
-    key: str
-
-
 def _key(marks: Marks) -> str:
     """What is the same for two searches that count the same lines."""
     place = {name: marks.place.get(name) for name in ("depth", "function", "lines")}
@@ -55,15 +38,15 @@ def _key(marks: Marks) -> str:
 class Back:
     """One search on one rank. `marks`: what counts; `floor`: the call of the rank before which none is looked for."""
 
-    def __init__(self, debugger: Debugger, rank: int, marks: Marks, floor: int = 0) -> None:
-        self.debugger, self.rank, self.marks, self.floor = debugger, rank, marks, floor
-        controls = debugger.replica.controls
-        self.now = debugger.now()
+    def __init__(self, ground: Ground, rank: int, marks: Marks, floor: int = 0) -> None:
+        self.ground, self.rank, self.marks, self.floor = ground, rank, marks, floor
+        controls = ground.replica.controls
+        self.now = ground.now()
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
-        if not debugger.runs(rank):  # it has ended: the search begins before it left MPI
-            entries = range(debugger.record.entries(rank))
-            self.now[rank, 0] = next((at for at in entries if debugger.record.leaves(rank, at)), len(entries))
-        state = debugger.stands(rank)["state"]
+        if not ground.runs(rank):  # it has ended: the search begins before it left MPI
+            entries = range(ground.record.entries(rank))
+            self.now[rank, 0] = next((at for at in entries if ground.record.leaves(rank, at)), len(entries))
+        state = ground.stands(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
         self.behind = self.own = self.visits = 0
         self.reached = 0, 0
@@ -91,17 +74,17 @@ class Back:
         self.go_to(base, tick=tick)
         self.reached = base, tick
         if self.marks.lines and (stop := self._stop()) is not None:
-            self.debugger.known = Known(stop, base, tick, tally, _key(self.marks))
+            self.ground.known = Known(stop, base, tick, tally, _key(self.marks))
 
     def _known(self) -> Known | None:
         """What the last search counted, where the rank still stands where that has brought it."""
-        known = self.debugger.known
+        known = self.ground.known
         mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
         return known if mine else None
 
     def _stop(self) -> Frame | None:
         """The rank's stop at a line: an object of its own, so that it tells whether the rank has moved."""
-        hand = self.debugger.hands.get(self.rank)
+        hand = self.ground.hands.get(self.rank)
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
@@ -117,7 +100,7 @@ class Back:
 
     def _count_behind(self) -> None:
         """The ticks from where the rank stands to its next call, and those of where it stands."""
-        hand = self.debugger.hand(self.rank)
+        hand = self.ground.hand(self.rank)
         if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
         self.own = hand.count(self.marks)
@@ -127,27 +110,27 @@ class Back:
 
     def run_on(self) -> None:
         """To where all ranks stood, the one of the search to its next call; the others need not be there yet."""
-        self.debugger.run(self.now, self.polls)
-        self.debugger.settle(only=self.rank)
+        self.ground.run(self.now, self.polls)
+        self.ground.settle(only=self.rank)
 
     def _without(self) -> Goals:
         """How far all get without what the rank does next, and no further than they stood."""
-        debugger = self.debugger
-        coming = debugger.record.entry(self.rank, debugger.replica.at(self.rank))
-        cut = self.now if coming is None else debugger.cut_before(coming.id, self.now)
-        return {thread: max(goal, debugger.replica.at(*thread)) for thread, goal in cut.items()}
+        ground = self.ground
+        coming = ground.record.entry(self.rank, ground.replica.at(self.rank))
+        cut = self.now if coming is None else ground.cut_before(coming.id, self.now)
+        return {thread: max(goal, ground.replica.at(*thread)) for thread, goal in cut.items()}
 
     def _begin(self, base: int) -> None:
         """Another replay, in which the rank is about to make a call."""
-        event = self.debugger.record.entry(self.rank, base)
+        event = self.ground.record.entry(self.rank, base)
         if event is None:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
-        self.debugger.back_to(event.id, self.now, only=self.rank)
+        self.ground.back_to(event.id, self.now, only=self.rank)
 
     def _count_from(self, base: int) -> Tally:
         """All ticks from a call on, to the call behind where the rank stood."""
         self._begin(base)
-        hand = self.debugger.hand(self.rank)
+        hand = self.ground.hand(self.rank)
         hand.count(self.marks)
         self.run_on()
         return hand.counted(LOG if self.marks.lines else 1)
@@ -155,10 +138,10 @@ class Back:
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> None:
         """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place."""
         self._begin(base)
-        hand = self.debugger.hand(self.rank)
+        hand = self.ground.hand(self.rank)
         hand.count(self.marks, tick, visit)
-        self.debugger.run(self.now, self.polls)
-        self.debugger.settle(self._without)
+        self.ground.run(self.now, self.polls)
+        self.ground.settle(self._without)
         if hand.stopped is None:
             raise WeftError(
                 f"rank {self.rank} did not come to that line again: what it does between two calls of MPI is not the "
@@ -169,23 +152,23 @@ class Back:
     def _restore(self) -> None:
         """To where the rank stood."""
         if not self.at_line:
-            self.debugger.begin(self.now)
+            self.ground.begin(self.now)
             return
         base = max(self.now[self.rank, 0] - 1, 0)
         self.go_to(base, visit=self._count_from(base).visits - self.visits)
 
 
-def watched(debugger: Debugger, rank: int, expression: str, level: int) -> Watched:
+def watched(ground: Ground, rank: int, expression: str, level: int) -> Watched:
     """What is to be known of a watch to set it in another replay."""
-    place: Place = debugger.hand(rank).place(level, expression)
+    place: Place = ground.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
-def level_of(debugger: Debugger, rank: int, one: Watched) -> int | None:
+def level_of(ground: Ground, rank: int, one: Watched) -> int | None:
     """Which frame of a rank a watch is of, None where that frame is not there."""
     if not one.depth:
         return 0
-    hand = debugger.hand(rank)
+    hand = ground.hand(rank)
     for level in range(len(hand.stack())):
         place = hand.place(level)
         if (place["depth"], place["function"]) == (one.depth, one.function):
@@ -193,13 +176,13 @@ def level_of(debugger: Debugger, rank: int, one: Watched) -> int | None:
     return None
 
 
-def reverse_line(debugger: Debugger, how: str, rank: int) -> None:
+def reverse_line(ground: Ground, how: str, rank: int) -> None:
     """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind where none is."""
-    place = debugger.hand(rank).place()
+    place = ground.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
         raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
-    search = Back(debugger, rank, Marks(place, lines="next" if native else how))
+    search = Back(ground, rank, Marks(place, lines="next" if native else how))
     if not search.last():
         raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of MPI")
     if native and how == "step":
@@ -220,11 +203,11 @@ def _into(search: Back) -> None:
 
 def _step(search: Back) -> bool:
     """One step on; whether it comes to a line before the place that the search began from."""
-    hand, wanted = search.debugger.hand(search.rank), search.marks.place
-    hand.skip(search.debugger.skips.names)
+    hand, wanted = search.ground.hand(search.rank), search.marks.place
+    hand.skip(search.ground.skips.names)
     hand.step("step")
     hand.resume()
-    search.debugger.settle()
+    search.ground.settle()
     if hand.stopped is None:
         return False
     place = hand.place()
@@ -233,28 +216,29 @@ def _step(search: Back) -> bool:
     ]
 
 
-def reverse_run(debugger: Debugger, rank: int, call: EventId | None) -> bool:
+def reverse_run(
+    ground: Ground, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
+) -> bool:
     """Bring a rank to the last visit of a breakpoint or change of a watched value, where that lies behind `call`.
 
     False where none does; the rank is then somewhere before that call, or where it stood if there is no call.
     """
-    points = tuple(b.point for b in debugger.breakpoints.all if b.point and b.on(rank) and b.point.task is None)
-    watches = tuple(one for of, one in debugger.watched.values() if of == rank)
+    points = tuple(b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None)
     if not points and not watches:
         return False
-    begun = debugger.breakpoints.begun
+    begun = breakpoints.begun
     floor = 0
     if call is not None:  # what began before that call needs no search
         later = (
-            position for position in range(debugger.replica.at(rank))
-            if (event := debugger.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
+            position for position in range(ground.replica.at(rank))
+            if (event := ground.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
         )  # fmt: skip
-        floor = max(next(later, debugger.replica.at(rank)) - 1, 0)
-    place = debugger.hand(rank).place() if debugger.runs(rank) else {}
-    search = Back(debugger, rank, Marks(place, points, watches), floor)
+        floor = max(next(later, ground.replica.at(rank)) - 1, 0)
+    place = ground.hand(rank).place() if ground.runs(rank) else {}
+    search = Back(ground, rank, Marks(place, points, tuple(watches)), floor)
     if not search.last():
         return False
     if call is None:
         return True
-    coming = debugger.record.entry(rank, debugger.replica.at(rank))
+    coming = ground.record.entry(rank, ground.replica.at(rank))
     return coming is None or begun(coming.id) > begun(call)

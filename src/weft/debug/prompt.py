@@ -286,7 +286,7 @@ class Prompt(Console):
         if name == "quit":
             raise Quit
         simple: dict[str, Callable[[], Answer]] = {
-            "ranks": d.ranks, "breakpoints": d.show_breakpoints, "continue": d.go_on, "restart": d.begin,
+            "ranks": d.ranks, "breakpoints": d.stops.show, "continue": d.go_on, "restart": d.begin,
             "reverse-continue": d.go_back,
         }  # fmt: skip
         if name in simple:
@@ -308,21 +308,22 @@ class Prompt(Console):
         if name in _OF_FRAMES:
             return self._of_frames(name, rest)
         if name == "print":
-            return d.evaluate(*split_ranks(rest))
+            return d.looks.evaluate(*split_ranks(rest))
         if name == "where":
             words = rest.split()
             native = "native" in words
-            return d.where(" ".join(w for w in words if w != "native").lstrip("@"), native=native)
+            return d.looks.where(" ".join(w for w in words if w != "native").lstrip("@"), native=native)
         if name == "help":
             return help_of(rest)
         if name == "attach":
             return self.attach(rest)
         rest = rest.removeprefix("@") if name in ("message", "messages", "rank") else rest
         calls: dict[str, Callable[[str], Answer]] = {
-            "list": d.source, "rank": d.select, "until": d.until, "break": d.break_at, "delete": d.delete,
-            "message": d.message, "messages": d.queues, "ignore": d.ignore, "skip": d.skips.add,
+            "list": d.looks.source, "rank": d.select, "until": d.until, "break": d.stops.break_at,
+            "delete": d.stops.delete,
+            "message": d.looks.message, "messages": d.looks.queues, "ignore": d.stops.ignore, "skip": d.skips.add,
             "unskip": d.skips.remove,
-            "tbreak": lambda text: d.break_at(text, once=True),
+            "tbreak": lambda text: d.stops.break_at(text, once=True),
         }  # fmt: skip
         return calls[name](rest)
 
@@ -338,7 +339,7 @@ class Prompt(Console):
         if name == "set":
             return d.frames.assign(text, d.ranks_of(ranks))
         if name == "watch":
-            return d.watch(text, d.ranks_of(ranks))
+            return d.stops.watch(text, d.ranks_of(ranks))
         if name == "undisplay":
             d.frames.undisplay(rest)
             return {"kind": "display", "shown": self.displayed()}
@@ -347,7 +348,7 @@ class Prompt(Console):
                 d.frames.display(text, ranks)
             return {"kind": "display", "shown": self.displayed()}
         topics: dict[str, Callable[[], Answer]] = {
-            "locals": lambda: d.frames.variables(d.ranks_of(ranks)), "breakpoints": d.show_breakpoints,
+            "locals": lambda: d.frames.variables(d.ranks_of(ranks)), "breakpoints": d.stops.show,
             "ranks": d.ranks, "display": lambda: self._of_frames("display", ""),
         }  # fmt: skip
         found = [topic for topic in topics if text and topic.startswith(text)]
@@ -358,7 +359,7 @@ class Prompt(Console):
     def displayed(self) -> list[Answer]:
         """What is displayed at stops, as it is now."""
         d = self.debugger
-        return [d.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
+        return [d.looks.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
 
     def attach(self, text: str) -> Answer:
         """Hand one rank over to gdb, or open a Python console in it, until the person leaves that."""

@@ -25,6 +25,8 @@ BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
 SETTLE = 0.3
 """Seconds inside one call at the goal that count as standing in it, as `weft replay` does."""
+DYING = 5.0
+"""Seconds that the launcher has to end the ranks beside one that has died."""
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""
 TICK = 0.01
@@ -177,6 +179,7 @@ class Replica:
             if not any(only in (None, rank) for rank, _ in rest) or (
                 (now - since > SETTLE or self.kept_waiting.issuperset(rest))
                 and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
+                and (now - since > DYING or not self._one_has_died())
             ):
                 return True
             if now - since > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
@@ -185,6 +188,13 @@ class Replica:
                 return False
             tick()
             time.sleep(TICK if now - since > TICK * 10 else TICK / 10)
+
+    def _one_has_died(self) -> bool:
+        """Whether a rank is gone that had not come to its end: the launcher is about to end the others."""
+        return any(
+            control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
+            for rank, control in enumerate(self.controls)
+        )
 
     def _stands(self, thread: Position) -> bool:
         rank, slot = thread

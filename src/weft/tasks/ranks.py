@@ -415,7 +415,7 @@ class TaskPrompt(Prompt):
             self._commands(self.on).focus = task
 
     def _scoped(self) -> Iterator[Point]:
-        return (b.point for b in self.debugger.breakpoints.all if b.point is not None)
+        return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
     def _commands(self, rank: int) -> Debugger:
         """The commands of `weft tasks`, on a rank."""
@@ -448,4 +448,4 @@ class TaskPrompt(Prompt):
 
     def _break(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
         rank = self._rank(ranks)
-        return self.debugger.break_at(place, Scope(rank, self._commands(rank).find(task).id, descendants))
+        return self.debugger.stops.break_at(place, Scope(rank, self._commands(rank).find(task).id, descendants))

@@ -1,0 +1,317 @@
+"""The ground of a session: its record, the replay that runs, what looks into the ranks, and where all stand.
+
+Every stop is a cut of the recorded run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.debug.frames import Frames
+from weft.debug.gdb import NativeHand
+from weft.debug.hands import Frame, Hand, HandError, PythonHand, Tally
+from weft.debug.record import Record, call_facts
+from weft.debug.replica import Replica
+from weft.debug.skips import Skips
+from weft.debug.spares import Spares
+from weft.errors import UsageError, WeftError
+from weft.plain import dataclass
+from weft.replay import Goals
+from weft.replay.layout import ControlState
+from weft.replay.points import EventId
+from weft.trace import Event, Trace
+
+Answer = dict[str, Any]
+HandMaker = Callable[[Replica, int], Hand]
+
+
+def hand_in(replica: Replica, rank: int) -> Hand:
+    """What looks into a rank: its agent where it is of Python, else gdb."""
+    agent = replica.agent(rank)
+    return PythonHand(agent) if agent.exists() else NativeHand(replica.controls[rank].pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Where a search has brought a rank: its stop, the tick since a call that this is, and all that was counted there.
+
+    From there a further step back needs no counting.
+    """
+
+    stop: Frame
+    base: int
+    tick: int
+    tally: Tally
+    key: str
+
+
+class Ground:
+    """One recorded run and the replay of it that stands now. Questions raise WeftError where they have no answer.
+
+    `hand`: makes what looks into a rank (`hand_in`); `prepare`: puts into a replay's folder what its ranks need more.
+    """
+
+    def __init__(
+        self, path: Path, findings: Callable[[Trace], Sequence[Any]], options: Sequence[str] = (),
+        program: Sequence[str] = (), *, hand: HandMaker | None = None, prepare: Callable[[Path], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self.look_into, self._prepare = hand or hand_in, prepare
+        self.record = Record(path)
+        self.findings: Callable[[], Sequence[Any]] = lambda: findings(self.record.trace)
+        self.options, self.program = list(options), list(program)
+        self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
+        self._names = itertools.count(1)
+        self.hands: dict[int, Hand] = {}
+        self.frames = Frames(self.hand)
+        self.skips = Skips()
+        self.focus = 0
+        self.pulse: Callable[[], None] = lambda: None
+        """Called all the while that ranks run; where it raises KeyboardInterrupt, they stop at their next calls."""
+        self.listed: tuple[str, int] | None = None
+        """The file and the line up to which its source was shown last; None behind a stop."""
+        self.known: Known | None = None
+        """Where the last step back has brought a rank."""
+        self.spares = Spares(self)
+        self.replica = self.replay(self.record.start)
+
+    # The replay
+
+    def replay(self, goals: Goals, look: Callable[[], None] = lambda: None) -> Replica:
+        """Begin another replay that stops at some goals. `look`: called until the ranks have begun."""
+        folder = Path(self._home.name) / str(next(self._names))
+        return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, look=look)
+
+    def begin(self, goals: Goals | None = None, *, only: int | None = None) -> Answer:
+        """Another replay, up to some goals (the start). `only`: it is enough that this rank stands."""
+        self.exchange(goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown)
+        self.settle(only=only)
+        return self.stopped()
+
+    def exchange(self, goals: Goals, shown: int) -> None:
+        """Leave the replay for one that waits behind those goals, or for a new one. `shown`: as Replica's."""
+        found = self.spares.take(goals)
+        if found is None:
+            self._leave()
+            self.replica = self.replay(goals)
+        else:
+            self.spares.retire(self.replica, dict(self.hands))
+            self.forget()
+            self.replica, self.hands = found
+            self.replica.set_goals(goals)
+        self.replica.shown = shown
+
+    def forget(self) -> None:
+        """What was of a replay that is left."""
+        self.hands.clear()
+        self.frames.moved()
+
+    def _leave(self) -> None:
+        for hand in self.hands.values():
+            hand.close()
+        self.forget()
+        self.replica.end()
+
+    def close(self) -> None:
+        """End the replay and take everything away."""
+        self._leave()
+        self.spares.close()
+        self._home.cleanup()
+
+    def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
+        """Wait until all ranks stand (or `only` one). `goals`: asked anew whenever a rank has stopped at a line."""
+        known: set[int] = set()  # a rank may have stopped again before we look
+
+        def stopped() -> set[int]:
+            nonlocal known
+            for hand in self.hands.values():
+                hand.poll()
+            now = self.at_lines()
+            if now - known and goals is not None:
+                self.replica.set_goals(goals())
+                self.replica.kept_waiting = self.record.kept_waiting(self.next_of_lines(), self.replica.goals)
+            known = now
+            return now
+
+        def tick() -> None:
+            self.pulse()
+            for hand in self.hands.values():
+                hand.drive()
+
+        try:
+            self.replica.settle(stopped, tick, only)
+        except KeyboardInterrupt:
+            self.replica.freeze()
+            raise
+
+    def at_lines(self) -> set[int]:
+        """The ranks that stand at a line of the program."""
+        return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
+
+    def run(self, goals: Goals, polls: Goals | None = None) -> None:
+        """Let the ranks go on: those that stand at lines too."""
+        self.frames.moved()
+        self.replica.set_goals(goals, polls)
+        for rank, hand in self.hands.items():
+            if hand.stopped is not None and self.replica.exists(rank):
+                hand.resume()
+
+    def hand(self, rank: int) -> Hand:
+        """The hand in a rank. HandError where there can be none."""
+        self.check(rank)
+        if not self.replica.controls[rank].pid:
+            raise HandError(f"rank {rank} has not been spawned yet")
+        if not self.runs(rank):
+            raise HandError(f"rank {rank} has ended")
+        if rank not in self.hands:
+            self.hands[rank] = self.look_into(self.replica, rank)
+        return self.hands[rank]
+
+    def runs(self, rank: int) -> bool:
+        """Whether a rank still runs its program."""
+        at = self.replica.at(rank)
+        return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
+
+    def check(self, rank: int) -> int:
+        """The rank. UsageError where the run has none of this number."""
+        if not 0 <= rank < self.record.size:
+            raise UsageError(f"the run has no rank {rank}, only 0 to {self.record.size - 1}")
+        return rank
+
+    def not_over(self) -> None:
+        """UsageError where the program has ended, WeftError where a rank has left its record."""
+        if self.replica.over:
+            raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
+        for rank in self.replica.left_record():
+            raise WeftError(f"rank {rank} has left its record: `restart`, and `weft replay` says where it did")
+
+    # Where all stand
+
+    def ranks_of(self, text: str) -> list[int]:
+        """`0,2-3`, `all`, or nothing for the rank in focus. UsageError for anything else."""
+        if text in ("", "."):
+            return [self.focus]
+        if text in ("all", "*"):
+            return list(range(self.record.size))
+        if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+            raise UsageError(f"{text!r} is not a set of ranks: give 0,2-3 or all")
+        found: set[int] = set()
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found |= {self.check(rank) for rank in range(int(first), int(last or first) + 1)}
+        return sorted(found)
+
+    def stands(self, rank: int, slot: int = 0) -> Answer:
+        """Where a thread stands."""
+        replica, control = self.replica, self.replica.controls[rank]
+        at = control.at(slot)
+        coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
+        row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot)}
+        hand = self.hands.get(rank)
+        if control.state in (ControlState.DIVERGED, ControlState.REFUSED):
+            return row | {"state": "diverged", "next": call_facts(coming) if coming else None}
+        if control.state is ControlState.ENDED:
+            return row | {"state": "ended"}
+        if not control.pid:
+            return row | {"state": "unborn", "next": call_facts(coming) if coming else None}
+        if not replica.exists(rank):
+            return row | {"state": "gone", "last": call_facts(last) if last else None}
+        if hand is not None and hand.stopped is not None:
+            why = getattr(hand, "why", "")
+            state: Answer = {
+                "state": "line",
+                "at": hand.stopped.as_dict(),
+                "next": call_facts(coming) if coming else None,
+            }
+            task = getattr(hand, "task", None)
+            if task is not None:
+                state["task"] = task
+            news = {"news": hand.news} if hand.news else {}
+            return row | state | news | ({"signal": why} if why.startswith("SIG") else {})
+        if replica.parked(rank, slot):
+            coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
+            return row | {"state": "before", "next": call_facts(coming) if coming else None}
+        if control.polling(slot):
+            return row | {"state": "polls", "next": call_facts(coming) if coming else None}
+        if last is None or not replica.in_call(rank):
+            return row | {"state": "outside", "next": call_facts(coming) if coming else None}
+        return row | {"state": "in", "call": call_facts(last)}
+
+    def ranks(self) -> Answer:
+        """Where every thread of every rank stands."""
+        rows = [
+            self.stands(rank, slot) for rank, slot in self.record.threads
+            if slot == 0 or self.replica.at(rank, slot) or self.replica.parked(rank, slot)
+        ]  # fmt: skip
+        return {"kind": "ranks", "ranks": rows, "focus": self.focus}
+
+    def stopped(self) -> Answer:
+        """What a command that let ranks run ends with."""
+        answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
+        if self.replica.over:
+            answer["exit_code"] = self.replica.process.returncode
+        self.listed = None
+        return answer
+
+    def select(self, text: str) -> Answer:
+        """The rank that commands mean where they name none."""
+        chosen = self.ranks_of(text)
+        if len(chosen) != 1:
+            raise UsageError("give one rank")
+        self.focus = chosen[0]
+        self.listed = None
+        return {"kind": "rank", "focus": self.focus, "stands": self.stands(self.focus)}
+
+    def look_at(self, ranks: Sequence[int]) -> None:
+        """Have one of these in focus."""
+        if ranks and self.focus not in ranks:
+            self.focus = ranks[0]
+
+    def frame(self, rank: int) -> Frame:
+        """The line that a rank stands at."""
+        return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
+
+    def next_of_lines(self) -> list[EventId]:
+        """The calls that ranks which stand at lines would make next: what depends on them is the future."""
+        found = []
+        for rank in self.at_lines():
+            coming = self.record.entry(rank, self.replica.at(rank))
+            if coming is not None:
+                found.append(coming.id)
+        return found
+
+    def goal(self, thread: tuple[int, int]) -> int:
+        """The goal of a thread that is to stay where it is."""
+        return min(self.replica.goals[thread], max(self.replica.at(*thread), 0))
+
+    def now(self) -> Goals:
+        """How many calls each thread has passed."""
+        return {thread: self.replica.at(*thread) for thread in self.record.threads}
+
+    # Cuts
+
+    def pass_call(self, event: Event) -> None:
+        """Run until a call has returned, or for one that never did until it has begun."""
+        self.allow(event)
+        self.settle()
+
+    def allow(self, event: Event) -> None:
+        """Let a rank make a call, and the others what it needs, without waiting for it."""
+        goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open).goals, self.record.start)
+        thread, position, _ = self.record.position(event.id)
+        goals[thread] = max(goals[thread], position + 1)
+        self.run({t: max(goal, self.goal(t)) for t, goal in goals.items()})
+
+    def back_to(self, event: EventId, now: Goals, *, only: int | None = None) -> Answer:
+        """A new replay that stops before a call that has been made, no rank further than `now`, and what came of it."""
+        return self.begin(self.cut_before(event, now), only=only)
+
+    def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
+        """How far all get before a call, and no rank further than `now` (where it stands)."""
+        now = self.now() if now is None else now
+        cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
+        return {thread: min(goal, now[thread]) for thread, goal in cut.items()}
