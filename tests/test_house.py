@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "compare": {"mpi", "trace", "match", "order", "terms"},
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
-    "debug": {"trace", "match", "order", "terms", "launch", "replay"},
+    "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "dap": {"trace", "launch", "debug", "tasks"},
     "check": {"native", "mpi", "terms", "trace", "report"},

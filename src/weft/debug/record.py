@@ -11,6 +11,7 @@ import numpy as np
 import weft
 from weft.errors import UsageError
 from weft.match import NONE, match
+from weft.mpi.meaning import Act, Form, named
 from weft.order import order
 from weft.replay import Cuts, Goals, plans_of
 from weft.replay.layout import GOAL_NONE, PlanFlag
@@ -18,7 +19,13 @@ from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.trace import Event, Level
 
-_AWAIT_A_MESSAGE = {f"MPI_{name}" for name in ("Recv", "Mrecv", "Probe", "Mprobe", "Sendrecv", "Sendrecv_replace")}
+_AWAIT_A_MESSAGE = frozenset(
+    f"MPI_{name}" for name in named(
+        Act.RECEIVE, Act.MATCHED_RECEIVE, Act.PROBE, Act.MATCHED_PROBE, Act.SEND_RECEIVE,
+        where=lambda m: m.form is Form.BLOCKING and not m.polls,
+    )
+)  # fmt: skip
+"""Calls that return only with a message."""
 Position = tuple[int, int]
 """A thread of the plan: rank, slot."""
 
