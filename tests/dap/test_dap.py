@@ -207,7 +207,7 @@ def test_a_pause_stops_ranks_that_compute(client: Start, mpich: Installed, tmp_p
     program.write_text(
         "import os\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\ncomm.Barrier()\n"
         f"open('{tmp_path}/spins-%d' % comm.rank, 'w').close()\n"
-        "most = 1000 if os.environ.get('QUICK') else 40000000\nturns = 0\n"
+        "most = 1000 if os.environ.get('QUICK') else 400000000\nturns = 0\n"
         "while turns < most:\n    turns += 1\ncomm.Barrier()\n"
     )
     line = [*WEFT, "run", "-n", "2", "--out", tmp_path / "run", "--", str(mpich.python), program]
