@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "picture": {"mpi", "native", "trace", "match", "terms", "deadlock"},
     "export": {"mpi", "native", "trace", "match", "terms", "picture"},
-    "compare": {"mpi", "trace", "match", "order", "terms"},
+    "compare": {"trace", "match", "order", "terms"},
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},

@@ -296,10 +296,10 @@ def test_no_colour_is_drawn_that_the_legend_does_not_know() -> None:
     assert used - GROUND - told == set()
 
 
-TEXTS = script("texts")
+TEXTS = script("contrast") + script("texts")
 """How many texts are shown, and those that do not stand out."""
 
-PICTURE = script("picture")
+PICTURE = script("contrast") + script("picture")
 """Colours of words on the canvas that do not stand out."""
 
 

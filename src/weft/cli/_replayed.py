@@ -11,12 +11,11 @@ from weft.compare.told import worth_telling
 from weft.launch import finish
 from weft.launch.job import Job
 from weft.launch.verdict import certain_deadlocks
-from weft.match import match
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
 from weft.replay.outcome import told
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
-from weft.report import examine
+from weft.report import Ground, examine
 from weft.trace import Trace
 
 _TELLS: Final = {
@@ -87,9 +86,9 @@ def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """What the other outcome changed, beside the record."""
     if args.uncompared:
         return []
-    other = weft.open(job.run.path)
-    findings = tuple(worth_telling(examine(one).findings) for one in (trace, other))
-    return told(match(trace), match(other), parse_force(args.force, trace).event, (findings[0], findings[1]))
+    one, two = Ground(trace), Ground(weft.open(job.run.path))
+    known, new = (worth_telling(examine(ground.trace, ground=ground).findings) for ground in (one, two))
+    return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 
 def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:

@@ -37,22 +37,19 @@ def run(args: argparse.Namespace) -> int:
     """Compare two runs."""
     from weft.compare import compare, slower
     from weft.compare.told import lines, to_json, worth_telling
-    from weft.match import match
-    from weft.order import order
-    from weft.report import examine
+    from weft.report import Ground, examine
     from weft.report.text import printable
 
-    before, after = opened(args.reference), opened(args.run)
-    one, two = match(before), match(after)
-    comparison = compare(one, two, order(after, two))
+    before, after = Ground(opened(args.reference)), Ground(opened(args.run))
+    comparison = compare(before.match, after.match, after.order)
     places = slower(comparison)
-    findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
+    known, new = (worth_telling(examine(ground.trace, ground=ground).findings) for ground in (before, after))
     if args.format == "json":
-        print(json.dumps(to_json(comparison, places, findings), indent=1))
+        print(json.dumps(to_json(comparison, places, (known, new)), indent=1))
     else:
-        for line in lines(comparison, places, findings):
+        for line in lines(comparison, places, (known, new)):
             print(printable(line) if not line.startswith(" ") else f"    {printable(line.strip())}")
-    ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
+    ended = [(ground.trace.run.get("ended"), ground.trace.run.get("exit_code")) for ground in (before, after)]
     return 0 if comparison.alike and ended[0] == ended[1] else DIFFERENT_STATUS
 
 

@@ -50,14 +50,15 @@ class Stretch:
     count: int
 
 
-def calls(match: Match, rank: int, slot: int, names: dict[str, int], polls: frozenset[str]) -> Calls:
+def calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> Calls:
     """The calls of a thread that communicate, without polls that failed: how many there are is chance.
 
     `names`: numbers of functions, predefined types and operations, which two MPIs number in ways of their own.
     """
     one = match.trace.ranks[rank]
     events, functions = one.events, one.trace.functions
-    failed = (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED) & functions.mask(polls)[events["function"]]
+    polls = functions.mask(f.name for f in functions if f.is_poll)[events["function"]]
+    failed = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
     chosen = np.flatnonzero((one.event_threads == slot) & counted & ~failed)
     return Calls(one, chosen, _shape(one, chosen, names), _taken(match, rank, chosen))
@@ -93,14 +94,18 @@ def _shape(rank: Rank, chosen: Ints, names: dict[str, int]) -> Keys:
     return mixed
 
 
+def senders(match: Match, rank: int) -> Ints:
+    """Who sent the message of each receive of a rank, and with which tag, in posting order; -1: it took none."""
+    rows, part = match.recvs, match.recvs.of_rank(rank)
+    sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
+    return np.where(rows.partner[part] != NONE, sender, -1)
+
+
 def _taken(match: Match, rank: int, chosen: Ints) -> Keys:
-    rows = match.recvs
-    part = rows.of_rank(rank)
-    mine = rows.partner[part] != NONE
-    sender = np.where(mine, rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF, -1)
+    sender = senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
-    # Several receives of one call (Startall) are told apart by their order.
-    np.add.at(by_event, rows.event[part], _mix(np.arange(len(sender), dtype=np.uint64) * 0, sender.view(np.uint64)))
+    # Of several receives of one call (Startall) the messages count, not which took which.
+    np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix(np.zeros_like(sender), sender))
     return by_event[chosen]
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
 from weft.compare.calls import Calls, Stretch, aligned, calls
 from weft.match import NONE, Match
-from weft.mpi.meaning import Act, named
 from weft.order import Order
 from weft.plain import dataclass
-
-_POLLS: Final = frozenset(
-    f"MPI_{name}" for name in named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls)
-)
 
 EventId = tuple[int, int]
 Kind = Literal["call", "message", "ends", "goes on"]
@@ -86,7 +81,7 @@ def _threads(before: Match, after: Match) -> Iterator[tuple[Calls, Calls]]:
     names: dict[str, int] = {}
     for rank, (one, two) in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
         for slot in range(min(len(one.threads), len(two.threads))):
-            yield calls(before, rank, slot, names, _POLLS), calls(after, rank, slot, names, _POLLS)
+            yield calls(before, rank, slot, names), calls(after, rank, slot, names)
 
 
 def _first(one: Calls, two: Calls, alike: int) -> Difference | None:

@@ -25,7 +25,7 @@ EventId = tuple[int, int]
 def lines(comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]) -> list[str]:
     """What differs, first things first."""
     found = [*_programs(comparison), *_calls(comparison), *_ends(comparison)]
-    found += appeared(*findings, ranks=len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks))
+    found += appeared(*findings, ranks=_as_many_ranks(comparison))
     return found + list(_times(comparison, places))
 
 
@@ -34,12 +34,16 @@ def worth_telling(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity != "note"]
 
 
+def _as_many_ranks(comparison: Comparison) -> bool:
+    return len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
+
+
 def _programs(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before.trace, comparison.after.trace
     one, two = (_command(trace) for trace in (before, after))
     if one != two:
         yield f"the command of the reference is `{one}`, that of the run `{two}`"
-    if len(before.ranks) != len(after.ranks):
+    if not _as_many_ranks(comparison):
         both = min(len(before.ranks), len(after.ranks))
         yield (
             f"the reference has {plural(len(before.ranks), 'rank')} and the run {len(after.ranks)}: "
@@ -156,18 +160,20 @@ def _end(trace: Trace) -> str:
 
 def appeared(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
     """Findings that only one of two runs has, a line each. `ranks`: whether those of other ranks are others."""
-    before, after = ({_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
     found = []
-    for verb, some in (
-        ("appears", [after[key] for key in after if key not in before]),
-        ("vanishes", [before[key] for key in before if key not in after]),
-    ):
+    for verb, some in zip(("appears", "vanishes"), _changed(known, new, ranks=ranks), strict=True):
         found += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
         found += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
     return found
 
 
-def _key(finding: Finding, *, ranks: bool = True) -> tuple[object, ...]:
+def _changed(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool) -> tuple[list[Finding], list[Finding]]:
+    """Those that are only new, and those that were only known, each once."""
+    before, after = ({_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
+    return [after[key] for key in after if key not in before], [before[key] for key in before if key not in after]
+
+
+def _key(finding: Finding, *, ranks: bool) -> tuple[object, ...]:
     """What makes two findings of two runs the same: kind, ranks and places, whichever came first."""
     places = frozenset((s.call, s.file, s.line) for s in finding.sites)
     return finding.kind, frozenset(finding.ranks if ranks else ()), places
@@ -188,8 +194,7 @@ def to_json(
     comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]
 ) -> dict[str, Any]:
     """The same for scripts."""
-    ranks = len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
-    known, new = ({_key(finding, ranks=ranks) for finding in some} for some in findings)
+    appear, vanish = _changed(*findings, ranks=_as_many_ranks(comparison))
     return {
         "schema": SCHEMA,
         "reference": _run(comparison.before.trace),
@@ -200,8 +205,8 @@ def to_json(
         "following": [_difference(comparison, one) for one in comparison.following],
         "missing": {str(rank): count for rank, count in comparison.missing.items() if count},
         "added": {str(rank): count for rank, count in comparison.added.items() if count},
-        "appeared": [finding.message for finding in findings[1] if _key(finding, ranks=ranks) not in known],
-        "vanished": [finding.message for finding in findings[0] if _key(finding, ranks=ranks) not in new],
+        "appeared": [finding.message for finding in appear],
+        "vanished": [finding.message for finding in vanish],
         "slower": [
             {"rank": one.rank, "place": one.place, "mpi": one.of_mpi, "ns": one.more, "reference_ns": one.before,
              "times": one.times}

@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from weft.debug.breakpoints import Breakpoints
-from weft.debug.ground import Ground, Known
 from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
+from weft.debug.standing import Known, Standing
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.points import EventId
@@ -38,15 +38,15 @@ def _key(marks: Marks) -> str:
 class Back:
     """One search on one rank. `marks`: what counts; `floor`: the call of the rank before which none is looked for."""
 
-    def __init__(self, ground: Ground, rank: int, marks: Marks, floor: int = 0) -> None:
-        self.ground, self.rank, self.marks, self.floor = ground, rank, marks, floor
-        controls = ground.replica.controls
-        self.now = ground.now()
+    def __init__(self, standing: Standing, rank: int, marks: Marks, floor: int = 0) -> None:
+        self.standing, self.rank, self.marks, self.floor = standing, rank, marks, floor
+        controls = standing.replica.controls
+        self.now = standing.now()
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
-        if not ground.runs(rank):  # it has ended: the search begins before it left MPI
-            entries = range(ground.record.entries(rank))
-            self.now[rank, 0] = next((at for at in entries if ground.record.leaves(rank, at)), len(entries))
-        state = ground.stands(rank)["state"]
+        if not standing.runs(rank):  # it has ended: the search begins before it left MPI
+            entries = range(standing.record.entries(rank))
+            self.now[rank, 0] = next((at for at in entries if standing.record.leaves(rank, at)), len(entries))
+        state = standing.stands(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
         self.behind = self.own = self.visits = 0
         self.reached = 0, 0
@@ -74,17 +74,17 @@ class Back:
         self.go_to(base, tick=tick)
         self.reached = base, tick
         if self.marks.lines and (stop := self._stop()) is not None:
-            self.ground.known = Known(stop, base, tick, tally, _key(self.marks))
+            self.standing.known = Known(stop, base, tick, tally, _key(self.marks))
 
     def _known(self) -> Known | None:
         """What the last search counted, where the rank still stands where that has brought it."""
-        known = self.ground.known
+        known = self.standing.known
         mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
         return known if mine else None
 
     def _stop(self) -> Frame | None:
         """The rank's stop at a line: an object of its own, so that it tells whether the rank has moved."""
-        hand = self.ground.hands.get(self.rank)
+        hand = self.standing.hands.get(self.rank)
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
@@ -100,7 +100,7 @@ class Back:
 
     def _count_behind(self) -> None:
         """The ticks from where the rank stands to its next call, and those of where it stands."""
-        hand = self.ground.hand(self.rank)
+        hand = self.standing.hand(self.rank)
         if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
         self.own = hand.count(self.marks)
@@ -110,27 +110,27 @@ class Back:
 
     def run_on(self) -> None:
         """To where all ranks stood, the one of the search to its next call; the others need not be there yet."""
-        self.ground.run(self.now, self.polls)
-        self.ground.settle(only=self.rank)
+        self.standing.run(self.now, self.polls)
+        self.standing.settle(only=self.rank)
 
     def _without(self) -> Goals:
         """How far all get without what the rank does next, and no further than they stood."""
-        ground = self.ground
-        coming = ground.record.entry(self.rank, ground.replica.at(self.rank))
-        cut = self.now if coming is None else ground.cut_before(coming.id, self.now)
-        return {thread: max(goal, ground.replica.at(*thread)) for thread, goal in cut.items()}
+        standing = self.standing
+        coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
+        cut = self.now if coming is None else standing.cut_before(coming.id, self.now)
+        return {thread: max(goal, standing.replica.at(*thread)) for thread, goal in cut.items()}
 
     def _begin(self, base: int) -> None:
         """Another replay, in which the rank is about to make a call."""
-        event = self.ground.record.entry(self.rank, base)
+        event = self.standing.record.entry(self.rank, base)
         if event is None:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
-        self.ground.back_to(event.id, self.now, only=self.rank)
+        self.standing.back_to(event.id, self.now, only=self.rank)
 
     def _count_from(self, base: int) -> Tally:
         """All ticks from a call on, to the call behind where the rank stood."""
         self._begin(base)
-        hand = self.ground.hand(self.rank)
+        hand = self.standing.hand(self.rank)
         hand.count(self.marks)
         self.run_on()
         return hand.counted(LOG if self.marks.lines else 1)
@@ -138,10 +138,10 @@ class Back:
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> None:
         """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place."""
         self._begin(base)
-        hand = self.ground.hand(self.rank)
+        hand = self.standing.hand(self.rank)
         hand.count(self.marks, tick, visit)
-        self.ground.run(self.now, self.polls)
-        self.ground.settle(self._without)
+        self.standing.run(self.now, self.polls)
+        self.standing.settle(self._without)
         if hand.stopped is None:
             raise WeftError(
                 f"rank {self.rank} did not come to that line again: what it does between two calls of MPI is not the "
@@ -152,23 +152,23 @@ class Back:
     def _restore(self) -> None:
         """To where the rank stood."""
         if not self.at_line:
-            self.ground.begin(self.now)
+            self.standing.begin(self.now)
             return
         base = max(self.now[self.rank, 0] - 1, 0)
         self.go_to(base, visit=self._count_from(base).visits - self.visits)
 
 
-def watched(ground: Ground, rank: int, expression: str, level: int) -> Watched:
+def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
     """What is to be known of a watch to set it in another replay."""
-    place: Place = ground.hand(rank).place(level, expression)
+    place: Place = standing.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
-def level_of(ground: Ground, rank: int, one: Watched) -> int | None:
+def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
     """Which frame of a rank a watch is of, None where that frame is not there."""
     if not one.depth:
         return 0
-    hand = ground.hand(rank)
+    hand = standing.hand(rank)
     for level in range(len(hand.stack())):
         place = hand.place(level)
         if (place["depth"], place["function"]) == (one.depth, one.function):
@@ -176,13 +176,13 @@ def level_of(ground: Ground, rank: int, one: Watched) -> int | None:
     return None
 
 
-def reverse_line(ground: Ground, how: str, rank: int) -> None:
+def reverse_line(standing: Standing, how: str, rank: int) -> None:
     """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind where none is."""
-    place = ground.hand(rank).place()
+    place = standing.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
         raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
-    search = Back(ground, rank, Marks(place, lines="next" if native else how))
+    search = Back(standing, rank, Marks(place, lines="next" if native else how))
     if not search.last():
         raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of MPI")
     if native and how == "step":
@@ -203,11 +203,11 @@ def _into(search: Back) -> None:
 
 def _step(search: Back) -> bool:
     """One step on; whether it comes to a line before the place that the search began from."""
-    hand, wanted = search.ground.hand(search.rank), search.marks.place
-    hand.skip(search.ground.skips.names)
+    hand, wanted = search.standing.hand(search.rank), search.marks.place
+    hand.skip(search.standing.skips.names)
     hand.step("step")
     hand.resume()
-    search.ground.settle()
+    search.standing.settle()
     if hand.stopped is None:
         return False
     place = hand.place()
@@ -217,7 +217,7 @@ def _step(search: Back) -> bool:
 
 
 def reverse_run(
-    ground: Ground, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
+    standing: Standing, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
 ) -> bool:
     """Bring a rank to the last visit of a breakpoint or change of a watched value, where that lies behind `call`.
 
@@ -230,15 +230,15 @@ def reverse_run(
     floor = 0
     if call is not None:  # what began before that call needs no search
         later = (
-            position for position in range(ground.replica.at(rank))
-            if (event := ground.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
+            position for position in range(standing.replica.at(rank))
+            if (event := standing.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
         )  # fmt: skip
-        floor = max(next(later, ground.replica.at(rank)) - 1, 0)
-    place = ground.hand(rank).place() if ground.runs(rank) else {}
-    search = Back(ground, rank, Marks(place, points, tuple(watches)), floor)
+        floor = max(next(later, standing.replica.at(rank)) - 1, 0)
+    place = standing.hand(rank).place() if standing.runs(rank) else {}
+    search = Back(standing, rank, Marks(place, points, tuple(watches)), floor)
     if not search.last():
         return False
     if call is None:
         return True
-    coming = ground.record.entry(rank, ground.replica.at(rank))
+    coming = standing.record.entry(rank, standing.replica.at(rank))
     return coming is None or begun(coming.id) > begun(call)

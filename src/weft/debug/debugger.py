@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.debug.back import reverse_line, reverse_run
-from weft.debug.ground import Answer, Ground, HandMaker, hand_in
 from weft.debug.hands import HandError, PythonHand
 from weft.debug.looks import Looks
 from weft.debug.record import call_facts
+from weft.debug.standing import Answer, HandMaker, Standing, hand_in
 from weft.debug.stops import Stops
 from weft.errors import UsageError
 from weft.replay import Goals, resolve
@@ -25,7 +25,7 @@ from weft.trace import Event, Trace
 __all__ = ["Answer", "Debugger", "HandMaker", "hand_in"]
 
 
-class Debugger(Ground):
+class Debugger(Standing):
     """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked.
 
     `looks` shows what is to be seen where the ranks stand, `stops` holds what they are to stop at; here they move.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from weft.debug.frames import split_format
 from weft.debug.gdb import NativeHand
-from weft.debug.ground import Answer, Ground
 from weft.debug.hands import Frame, HandError
 from weft.debug.queues import Queues
 from weft.debug.sent import Messages
+from weft.debug.standing import Answer, Standing
 from weft.errors import UsageError
 from weft.replay import resolve
 from weft.trace import Event
@@ -20,26 +20,26 @@ from weft.trace import Event
 class Looks:
     """Looking at where the ranks of a session stand."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self.messages = Messages(ground.record, ground.replay)
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self.messages = Messages(standing.record, standing.replay)
 
     def where(self, text: str, *, native: bool = False) -> Answer:
         """The stack of ranks: of the program's language, or native frames too."""
         found = []
-        for rank in self._ground.ranks_of(text):
-            frames = self._native_stack(rank) if native else self._ground.hand(rank).stack()
+        for rank in self._standing.ranks_of(text):
+            frames = self._native_stack(rank) if native else self._standing.hand(rank).stack()
             found.append(
-                {"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self._ground.stands(rank)}
+                {"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self._standing.stands(rank)}
             )
         return {"kind": "where", "stacks": found}
 
     def _native_stack(self, rank: int) -> list[Frame]:
-        hand = self._ground.hand(rank)
+        hand = self._standing.hand(rank)
         if isinstance(hand, NativeHand):
             return hand.stack()
         python = hand.stack()
-        beside = NativeHand(self._ground.replica.controls[rank].pid)
+        beside = NativeHand(self._standing.replica.controls[rank].pid)
         try:
             frames = [f for f in beside.stack() if not f.of_interpreter]
             return python + frames
@@ -51,15 +51,16 @@ class Looks:
         form, expression = split_format(expression)
         if not expression:
             raise UsageError("give an expression: print x, print x[0] @0,2-3, p/x flags")
-        rows = [self._ground.frames.evaluate(rank, expression, form) for rank in self._ground.ranks_of(text or "all")]
+        ranks, frames = self._standing.ranks_of(text or "all"), self._standing.frames
+        rows = [frames.evaluate(rank, expression, form) for rank in ranks]
         if not text and len(rows) > 1 and any("value" in row for row in rows):
             # Where the name is nothing on a rank (another function), the others' values are the answer.
-            rows = [row for row in rows if "value" in row or row["rank"] == self._ground.focus]
+            rows = [row for row in rows if "value" in row or row["rank"] == self._standing.focus]
         return {"kind": "print", "expression": expression, "values": rows}
 
     def source(self, text: str) -> Answer:
         """Lines of the source around where the rank stands, then the ones behind; or around FILE:LINE, LINE."""
-        file, line = self._place_of_focus() if self._ground.listed is None or text else self._ground.listed
+        file, line = self._place_of_focus() if self._standing.listed is None or text else self._standing.listed
         middle = line
         if text:
             name, _, number = text.rpartition(":")
@@ -67,13 +68,13 @@ class Looks:
                 raise UsageError("give LINE or FILE:LINE")
             file, line = (self._source(name) if name else file), int(number)
             middle = line
-        first = max(middle - 5, 1) if self._ground.listed is None or text else middle
+        first = max(middle - 5, 1) if self._standing.listed is None or text else middle
         try:
             lines = Path(file).read_text(errors="replace").splitlines()
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror}") from error
         chosen = lines[first - 1 : first + 9]
-        self._ground.listed = file, first + 10
+        self._standing.listed = file, first + 10
         here = self._place_of_focus(quiet=True)
         return {
             "kind": "list", "file": file,
@@ -82,43 +83,43 @@ class Looks:
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
         with suppress(HandError):
-            for frame in self._ground.hand(self._ground.focus).stack():
+            for frame in self._standing.hand(self._standing.focus).stack():
                 if frame.file and frame.line:
                     return frame.file, frame.line
-        row = self._ground.stands(self._ground.focus)
+        row = self._standing.stands(self._standing.focus)
         call = row.get("next") or row.get("call") or row.get("last") or {}
         if not call.get("file") and not quiet:
-            raise UsageError(f"no line of source is known where rank {self._ground.focus} stands")
+            raise UsageError(f"no line of source is known where rank {self._standing.focus} stands")
         return str(call.get("file") or ""), int(call.get("line") or 0)
 
     def _source(self, name: str) -> str:
-        return next((file for file in self._ground.record.files() if file == name or file.endswith("/" + name)), name)
+        return next((file for file in self._standing.record.files() if file == name or file.endswith("/" + name)), name)
 
     def message(self, text: str) -> Answer:
         """What a send or receive of a rank sent: the call that it stands at, the one it made last, or RANK:EVENT."""
-        return self.messages.of(self._message_event(text), self._ground.replica)
+        return self.messages.of(self._message_event(text), self._standing.replica)
 
     def queues(self, text: str) -> Answer:
         """What was sent and not received, and which receives wait, of some ranks (all)."""
-        replica = self._ground.replica
+        replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
-            return not replica.parked(rank, slot) and rank not in self._ground.at_lines() and replica.in_call(rank)
+            return not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.in_call(rank)
 
-        return Queues(self._ground.record, replica.at, inside).at(self._ground.ranks_of(text or "all"))
+        return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(text or "all"))
 
     def _message_event(self, text: str) -> Event:
         if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return self._ground.record.trace.event(
-                *resolve(self._ground.record.trace, found[0], self._ground.findings)[0]
+            return self._standing.record.trace.event(
+                *resolve(self._standing.record.trace, found[0], self._standing.findings)[0]
             )
-        rank = self._ground.ranks_of(text)[0]
-        at = self._ground.replica.at(rank)
-        coming, last = self._ground.record.entry(rank, at), self._ground.record.entry(rank, at - 1)
-        order = (coming, last) if self._ground.replica.parked(rank) else (last, coming)
+        rank = self._standing.ranks_of(text)[0]
+        at = self._standing.replica.at(rank)
+        coming, last = self._standing.record.entry(rank, at), self._standing.record.entry(rank, at - 1)
+        order = (coming, last) if self._standing.replica.parked(rank) else (last, coming)
         around = [event for event in order if event is not None]
         for event in around:
-            if self._ground.record.message(event) != (None, None):
+            if self._standing.record.message(event) != (None, None):
                 return event
         if not around:
             raise UsageError(f"rank {rank} has made no call")

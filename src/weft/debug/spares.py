@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.replay import Goals
 
 if TYPE_CHECKING:
-    from weft.debug.ground import Ground
+    from weft.debug.standing import Standing
 
 KEPT = 2
 """Spares at a time: a search counts in one replay and stops in another."""
@@ -71,8 +71,8 @@ class Spare:
 class Spares:
     """The spares of a session. `asked`: whether somebody has gone back, so that they are worth their cost."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
         self.asked = False
         self.kept: list[Spare] = []
         self._ending: list[threading.Thread] = []
@@ -81,7 +81,7 @@ class Spares:
         """One that can go on to a cut, None where there is none. The caller ends it."""
         for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
             while spare.thread.is_alive():
-                self._ground.pulse()
+                self._standing.pulse()
                 spare.thread.join(0.01)
             self.kept.remove(spare)
             if spare.usable and spare.made is not None:
@@ -130,18 +130,18 @@ class Spares:
 
     def _make(self, spare: Spare) -> Made:
         """In a thread of its own: a replay that has come to where it waits, and the hand in the rank in focus."""
-        ground, rank = self._ground, self._ground.focus
+        standing, rank = self._standing, self._standing.focus
 
         def look() -> None:
             if not spare.wanted:
                 raise WeftError("nobody waits for this replay any more")
 
-        replica = ground.replay(spare.goals, look)
+        replica = standing.replay(spare.goals, look)
         hands: dict[int, Hand] = {}
         try:
             replica.settle(set, look)
             if replica.alive(rank):
-                hands[rank] = ground.look_into(replica, rank)
+                hands[rank] = standing.look_into(replica, rank)
                 with suppress(WeftError):
                     hands[rank].place()  # gdb reads what it needs for that
         except BaseException:
@@ -151,10 +151,10 @@ class Spares:
 
     def _behind(self) -> Goals | None:
         """The cut where they wait: some calls behind the rank in focus. None where none is to be kept."""
-        ground, record, rank = self._ground, self._ground.record, self._ground.focus
-        here = ground.replica.at(rank)
+        standing, record, rank = self._standing, self._standing.record, self._standing.focus
+        here = standing.replica.at(rank)
         last = record.entry(rank, min(here, record.entries(rank)) - 1)
-        if last is None or record.size > MOST_RANKS or _writes(ground.replica):
+        if last is None or record.size > MOST_RANKS or _writes(standing.replica):
             return None
         position, since = here - LEAST, last.enter_ns - BEHIND_NS
         while position > max(here - CALLS, 0) and (one := record.entry(rank, position)) and one.enter_ns > since:
@@ -163,11 +163,11 @@ class Spares:
 
     def _last(self) -> Goals:
         """The last cut behind the rank in focus from which a search can begin."""
-        return self._before(max(self._ground.replica.at(self._ground.focus) - LEAST, 0))
+        return self._before(max(self._standing.replica.at(self._standing.focus) - LEAST, 0))
 
     def _before(self, position: int) -> Goals:
-        event = self._ground.record.entry(self._ground.focus, position)
-        return self._ground.cut_before(event.id) if event is not None else self._ground.record.start
+        event = self._standing.record.entry(self._standing.focus, position)
+        return self._standing.cut_before(event.id) if event is not None else self._standing.record.start
 
 
 def _end(replica: Replica, hands: dict[int, Hand]) -> None:

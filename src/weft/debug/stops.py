@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from weft.debug.back import level_of, watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
-from weft.debug.ground import Answer, Ground
 from weft.debug.hands import HandError, Point, Watched
+from weft.debug.standing import Answer, Standing
 from weft.errors import UsageError
 from weft.replay.points import EventId
 
@@ -17,9 +17,9 @@ from weft.replay.points import EventId
 class Stops:
     """The breakpoints and watches of a session."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self.breakpoints = Breakpoints(ground.record, ground.findings)
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self.breakpoints = Breakpoints(standing.record, standing.findings)
         self.watches: dict[int, tuple[int, int, str]] = {}
         """By number: rank, the hand's number, the expression; of this replay only."""
         self.watched: dict[int, tuple[int, Watched]] = {}
@@ -45,11 +45,11 @@ class Stops:
         wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
         refused: dict[int, list[HandError]] = {}
         taken: set[int] = set()
-        for rank in range(self._ground.record.size):
+        for rank in range(self._standing.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self._ground.runs(rank) or (not mine and rank not in self._ground.hands):
+            if not self._standing.runs(rank) or (not mine and rank not in self._standing.hands):
                 continue
-            hand = self._ground.hand(rank)
+            hand = self._standing.hand(rank)
             good: list[Point] = []
             for one in mine:
                 assert one.point is not None
@@ -67,8 +67,8 @@ class Stops:
 
     def arm_nothing(self) -> None:
         """Take the breakpoints by line from the hands for a while."""
-        for rank, hand in self._ground.hands.items():
-            if self._ground.runs(rank):
+        for rank, hand in self._standing.hands.items():
+            if self._standing.runs(rank):
                 hand.arm([])
 
     def show(self) -> Answer:
@@ -83,23 +83,23 @@ class Stops:
         if not count.strip().isdigit():
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
         made = self.breakpoints.ignore(number, int(count), self.reached)
-        if made.point is not None and not self._ground.replica.over:
+        if made.point is not None and not self._standing.replica.over:
             self.arm()
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
         """Stop where the value of an expression changes on some ranks."""
-        self._ground.not_over()
+        self._standing.not_over()
         if not expression:
             raise UsageError("give an expression: watch total, watch grid[3] @1")
         made = []
         for rank in ranks:
-            level = self._ground.frames.level.get(rank, 0)
-            number = self._ground.hand(rank).watch(expression, level)
+            level = self._standing.frames.level.get(rank, 0)
+            number = self._standing.hand(rank).watch(expression, level)
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
             with suppress(HandError):  # a gdb without Python: it is watched in this replay only
-                self.watched[made[-1]] = rank, watched(self._ground, rank, expression, level)
+                self.watched[made[-1]] = rank, watched(self._standing, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
@@ -109,51 +109,51 @@ class Stops:
         for number in watched:
             rank, known, _ = self.watches.pop(number)
             self.watched.pop(number, None)
-            if rank in self._ground.hands and self._ground.runs(rank):
-                self._ground.hands[rank].unwatch(known)
+            if rank in self._standing.hands and self._standing.runs(rank):
+                self._standing.hands[rank].unwatch(known)
         rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
         if everything and (self.breakpoints.all or not watched):
             self.breakpoints.delete("")
         elif rest and not everything:
             self.breakpoints.delete(" ".join(rest))
-        if not self._ground.replica.over:
+        if not self._standing.replica.over:
             self.arm()
         return self.show()
 
     def reached(self, event: EventId) -> bool:
         """Whether a call of the record has been passed, or its rank stands before it."""
-        (rank, slot), position, _ = self._ground.record.position(event)
-        at = self._ground.replica.at(rank, slot)
-        return position < at or (position == at and self._ground.replica.parked(rank, slot))
+        (rank, slot), position, _ = self._standing.record.position(event)
+        at = self._standing.replica.at(rank, slot)
+        return position < at or (position == at and self._standing.replica.parked(rank, slot))
 
     def waits_before(self, candidates: Iterable[EventId]) -> list[EventId]:
         """The calls before which their ranks stand."""
-        where, parked = self._ground.record.position, self._ground.replica.parked
+        where, parked = self._standing.record.position, self._standing.replica.parked
         return [event for event in candidates if self.reached(event) and parked(*where(event)[0])]
 
     def hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
         """The breakpoints that ranks stand at."""
-        lines = {self._ground.hands[rank].news.get("point") for rank in self._ground.at_lines()}
+        lines = {self._standing.hands[rank].news.get("point") for rank in self._standing.at_lines()}
         at = self.breakpoints.at(self.waits_before(candidates))
         return [b for b in self.breakpoints.all if b in at or (b.point is not None and b.id in lines)]
 
     def stopped_at(self, candidates: Iterable[EventId]) -> list[int]:
         """The ranks that stand at lines, then those that stand before these calls."""
-        return sorted(self._ground.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
+        return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
     def behind(self) -> Iterable[EventId]:
         """The calls that breakpoints name and that have been made."""
         for b in self.breakpoints.all:
             for event in b.events:
-                thread, position, _ = self._ground.record.position(event)
-                if position < self._ground.replica.at(*thread):
+                thread, position, _ = self._standing.record.position(event)
+                if position < self._standing.replica.at(*thread):
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
         """Watch in this replay what was watched in another; what has no frame here is looked for only going back."""
         for number, (rank, one) in kept.items():
             with suppress(HandError):
-                level = level_of(self._ground, rank, one)
+                level = level_of(self._standing, rank, one)
                 if number not in self.watches and level is not None:
-                    self.watches[number] = rank, self._ground.hand(rank).watch(one.text, level), one.text
+                    self.watches[number] = rank, self._standing.hand(rank).watch(one.text, level), one.text
                 self.watched[number] = rank, one

@@ -27,6 +27,7 @@ from weft.terms.progress import end_of, reached_finalize
 from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
+from weft.trace.run import CUT_OFF, ENDED
 
 MAX_GROUPS: Final = 32
 _LABEL: Final = 24
@@ -35,9 +36,6 @@ _NARROWEST: Final = 40
 _SENDS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS
 _TAGGED: Final = ("send", "receive", "probe")
 _TORN: Final = "╌╌⟩"
-_ENDED: Final = {
-    "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
-}  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -91,7 +89,7 @@ class _Drawing:
 
     def _heading(self) -> str:
         trace = self.trace
-        ended = _ENDED.get(str(trace.run.get("ended")), "still running or cut off")
+        ended = ENDED.get(str(trace.run.get("ended")), CUT_OFF)
         took = seconds(self.run.last - self.run.first)
         return printable(f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {ended} after {took}")
 

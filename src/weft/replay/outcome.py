@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from weft.compare import compare
+from weft.compare import Comparison, compare
+from weft.compare.calls import senders
 from weft.compare.told import appeared
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
-from weft.order import order
+from weft.order import Order
 from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.terms.words import plural, rank_words
@@ -21,7 +21,7 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
     """Ranks whose receives take messages of other ranks, or none: rank, how many, of how many."""
     found = []
     for rank in range(len(before.trace.ranks)):
-        one, two = (_taken(match, rank) for match in (before, after))
+        one, two = (senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after))
         size = max(len(one), len(two))
         differing = size - int((one[: len(two)] == two[: len(one)]).sum())
         if differing:
@@ -29,22 +29,11 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
     return found
 
 
-def _taken(match: Match, rank: int) -> NDArray[np.generic]:
-    """Who sent the message of each receive of a rank, and with which tag, in posting order; -1: it took none."""
-    if rank >= len(match.trace.ranks):
-        return np.zeros(0, np.int64)
-    part = match.recvs.of_rank(rank)
-    taken = match.recvs.partner[part] != NONE
-    return np.where(
-        taken, match.recvs.peer[part].astype(np.int64) << 32 | match.recvs.tag[part].astype(np.int64) & 0xFFFFFFFF, -1
-    )
-
-
 def told(
-    record: Match, other: Match, forced: EventId, findings: tuple[Sequence[Finding], Sequence[Finding]]
+    record: Match, other: Match, order: Order, forced: EventId, findings: tuple[Sequence[Finding], Sequence[Finding]]
 ) -> list[str]:
-    """What the outcome changed, a line each."""
-    lines = _parting(record, other, forced)
+    """What the outcome changed, a line each. `order` is that of the other run."""
+    lines = _parting(compare(record, other, order), forced)
     changed = [
         f"{rank_words([rank])} {n} of {plural(size, 'receive')}" for rank, n, size in changed_matches(record, other)
     ]
@@ -57,14 +46,14 @@ def told(
     return lines
 
 
-def _parting(record: Match, other: Match, forced: EventId) -> list[str]:
-    differing = next((d for d in compare(record, other, order(other.trace, other)).first if d.before and d.after), None)
+def _parting(comparison: Comparison, forced: EventId) -> list[str]:
+    differing = next((d for d in comparison.first if d.before and d.after), None)
     if differing is None or differing.before is None or differing.after is None:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
     now = differing.after
     return [
-        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {_with_message(other, now)}",
-        f"  in the record it is {_with_message(record, differing.before)}",
+        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {_with_message(comparison.after, now)}",
+        f"  in the record it is {_with_message(comparison.before, differing.before)}",
     ]
 
 

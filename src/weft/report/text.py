@@ -19,6 +19,7 @@ from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
 from weft.terms.words import plural, rank_set, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
+from weft.trace.run import CUT_OFF, ENDED
 
 MAX_SITES: Final = 6
 MAX_WAYS: Final = 2
@@ -87,11 +88,8 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
     nothing = "No misuse of MPI found" if ends(trace) else "Nothing found"
     said = ", ".join(plural(n, s) for s, n in counts if n) or nothing
-    ended = {
-        "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
-        "interrupted": "interrupted",
-        "running": "still running or cut off",
-    }.get(str(trace.run.get("ended")), "")  # fmt: skip
+    words = {**ENDED, "interrupted": "interrupted", "running": CUT_OFF}
+    ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
     return f"{said} in {printable(str(trace.path))} ({', '.join(facts)})"
 

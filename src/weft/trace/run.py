@@ -34,9 +34,12 @@ _STOPS: Final = {
 }
 
 
-_ENDED: Final = {
+ENDED: Final = {
     "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
 }  # fmt: skip
+"""How a run came to its end, for people."""
+CUT_OFF: Final = "still running or cut off"
+"""Of a run without an end."""
 
 
 class Trace:
@@ -234,7 +237,7 @@ class Trace:
         from html import escape  # only a notebook asks, and its table of names takes a millisecond
 
         facts = [_count(len(self.ranks), "rank"), _count(self.event_count, "call")]
-        facts += [_ENDED.get(str(self.run.get("ended")), "still running or cut off")]
+        facts += [ENDED.get(str(self.run.get("ended")), CUT_OFF)]
         states = Counter(rank.state for rank in self.ranks if rank.state != "finalized")
         facts += [f"{count:,} of them {state}" for state, count in sorted(states.items())]
         if (unread := len(self.problems)) > 0:

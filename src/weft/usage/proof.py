@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weft.mpi.meaning import base
+from weft.mpi.meaning import Sync, base
 from weft.order import Order
+from weft.terms.calls import FLUSHES, UNLOCKS, syncs
 from weft.terms.regions import regions
 from weft.terms.sizes import size_of
 from weft.terms.windows import window_of
@@ -20,10 +21,8 @@ from weft.trace.layout import Def, Flag
 
 Evidence = Mapping[str, Any]
 _DYNAMIC: Final = 2
-_WINDOW_CALLS: Final = frozenset(
-    f"Win_{name}"
-    for name in "fence unlock unlock_all flush flush_all flush_local flush_local_all complete free".split()
-)
+_ENDS_ACCESS: Final = UNLOCKS | FLUSHES | syncs(Sync.FENCE, Sync.COMPLETE, Sync.FREE)
+"""Calls on a window that complete what the caller began there."""
 
 
 def holds(trace: Trace, evidence: Evidence, order: Order) -> bool:
@@ -90,7 +89,7 @@ def _completed(trace: Trace, access: Evidence) -> bool:
     start, end = trace.event(*access["call"]), trace.event(*access["until"])
     if start.id >= end.id:
         return False
-    if base(end.function.name) in _WINDOW_CALLS:
+    if base(end.function.name) in _ENDS_ACCESS:
         return True
     asked, made = (_requests(event) for event in (end, start))
     return bool(asked & made)

@@ -1,4 +1,4 @@
-"""The ground of a session: its record, the replay that runs, what looks into the ranks, and where all stand.
+"""Where a session stands: its record, the replay that runs, what looks into the ranks, and where each of them is.
 
 Every stop is a cut of the recorded run.
 """
@@ -50,7 +50,7 @@ class Known:
     key: str
 
 
-class Ground:
+class Standing:
     """One recorded run and the replay of it that stands now. Questions raise WeftError where they have no answer.
 
     `hand`: makes what looks into a rank (`hand_in`); `prepare`: puts into a replay's folder what its ranks need more.
