@@ -116,6 +116,18 @@ def test_a_python_exit_that_others_wait_for_is_an_early_exit(code: int) -> None:
     assert one.message.startswith(f"rank 1 ended by sys.exit({code}) at a.py:3; ranks 0 and 2 wait for it")
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_python_exit_that_the_end_of_the_job_overtakes_is_no_finding(gone: bool) -> None:
+    b = Builder(ranks=2, ended="crashed")
+    for rank in b.ranks:
+        rank.barrier()
+    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")])
+    b.ranks[1].state = State.EXITED if gone else State.RUNNING
+    trace = b.open()
+    assert [one.kind for one in found(trace)] == (["early-exit"] if gone else [])
+    assert "rank 1 ended by sys.exit(0) at a.py:3" in lines(trace)
+
+
 def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
     b = Builder(ranks=2, ended="finished")
     b.ranks[0].init()

@@ -156,6 +156,14 @@ PYTHON = [
         frozenset({"early-exit"}), DEADLOCK,
     ),
     Way(
+        "overtaken", "sys.exit on ranks that another one takes along",
+        "if rank == 1:\n    time.sleep(2)\n    os.kill(os.getpid(), 9)\n"
+        "class Held:\n    def __del__(self, sleep=time.sleep):\n        sleep(20)\n"
+        "held = Held()  # lets go when the interpreter ends, before mpi4py calls MPI_Finalize\nsys.exit(0)  # END\n",
+        r"ranks 0 and 2 ended by sys\.exit\(0\) at {end}",
+        frozenset(), None,
+    ),
+    Way(
         "os_exit", "os._exit on one rank",
         "if rank == 1:\n    os._exit(4)  # END\ncomm.barrier()  # WAIT\n",
         r"rank 1 ended by _exit\(4\) at {end}",

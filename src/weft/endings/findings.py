@@ -12,7 +12,7 @@ from weft.findings import Finding, Site
 from weft.terms import describe
 from weft.terms.progress import finalized
 from weft.terms.words import listed, rank_words
-from weft.trace import Ending, Event, Trace
+from weft.trace import Ending, Event, ExitKind, Trace
 from weft.trace.layout import Level
 from weft.trace.sites import CallSite
 
@@ -55,7 +55,7 @@ class Scene:
 
     def _too_soon(self, end: End) -> bool:
         """Whether an exit is a fault: others wait for it, or the process never came to MPI_Finalize."""
-        return not finalized(end.rank) or bool(self.waiting_for({end.rank.index}))
+        return not (finalized(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
 
     def waiting_for(self, gone: set[int]) -> frozenset[int]:
         """Those of `waiting` who need one of these, or somebody who does."""
@@ -100,6 +100,11 @@ class Scene:
         if len(groups) > MAX_WAITS:
             parts.append(f"{rank_words(i for ranks in list(groups.values())[MAX_WAITS:] for i in ranks)} elsewhere")
         return listed(parts)
+
+
+def _on_its_way(end: End) -> bool:
+    """Whether a Python program was leaving, and was ended with the job before mpi4py could call MPI_Finalize."""
+    return end.ending is not None and end.ending.how is ExitKind.PYTHON and end.rank.state == "running"
 
 
 def _ends_all(end: End) -> bool:
