@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from races.test_races_against_enumeration import ANY, Op, State, Where, build, random_program, record, told
 from weft.explore.choices import Place, Wanted, wanted
-from weft.explore.search import Outcome, Search, Variant
+from weft.explore.outcomes import Outcome, Variant
+from weft.explore.search import Search
 from weft.replay.force import Forcing
 from weft.trace import Trace
 
@@ -121,3 +123,27 @@ def test_the_outcomes_are_those_of_all_legal_matchings_each_once() -> None:
         done += 1
         several += outcomes > 1
     assert several > PROGRAMS / 5
+
+
+def wildcards(senders: int) -> list[list[Op]]:
+    """One receiver of any source, and so many ranks that send it a message each."""
+    receives: list[Op] = [("recv", ANY, 0)] * senders
+    return [receives, *([("send", 0, 0, "")] for _ in range(senders))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_orders_at_the_corners_are_among_the_first_of_720(seed: int) -> None:
+    """By falling rank, by rising rank, and the opposite of the record: of each at most six steps, every other run."""
+    program, rng = wildcards(6), random.Random(seed)
+    search = Search(Machine(program, rng))
+    search.add(build(program, record(program, rng))[0])
+
+    def orders() -> list[tuple[Any, ...]]:
+        return [tuple(one.made[place].source for place in sorted(one.made)) for one in search.outcomes]
+
+    [recorded] = orders()
+    corners = {(6, 5, 4, 3, 2, 1), (1, 2, 3, 4, 5, 6), recorded[::-1]}
+    for _ in islice(search.steps(), 40):
+        if corners <= set(orders()):
+            break
+    assert corners <= set(orders())

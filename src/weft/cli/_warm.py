@@ -23,8 +23,9 @@ from typing import Any
 from weft.errors import WeftError
 
 _NEEDED = (
-    "weft.cli.replay", "weft.cli._replayed", "weft.launch.plan", "weft.launch.recorder", "weft.order",
-    "weft.report.registry", "weft.sources.keep", "weft.sources.variables", "weft.trace.site_lines",
+    "weft.cli._complete", "weft.cli.main", "weft.cli.replay", "weft.cli._replayed", "weft.launch.plan",
+    "weft.launch.recorder", "weft.order", "weft.report.registry", "weft.sources.keep", "weft.sources.variables",
+    "weft.trace.site_lines",
 )  # fmt: skip
 FAILED = 70
 """The status of a child that could not run the command (sysexits.h: an internal error)."""
@@ -94,12 +95,14 @@ def read(run: Path) -> None:
     from weft.match import match
     from weft.replay import plans_of
     from weft.report import examine
+    from weft.sources.variables import look_up
 
     with suppress(WeftError):  # whoever asks for its replay is told
         trace = weft.open(run)
         plans_of(trace, match(trace))
         list(told_places(trace))
         examine(trace)
+        look_up(trace)
 
 
 def serve() -> None:

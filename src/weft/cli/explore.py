@@ -108,7 +108,7 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
     """Where the race of a finding is; UsageError where it is none."""
     if finding is None:
         return None
-    from weft.explore.search import line_of
+    from weft.explore.outcomes import line_of
     from weft.report import examine
     from weft.terms.words import plural
 
@@ -124,7 +124,7 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
 def go_on(search: Search, runs: Runs) -> None:
     """Take in what an earlier exploration ran."""
     import weft
-    from weft.explore.search import Variant, line_of
+    from weft.explore.outcomes import Variant, line_of
     from weft.replay.force import parse_force
     from weft.trace.explored import kept
 

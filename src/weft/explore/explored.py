@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from weft.explore.outcomes import Outcome, Variant, line_of, untold
 from weft.explore.runs import Harm, Result, Runs, effects
-from weft.explore.search import Outcome, Search, Variant, line_of, untold
+from weft.explore.search import Search
 from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
 from weft.trace.json_file import write_whole

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import weft
 from weft.errors import WeftError
-from weft.explore.search import Outcome, Variant
+from weft.explore.outcomes import Outcome, Variant
 from weft.plain import dataclass
 from weft.replay.force import Forcing
 from weft.report import examine

@@ -10,53 +10,30 @@ all that were made has a variant that none of them has, none is missed.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import field
-from pathlib import PurePath
+from enum import Enum
+from itertools import chain
 from typing import Final, Protocol
 
 from weft.errors import UsageError
-from weft.explore.choices import Choice, Place, Wanted, agrees, choices, together, wanted
-from weft.match import Match, match
-from weft.order import Order, order
+from weft.explore.choices import Wanted, agrees, choices, together, wanted
+from weft.explore.corners import Way, corners
+from weft.explore.outcomes import Outcome, Variant, variants
+from weft.match import match
+from weft.order import order
 from weft.plain import dataclass
-from weft.races import Races, detect
-from weft.replay.force import Forced, Forcing
-from weft.replay.ready import Requests, completing
-from weft.terms import describe
+from weft.races import detect
+from weft.replay.force import Forcing
 from weft.trace import Trace
 
 ALTERNATIVES: Final = 1 << 16
 """Racing messages that are looked at for one receive."""
+AT_ONCE: Final = 20
+"""Outcomes on the way to one corner before the ways to the others have as many."""
 
-EventId = tuple[int, int]
 Key = tuple[bool, int, int, int]
 """The least first."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """One order that was run. `forced` and `parent` say how it came about; the first has neither."""
-
-    number: int
-    trace: Trace
-    match: Match
-    order: Order
-    races: Races
-    made: dict[Place, Choice]
-    parent: int | None = None
-    forced: Forced | None = None
-    """As `weft replay --force` takes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Another outcome that is to be run: of which one, and which receive takes whose message (or which request)."""
-
-    parent: int
-    forced: Forced
-    line: str
-    """The call's place in the program."""
 
 
 class Machine(Protocol):
@@ -69,6 +46,22 @@ class Machine(Protocol):
 
     def wait(self) -> tuple[Variant, Trace | None]:
         """One of those that were begun, when it has ended. None where it did not come to an end that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A variant that is to be run, and what it has in common with the outcome that it is of."""
+
+    variant: Variant
+    forcing: Forcing
+    wanted: Wanted
+
+
+class _Not(Enum):
+    """Why a variant is not to be run."""
+
+    NOW = "one that is running may have it"
+    EVER = "it cannot come about, or was tried"
 
 
 @dataclass(slots=True)
@@ -86,6 +79,9 @@ class Search:
     stopped: bool = False
     """No more variants are begun; those that run are waited for."""
     _queue: list[tuple[Key, Variant]] = field(default_factory=list)
+    _ways: list[Way] = field(default_factory=list)
+    _turn: bool = False
+    _tried: set[Variant] = field(default_factory=set)
     _lines: dict[str, int] = field(default_factory=dict)
     _pushed: int = 0
 
@@ -102,6 +98,8 @@ class Search:
         if variant is not None:
             outcome.parent, outcome.forced = variant.parent, variant.forced
         self.outcomes.append(outcome)
+        if not outcome.number:
+            self._ways = [Way(corner, outcome) for corner in corners(outcome)]
         for one in variants(outcome):
             if self.only in (None, one.line):
                 # What message comes tells more than which request is completed, the first race of a line more than
@@ -123,42 +121,83 @@ class Search:
                 found = self._next(running.values())
                 if found is None:
                     break
-                variant, forcing, want = found
-                running[variant] = want
-                self.machine.start(self.outcomes[variant.parent], variant, forcing)
+                running[found.variant] = found.wanted
+                self.machine.start(self.outcomes[found.variant.parent], found.variant, found.forcing)
             if not running:
                 return
             variant, trace = self.machine.wait()
-            want = running.pop(variant)
-            outcome = self.add(trace, variant) if trace is not None else None
-            if outcome is None or not agrees(outcome.made, want):
-                self.unreached.append(variant)
-            yield variant, outcome
+            yield variant, self._ended(variant, trace, running.pop(variant))
 
-    def _next(self, running: Iterable[Wanted] = ()) -> tuple[Variant, Forcing, Wanted] | None:
-        """The next variant that no run has yet, and that none of those that are running can have."""
+    def _ended(self, variant: Variant, trace: Trace | None, want: Wanted) -> Outcome | None:
+        """Take in what came of a variant; the ways that wait for it go on from there."""
+        outcome = self.add(trace, variant) if trace is not None else None
+        if outcome is None or not agrees(outcome.made, want):
+            self.unreached.append(variant)
+        self._tried.add(variant)
+        for way in self._ways:
+            if way.awaited == variant:
+                way.awaited = None
+                if outcome is not None:
+                    way.follow(outcome)
+        return outcome
+
+    def _next(self, running: Collection[Wanted]) -> _Found | None:
+        """What to run next: in turn on the way to a corner, and what the queue has first."""
+        self._turn = not self._turn
+        if self._turn:
+            return self._on_a_way(running) or self._from_queue(running)
+        return self._from_queue(running) or self._on_a_way(running)
+
+    def _on_a_way(self, running: Collection[Wanted]) -> _Found | None:
+        """The next variant towards a corner."""
+        for way in sorted(self._ways, key=lambda way: len(way.passed) // AT_ONCE):
+            while way.awaited is None and (variant := next(way.steps, None)) is not None:
+                if self.only not in (None, variant.line):
+                    continue
+                found = self._looked_at(variant, running)
+                if isinstance(found, _Found):
+                    way.awaited = variant
+                    return found
+                if isinstance(found, Outcome):
+                    way.follow(found)
+                elif found is _Not.NOW:
+                    way.steps = chain([variant], way.steps)
+                    break
+        return None
+
+    def _from_queue(self, running: Collection[Wanted] = ()) -> _Found | None:
+        """The first variant of the queue that no run has yet, and that none of those that are running can have."""
         later = []
         found = None
         while self._queue and found is None:
             key, variant = heapq.heappop(self._queue)
-            if (variant.parent, str(variant.forced)) in self.known:
-                self.unreached.append(variant)
-                continue
-            parent = self.outcomes[variant.parent]
-            try:
-                forcing = Forcing(parent.trace, parent.match, parent.order, variant.forced)
-            except UsageError:  # it cannot come first
-                continue
-            want = wanted(forcing, parent.made)
-            if any(agrees(one.made, want) for one in self.outcomes):
-                continue
-            if any(together(want, other) for other in running):
+            looked = self._looked_at(variant, running)
+            if looked is _Not.NOW:
                 later.append((key, variant))
-            else:
-                found = variant, forcing, want
+            elif isinstance(looked, _Found):
+                found = looked
         for entry in later:
             heapq.heappush(self._queue, entry)
         return found
+
+    def _looked_at(self, variant: Variant, running: Collection[Wanted]) -> _Found | Outcome | _Not:
+        """A variant with what it takes to run it, or the outcome that has it, or why it is not to be run."""
+        if variant in self._tried:
+            return _Not.EVER
+        if (variant.parent, str(variant.forced)) in self.known:
+            self.unreached.append(variant)
+            self._tried.add(variant)
+            return _Not.EVER
+        parent = self.outcomes[variant.parent]
+        try:
+            forcing = Forcing(parent.trace, parent.match, parent.order, variant.forced)
+        except UsageError:  # it cannot come first
+            return _Not.EVER
+        want = wanted(forcing, parent.made)
+        has = next((one for one in self.outcomes if agrees(one.made, want)), None)
+        if has is not None:
+            return has
+        return _Not.NOW if any(together(want, other) for other in running) else _Found(variant, forcing, want)
 
     @property
     def left(self) -> int:
@@ -167,40 +206,7 @@ class Search:
 
     def more(self) -> bool:
         """Whether a variant is left that no run has; those that some run has are dropped."""
-        found = self._next()
+        found = self._from_queue()
         if found is not None:
-            self._push((False, 0, -1), found[0])
+            self._push((False, 0, -1), found.variant)
         return found is not None
-
-
-def variants(outcome: Outcome) -> Iterator[Variant]:
-    """For each race of a run, and each message that could have come first, a variant; for each call that completes one
-    or some of several requests, one for each other request that could have been complete."""
-    trace, found = outcome.trace, outcome.match
-    for k in range(len(outcome.races)):
-        posts = found.probes if outcome.races.probe[k] else found.recvs
-        row = int(outcome.races.row[k])
-        event = posts.id(row)
-        peers = trace.communicators[int(posts.comm[row])].peers(event[0])
-        line = line_of(trace, event)
-        for send in outcome.races.others(k).tolist():
-            yield Variant(outcome.number, Forced(event, source=peers.index(found.sends.rank_of(int(send)))), line)
-    requests = Requests(trace, found, outcome.order)
-    for rank in trace.ranks:
-        for call in completing(rank):
-            event = rank.index, call.event
-            for index in requests.others(rank.index, call)[0]:
-                yield Variant(outcome.number, Forced(event, index=index), line_of(trace, event))
-
-
-def untold(outcome: Outcome) -> int:
-    """How many requests could have been completed first by another call, as far as the order of messages tells."""
-    requests = Requests(outcome.trace, outcome.match, outcome.order)
-    return sum(requests.others(rank.index, call)[1] for rank in outcome.trace.ranks for call in completing(rank))
-
-
-def line_of(trace: Trace, event: EventId) -> str:
-    """`rank 0 at pool.py:14`: where a receive stands in the program."""
-    site = describe.site(trace.event(*event))
-    place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
-    return f"rank {event[0]} at {place}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from weft.replay.turns import Turns, turns
 from weft.terms.columns import columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
+from weft.trace.functions import FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 
 _PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
@@ -152,6 +153,12 @@ def _some_left(values: list[int]) -> bool:
 # From level trace
 
 
+@lru_cache(maxsize=8)
+def _doing(functions: FunctionTable, op: Op) -> tuple[str, ...]:
+    """The functions that do this, without MPI_."""
+    return tuple(base(f.name) for f in functions if classify(f.name)[0] is op)
+
+
 class _Tracing:
     """The plan of one rank of level trace."""
 
@@ -202,9 +209,6 @@ class _Tracing:
 
     def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
         return np.flatnonzero(self._are(names))
-
-    def _doing(self, op: Op) -> list[str]:
-        return [base(f.name) for f in self.rank.trace.functions if classify(f.name)[0] is op]
 
     def _failed_polls(self) -> NDArray[np.bool_]:
         flags = self.events["flags"]
@@ -343,12 +347,12 @@ class _Tracing:
 
     def _posting(self) -> list[int]:
         """Every event that posted a wildcard receive, those that were cancelled too."""
-        any_source = self.events["flags"] & Flag.ANY_SOURCE != 0
-        found = np.flatnonzero(self._are(self._doing(Op.RECV)) & any_source).tolist()
-        both = self._where(self._doing(Op.SENDRECV))
+        any_source, functions = self.events["flags"] & Flag.ANY_SOURCE != 0, self.rank.trace.functions
+        found = np.flatnonzero(self._are(_doing(functions, Op.RECV)) & any_source).tolist()
+        both = self._where(_doing(functions, Op.SENDRECV))
         for events, tail in columns(self.rank, both, frozenset(["source"])) if len(both) else ():
             found += events[np.asarray(tail["source"]) == ANY_SOURCE].tolist()
-        made = self._where(self._doing(Op.RECV_INIT))
+        made = self._where(_doing(functions, Op.RECV_INIT))
         wild = set(self.events["object"][made[any_source[made]]].tolist())
         if wild:
             starts = self._where(["Start"])

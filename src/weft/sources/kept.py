@@ -205,7 +205,7 @@ def forget(trace: Trace) -> None:
 
 def _index(root: Path, problem: Callable[[str], None]) -> dict[str, Kept]:
     problems: list[str] = []
-    data = read_json(root, INDEX, SCHEMA, problems, MAX_INDEX)
+    data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")
     found: dict[str, Kept] = {}
     for entry in entries[:MAX_FILES] if isinstance(entries, list) else []:

@@ -152,20 +152,33 @@ class _Wanted:
 def resolve(trace: Trace) -> list[str]:
     """Look the variables up and keep them in RUN/variables.json; returns sentences on what went wrong."""
     problems: list[str] = []
-    modules = []
-    for place, wanted in sorted(_wanted(trace).items()):
-        path = Path(place[0])
-        if mistrust(trace, *place) is not None or path.stat().st_size > MOST_BYTES:
-            continue  # that the file is another one, the call sites have said
-        found = _of_module(path, wanted, lines_of(*place, sorted(wanted.frames), []))
-        if found:
-            modules.append({"path": place[0], "build_id": place[1], **found})
+    modules = look_up(trace)
     if modules:
         try:
             write_whole(trace.path / NAME, json.dumps({"schema": SCHEMA, "modules": modules}).encode())
         except OSError as error:
             problems.append(f"{trace.path / NAME} cannot be written: {error.strerror}")
     return problems
+
+
+def look_up(trace: Trace) -> list[dict[str, object]]:
+    """The variables behind the buffers of a run, module by module, as they are kept."""
+    modules: list[dict[str, object]] = []
+    for place, wanted in sorted(_wanted(trace).items()):
+        if mistrust(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
+            continue  # that the file is another one, the call sites have said
+        key = place, repr(wanted)
+        if key not in _LOOKED_UP:
+            found = _of_module(Path(place[0]), wanted, lines_of(*place, sorted(wanted.frames), []))
+            _LOOKED_UP.clear()
+            _LOOKED_UP[key] = {"path": place[0], "build_id": place[1], **found} if found else None
+        if (module := _LOOKED_UP[key]) is not None:
+            modules.append(module)
+    return modules
+
+
+_LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
+"""What a module answered last: one run after the other of a program asks it the same."""
 
 
 def _wanted(trace: Trace) -> dict[Place, _Wanted]:

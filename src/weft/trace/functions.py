@@ -117,6 +117,7 @@ class FunctionTable:
         self.combiners = [str(c) for c in _list(data.get("combiners"))]
         self.mpi: dict[str, Any] = _dict(data.get("mpi"))
         self._ids: dict[str, dict[str, int]] = {}
+        self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     def _function(self, entry: Any) -> Function | None:
         try:
@@ -154,9 +155,13 @@ class FunctionTable:
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """A look-up table: `mask[events["function"]]` is true for the functions of these names (and `_c` forms)."""
-        table = np.zeros(MAX_ID + 1, np.bool_)
-        table[self.ids(*names)] = True
-        return table
+        wanted = frozenset(names)
+        if wanted not in self._masks:
+            table = np.zeros(MAX_ID + 1, np.bool_)
+            table[self.ids(*wanted)] = True
+            table.flags.writeable = False
+            self._masks[wanted] = table
+        return self._masks[wanted]
 
     def object_name(self, cls: str, id: int) -> str | None:
         """Name of a predefined object."""

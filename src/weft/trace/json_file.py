@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +14,21 @@ from weft.trace.rankfile import open_inside
 MAX_JSON: Final = 64 << 20
 
 
-def read_json(root: Path, name: str, schema: str, problems: list[str], limit: int = MAX_JSON) -> dict[str, object]:
-    """The object in RUN/name; {} and a problem where it cannot be read or says another schema."""
+def read_json(
+    root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
+    parsed: Callable[[bytes], object] = json.loads,
+) -> dict[str, object]:  # fmt: skip
+    """The object in RUN/name; {} and a problem where it cannot be read or says another schema.
+
+    `parsed`: what makes the object of the file's bytes, for one that keeps it.
+    """
     try:
         fd = open_inside(root / name, root)
         with os.fdopen(fd, "rb") as file:
             data = file.read(limit + 1)
         if len(data) > limit:
             raise RunError(f"{root / name} is larger than {limit >> 20} MiB")
-        value = json.loads(data)
+        value = parsed(data)
         if not isinstance(value, dict):
             raise RunError(f"{root / name} holds no JSON object")
         if value.get("schema") != schema:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from weft.plain import dataclass
 from weft.trace.errors import RunError
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
@@ -15,23 +19,38 @@ MAX_PROBLEMS: Final = 200
 
 
 def function_table(root: Path, problems: list[str]) -> FunctionTable:
-    """The functions of a run; those of the run that was opened last are still there."""
+    """The functions of a run; those of the run that was opened last are still there, for one with the same, too."""
     try:
         status = (root / "functions.json").stat()
     except OSError:
         status = None
     key = status and (str(root.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
-    if key is None or key not in _last:
+    if key is None or _last.key != key:
         before = len(problems)
-        table = FunctionTable(read_json(root, "functions.json", "weft-functions/1", problems))
+        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parsed)
+        table = _last.table if read is _last.read else FunctionTable(read)
         if key is None or len(problems) > before:
             return table
-        _last.clear()
-        _last[key] = table
-    return _last[key]
+        _last.key, _last.read, _last.table = key, read, table
+    return _last.table
 
 
-_last: dict[tuple[str, int, int, int], FunctionTable] = {}
+@lru_cache(maxsize=1)
+def _parsed(data: bytes) -> object:
+    """A table as JSON; that of one run is mostly that of the next one."""
+    return json.loads(data)
+
+
+@dataclass(slots=True)
+class _Last:
+    """The table that was read last: the file and its state then, its JSON."""
+
+    key: tuple[str, int, int, int] | None = None
+    read: dict[str, object] | None = None
+    table: FunctionTable = field(default_factory=FunctionTable)
+
+
+_last: Final = _Last()
 
 
 def rank_files(root: Path, problems: list[str]) -> list[RankFile]:

@@ -1,0 +1,60 @@
+"""The orders that are run first: those that are farthest from the record, and that a person would name.
+
+The opposite of the record; the highest ranks first, or the lowest; one sender before all others, or behind them. A
+fault that needs many messages in one order often needs one of these, and the way to each takes at most as many runs as
+there are wildcards, while n messages have n! orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from weft.explore.choices import NOBODY
+from weft.explore.outcomes import Outcome, Variant, races
+
+SENDERS: Final = 16
+"""Senders that are each put first, and last."""
+
+Corner = tuple[int, ...]
+"""The senders, by rank index: at each wildcard the first of them that can come is to come."""
+
+
+def corners(record: Outcome) -> list[Corner]:
+    """The corners of a record, those that are farthest from it first."""
+    in_order = sorted(races(record), key=lambda race: race.event)
+    came = list(dict.fromkeys(race.taken for race in in_order if race.taken != NOBODY))
+    came += dict.fromkeys(rank for race in in_order for rank in race.others if rank not in came)
+    found = [tuple(reversed(came)), tuple(sorted(came, reverse=True)), tuple(sorted(came))]
+    for one in came[:SENDERS]:
+        others = [rank for rank in came if rank != one]
+        found += [(one, *others), (*others, one)]
+    return list(dict.fromkeys(found))
+
+
+def towards(outcome: Outcome, corner: Corner) -> Iterator[Variant]:
+    """The variants that bring an outcome nearer to a corner, that of the first wildcard that it has otherwise first."""
+    place = {rank: i for i, rank in enumerate(corner)}
+    for race in sorted(races(outcome), key=lambda race: race.event):
+        best = min(race.others, key=lambda rank: place.get(rank, len(place)))
+        if place.get(best, len(place)) < place.get(race.taken, len(place)):
+            yield race.variant(outcome, best)
+
+
+class Way:
+    """The way to one corner: from outcome to outcome, each nearer to it by a wildcard."""
+
+    def __init__(self, corner: Corner, record: Outcome) -> None:
+        self.corner = corner
+        self.awaited: Variant | None = None
+        """What was begun and has not ended."""
+        self.passed: set[int] = set()
+        """Outcomes of this way, by number."""
+        self.steps: Iterator[Variant] = iter(())
+        self.follow(record)
+
+    def follow(self, outcome: Outcome) -> None:
+        """Go on from an outcome; the way ends where it has been there before."""
+        new = outcome.number not in self.passed
+        self.passed.add(outcome.number)
+        self.awaited, self.steps = None, towards(outcome, self.corner) if new else iter(())

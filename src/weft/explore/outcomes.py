@@ -1,0 +1,99 @@
+"""Outcomes: runs of one order each, and which other orders each of them shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from weft.explore.choices import NOBODY, Choice, Place
+from weft.match import NONE, Match, Posts
+from weft.order import Order
+from weft.plain import dataclass
+from weft.races import Races
+from weft.replay.force import Forced
+from weft.replay.ready import Requests, completing
+from weft.terms import describe
+from weft.trace import Trace
+
+EventId = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One order that was run. `forced` and `parent` say how it came about; the first has neither."""
+
+    number: int
+    trace: Trace
+    match: Match
+    order: Order
+    races: Races
+    made: dict[Place, Choice]
+    parent: int | None = None
+    forced: Forced | None = None
+    """As `weft replay --force` takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another outcome that is to be run: of which one, and which receive takes whose message (or which request)."""
+
+    parent: int
+    forced: Forced
+    line: str
+    """The call's place in the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A race of an outcome: its number there, the wildcard that posts it, and who could come first besides."""
+
+    number: int
+    posts: Posts
+    row: int
+    event: EventId
+    taken: int
+    """The rank whose message it took, NOBODY where none came."""
+    others: tuple[int, ...]
+
+    def variant(self, outcome: Outcome, sender: int) -> Variant:
+        """The outcome in which the message of this rank comes first."""
+        peers = outcome.trace.communicators[int(self.posts.comm[self.row])].peers(self.event[0])
+        return Variant(
+            outcome.number, Forced(self.event, source=peers.index(sender)), line_of(outcome.trace, self.event)
+        )
+
+
+def races(outcome: Outcome) -> Iterator[Race]:
+    """The races of an outcome."""
+    found, sends = outcome.match, outcome.match.sends
+    for k in range(len(outcome.races)):
+        posts, row = found.probes if outcome.races.probe[k] else found.recvs, int(outcome.races.row[k])
+        partner = int(posts.partner[row])
+        others = tuple(sends.rank_of(send) for send in outcome.races.others(k).tolist())
+        yield Race(k, posts, row, posts.id(row), NOBODY if partner == NONE else sends.rank_of(partner), others)
+
+
+def variants(outcome: Outcome) -> Iterator[Variant]:
+    """For each race of a run, and each message that could have come first, a variant; for each call that completes one
+    or some of several requests, one for each other request that could have been complete."""
+    for race in races(outcome):
+        yield from (race.variant(outcome, sender) for sender in race.others)
+    trace, requests = outcome.trace, Requests(outcome.trace, outcome.match, outcome.order)
+    for rank in trace.ranks:
+        for call in completing(rank):
+            event = rank.index, call.event
+            for index in requests.others(rank.index, call)[0]:
+                yield Variant(outcome.number, Forced(event, index=index), line_of(trace, event))
+
+
+def untold(outcome: Outcome) -> int:
+    """How many requests could have been completed first by another call, as far as the order of messages tells."""
+    requests = Requests(outcome.trace, outcome.match, outcome.order)
+    return sum(requests.others(rank.index, call)[1] for rank in outcome.trace.ranks for call in completing(rank))
+
+
+def line_of(trace: Trace, event: EventId) -> str:
+    """`rank 0 at pool.py:14`: where a receive stands in the program."""
+    site = describe.site(trace.event(*event))
+    place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
+    return f"rank {event[0]} at {place}"
