@@ -222,6 +222,9 @@ def test_a_pause_stops_ranks_that_compute(client: Start, mpich: Installed, tmp_p
     while not all(file.exists() for file in spinning) and time.monotonic() < until:
         time.sleep(0.1)
     assert len(editor.threads()) == 2  # answered while ranks run
+    told = editor.ask("weft/ranks")
+    assert [row["state"] for row in told["ranks"]] == ["outside", "outside"] and not told["over"]
+    assert all(row["words"].startswith("outside of MPI, next is event") for row in told["ranks"])
     editor.ask("pause", threadId=1)
     assert editor.event("stopped", 30)["reason"] == "pause"
     name, number = editor.place(1)

@@ -18,6 +18,7 @@ from weft.dap.capabilities import CAPABILITIES
 from weft.dap.points import file_line
 from weft.dap.session import Session
 from weft.dap.wire import Message, Wire, WireError
+from weft.debug.answers import stands
 from weft.debug.debugger import Debugger
 from weft.debug.hands import HandError
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
@@ -26,7 +27,7 @@ from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
 Body = dict[str, Any]
 Later = Callable[[], None]
-AT_ONCE = ("threads", "pause", "loadedSources")
+AT_ONCE = ("threads", "pause", "loadedSources", "weft/ranks")
 """Requests that are answered while ranks run."""
 INTERRUPT = ("setBreakpoints", "setFunctionBreakpoints", "setDataBreakpoints")
 """Requests for which ranks that run to a breakpoint are stopped, and then go on."""
@@ -156,6 +157,7 @@ class Adapter:
             "gotoTargets": self._targets, "goto": self._goto, "exceptionInfo": self._exception,
             "loadedSources": lambda _: {"sources": self.session.files()},
             "weft/findings": lambda _: {"findings": self._told_findings()}, "weft/until": self._until,
+            "weft/ranks": lambda _: self._told_ranks(),
         }  # fmt: skip
 
     @property
@@ -353,3 +355,9 @@ class Adapter:
         """The findings of the run, each with where it goes to."""
         found = list(self.session.debugger.findings())
         return [{**one.to_json(), "number": n, "where": f"finding:{n}"} for n, one in enumerate(found, 1)]
+
+    def _told_ranks(self) -> Body:
+        """Where every rank stands, while they run too: for a picture that follows them."""
+        debugger = self.session.debugger
+        rows = [{**row, "words": stands(row)} for row in debugger.ranks()["ranks"]]
+        return {"ranks": rows, "focus": debugger.focus, "over": debugger.replica.over}
