@@ -53,7 +53,20 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "dap": {"trace", "launch", "debug", "tasks"},
     "check": {"native", "mpi", "terms", "trace", "report"},
-    "view": {"sources", "native", "mpi", "trace", "match", "order", "terms", "waits", "report", "picture", "endings"},
+    "view": {
+        "sources",
+        "native",
+        "mpi",
+        "trace",
+        "match",
+        "order",
+        "terms",
+        "waits",
+        "report",
+        "picture",
+        "endings",
+        "dap",
+    },
     "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
 }
 

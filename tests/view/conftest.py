@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -71,8 +72,10 @@ def page(chromium: Any, serve: Callable[[Path], Server]) -> Iterator[Callable[..
 
     chromium.get_log("browser")
     yield show
-    # The browser logs the server's answer to words that are no filter; the page tells it to the person.
+    # The browser logs the server's answer to words that are no filter, and to a move that cannot be made; the page
+    # tells it to the person.
     log = chromium.get_log("browser")
-    said = [line for line in log if line["level"] == "SEVERE" and "/api/search" not in line["message"]]
+    known = re.compile("/api/(search|replay/)")
+    said = [line for line in log if line["level"] == "SEVERE" and not known.search(line["message"])]
     chromium.get("about:blank")
     assert not said

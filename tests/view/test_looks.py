@@ -274,11 +274,12 @@ def test_the_legend_has_a_sample_of_everything_that_is_drawn(page: Show, hung: P
     for word in ("torn edge", "share", "nobody receives", "nobody sends", "collective", "cycle",
         "waits for whom", "taken",
                  "come first", "chosen", "folded", "mark", "before the chosen", "without it", "stand out", "pale",
-                 "ended by itself", "MPI_Abort", "strip of the whole run", "communicator", "share a row"):  # fmt: skip
+                 "ended by itself", "MPI_Abort", "rank has come", "stops before",
+                 "strip of the whole run", "communicator", "share a row"):  # fmt: skip
         assert any(word in words for words, _ in items), word
 
 
-DRAWING = ("arrows", "messages", "shapes", "graph", "frame", "tracks", "minimap")
+DRAWING = ("arrows", "messages", "shapes", "graph", "frame", "tracks", "minimap", "cut")
 GROUND = {"paper", "track", "line", "quiet", "ink", "length", "map"}
 """Colours of the ground, of ruler and of words (and two words that are no colours)."""
 
@@ -309,7 +310,7 @@ def test_all_words_stand_out_from_their_ground(page: Show, hung: Path, tmp_path:
     shown.click(2, 34)
     if dark:
         shown.keep(tmp_path, "dark")
-    for tab in ("profile", "matrix", "waits", "source", "legend"):
+    for tab in ("profile", "matrix", "waits", "source", "legend", "replay"):
         shown.tab(tab)
         seen, bad = shown.js(TEXTS)
         assert seen > 40

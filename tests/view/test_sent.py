@@ -28,6 +28,7 @@ RUNS: Final[list[Callable[[Path], Path]]] = [runs.deadlock, runs.race, runs.cras
 TYPES: Final = {
     "run": "Run", "axis": "Axis", "window": "Window", "links": "Links", "message": "MessageFacts", "tip": "Tip",
     "findings": "Findings", "event": "Call", "around": "Around", "at": "Found", "search": "Hit", "tables": "Tables",
+    "replay": "Replay",
 }  # fmt: skip
 """By question the type of its answer."""
 
@@ -52,6 +53,7 @@ def answers(picture: Picture) -> Iterator[Answer]:
         yield from asked(picture, window, "axis", "links", "findings", "tables")
         yield "window", unpacked(ANSWERS["window"](picture, window))
         yield from asked(picture, {**window, "row": "0"}, "at")
+        yield from asked(picture, {**window, "version": "-1", "written": "0"}, "replay")
         yield from asked(picture, {**window, "near": "0", "row": "-1"}, "search")
         for rank, event in [*calls(picture)]:
             yield from asked(picture, {"axis": axis, "rank": str(rank), "event": str(event)}, "event", "tip", "around")

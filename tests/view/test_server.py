@@ -41,6 +41,39 @@ def ask(server: Server, path: str, token: str | None = None, **headers: str) -> 
     return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
 
 
+def move(server: Server, name: str, body: bytes = b"{}", **changed: str | None) -> int:
+    """Status of a move of the replay, asked for as the page does but for some headers (None: left out)."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+    headers: dict[str, str | None] = {
+        "Cookie": f"{server.cookie}={server.token}", "Content-Type": "application/json",
+        "Origin": f"http://127.0.0.1:{server.server_address[1]}", "Sec-Fetch-Site": "same-origin",
+    } | {key.replace("_", "-"): value for key, value in changed.items()}  # fmt: skip
+    given = {key: value for key, value in headers.items() if value is not None}
+    connection.request("POST", f"/api/replay/{name}", body, given)
+    return connection.getresponse().status
+
+
+def test_only_the_page_itself_moves_the_replay(server: Server) -> None:
+    refused: list[dict[str, str | None]] = [
+        {"Cookie": None}, {"Cookie": f"{server.cookie}=wrong"}, {"Origin": None}, {"Origin": "null"},
+        {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"},
+        {"Content_Type": "text/plain"}, {"Content_Type": "application/x-www-form-urlencoded"},
+        {"Content_Type": None}, {"Host": "evil.example"},
+    ]  # fmt: skip
+    for changed in refused:
+        assert move(server, "start", **changed) == 403, changed
+    assert ask(server, "/api/replay/start", server.token)[0] == 404
+    assert move(server, "launch") == move(server, "__init__") == 404
+    assert move(server, "until", b" " * 10_000) == 413
+    for body in (b"{", b"[]", b"{}", b'{"rank": 0}', b'{"rank": 9, "event": 0}', b'{"rank": 0, "event": 99999}',
+                 b'{"rank": "0", "event": "0; ls"}', b'{"rank": true, "event": null}'):  # fmt: skip
+        assert move(server, "until", body) == 400, body
+    for name in ("continue", "next", "back", "reverse", "pause"):
+        assert move(server, name) == 400
+    assert server.picture.replayed.state == "none"
+    assert move(server, "end") == 200
+
+
 PATHS = ["/", "/web/main.js", "/web/style.css", *(f"/api/{name}" for name in ANSWERS), "/nothing"]
 
 

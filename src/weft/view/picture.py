@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from collections import OrderedDict
 from typing import Any, Final
@@ -25,6 +26,7 @@ from weft.view.ends import end_marks, placed
 from weft.view.index import Progress, indexed, last_time, margin, remembered
 from weft.view.levels import logical
 from weft.view.links import Links, arrows_of, open_events
+from weft.view.replayed import Replayed
 from weft.view.rows import Rows
 from weft.view.scale import Scale, folded, on_the_clock
 from weft.view.sums import Sums
@@ -61,6 +63,7 @@ class Picture:
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
         self.ground = Ground(trace)
+        self.replayed = Replayed(trace)
         self.report: Report | None = None
         self.failure: str | None = None
         self._links: Links | None = None
@@ -115,7 +118,7 @@ class Picture:
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
             "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
-            "sources_note": sources.of(trace).note(),
+            "sources_note": sources.of(trace).note(), "elsewhere": trace.run.get("host") != platform.node(),
         }  # fmt: skip
 
     def axis(self, name: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ export interface Run {
   open: [rank: number, event: number, row: number][];
   groupings: Record<string, [name: string, rows: number[]][]>;
   sources_note: string | null;
+  /** Whether it was recorded on another machine than that of the server. */
+  elsewhere: boolean;
 }
 
 export interface Axis {
@@ -384,6 +386,38 @@ export interface Hit {
   text: string;
 }
 
+/** Where a thread of the replay stands: before a call, in it, or behind it (`end`). */
+export interface Stands {
+  rank: number;
+  thread: number;
+  state: string;
+  words: string;
+  event: Id | null;
+  side: "start" | "in" | "end";
+  at: Spot | null;
+  site: string | null;
+}
+
+/** What was written: by a rank, or by the debugger (null). */
+export type Written = [rank: number | null, kind: string, text: string];
+
+export interface Replay {
+  version: number;
+  state: "none" | "starting" | "running" | "stopped" | "failed";
+  said: string;
+  focus: number;
+  over: boolean;
+  ranks: Stands[];
+  /** The calls that it stops before. */
+  stops: [rank: number, event: number, row: number, start: number, end: number][];
+  /** Which of all that was written comes first here, and how much that is in all. */
+  first: number;
+  written: number;
+  output: Written[];
+}
+
+export type Move = "until" | "stop" | "start" | "end" | "continue" | "next" | "back" | "reverse" | "pause";
+
 /** A stretch of an axis that is asked for. */
 export interface Stretch {
   axis: string;
@@ -408,6 +442,11 @@ export interface Api {
   tables(given: Stretch): Promise<Tables>;
   message(axis: string, side: Side, row: number): Promise<MessageFacts>;
   tip(rank: number, event: number): Promise<Tip>;
+  replay(
+    given: { axis: string; version: number; written: number; patience: number },
+    signal?: AbortSignal,
+  ): Promise<Replay>;
+  move(name: Move, given: { rank?: number; event?: number }): Promise<void>;
 }
 
 type Unplaced<T> = Omit<T, "from" | "to" | "end">;

@@ -1,4 +1,7 @@
-"""The local server behind the page: loopback only, nothing without the token, no path of a request is ever a file's."""
+"""The local server behind the page: loopback only, nothing without the token, no path of a request is ever a file's.
+
+What is asked for by GET changes nothing; moves of the replay come by POST, as JSON, from the page alone.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from weft.errors import WeftError
 from weft.view.assets import TYPES, assets, modules, page
 from weft.view.picture import Picture
+from weft.view.replayed import MOVES
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_PATIENCE: Final = 20.0
@@ -62,6 +66,11 @@ class Server(ThreadingHTTPServer):
         """Where the page is, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
 
+    def server_close(self) -> None:
+        """Listen no more, and end the replay."""
+        super().server_close()
+        self.picture.replayed.close()
+
     def handle_error(self, request: Any, client_address: object) -> None:
         """A browser that closes a connection is no error of ours."""
         if not isinstance(sys.exception(), ConnectionError):
@@ -84,9 +93,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or say why not."""
+        self._told(self._answer)
+
+    def do_POST(self) -> None:
+        """Move the replay, or say why not."""
+        self._told(self._move)
+
+    def _told(self, answer: Callable[[], None]) -> None:
         try:
-            self._answer()
+            answer()
         except Refused as refused:
+            self.close_connection = True  # a body may be left unread
             self._send(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
         except (WeftError, ValueError, IndexError) as error:
             self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
@@ -96,6 +113,24 @@ class Handler(BaseHTTPRequestHandler):
             text = json.dumps({"error": f"Weft failed: {type(error).__name__}: {error}"})
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
             raise
+
+    def _move(self) -> None:
+        self._check_origin()
+        self._check_token()
+        # Another page can send a form without asking, but not this type of content, nor our own origin.
+        if self.headers.get_content_type() != "application/json" or self.headers.get("Origin") is None:
+            raise Refused(HTTPStatus.FORBIDDEN, "moves come from the page itself")
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch(r"\d{1,4}", length):
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a move is at most 9999 bytes of JSON")
+        name = urlsplit(self.path).path.removeprefix("/api/replay/")
+        if name not in MOVES:
+            raise Refused(HTTPStatus.NOT_FOUND, "the replay has no such move")
+        given = json.loads(self.rfile.read(int(length)))
+        if not isinstance(given, dict):
+            raise ValueError("a move is a JSON object")
+        self.server.picture.replayed.do(name, given)
+        self._send(HTTPStatus.OK, b"{}", "application/json")
 
     def _answer(self) -> None:
         self._check_origin()
@@ -220,5 +255,9 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
     "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
     "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
     "tables": lambda p, g: p.tables(g["axis"], _span(g)),
-}
+    "replay": lambda p, g: p.replayed.told(
+        p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
+        patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
+    ),
+}  # fmt: skip
 """What the page can ask, and how it is answered."""

@@ -13,7 +13,14 @@ import { unpack } from "weft/packed.js";
  */
 async function asked(name, given, signal) {
   const words = new URLSearchParams(Object.entries(given).map(([key, value]) => [key, String(value)]));
-  const answer = await fetch(`/api/${name}?${words}`, { signal, credentials: "same-origin" });
+  return answered(await fetch(`/api/${name}?${words}`, { signal, credentials: "same-origin" }));
+}
+
+/**
+ * An answer, or what the server says against it.
+ * @param {Response} answer
+ */
+async function answered(answer) {
   if (answer.ok) return answer;
   const text = await answer.text();
   let said = text;
@@ -32,6 +39,17 @@ async function asked(name, given, signal) {
  */
 const json = async (name, given = {}, signal = undefined) => (await asked(name, given, signal)).json();
 
+/**
+ * A move of the replay: the only thing that changes anything.
+ * @param {string} name
+ * @param {object} given
+ */
+async function moved(name, given) {
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify(given);
+  await answered(await fetch(`/api/replay/${name}`, { method: "POST", credentials: "same-origin", headers, body }));
+}
+
 /** @type {Api} */
 const remote = {
   exported: false,
@@ -48,6 +66,8 @@ const remote = {
   tables: (given) => json("tables", { ...given }),
   message: (axis, side, row) => json("message", { axis, side, row }),
   tip: (rank, event) => json("tip", { rank, event }),
+  replay: (given, signal) => json("replay", given, signal),
+  move: moved,
 };
 
 /**

@@ -10,6 +10,7 @@ import { hideTip } from "weft/tips.js";
 /** @import { Finding, Id, Message, Side } from "weft/sent" */
 /** @import { Details } from "weft/details.js" */
 /** @import { Panes } from "weft/panes.js" */
+/** @import { Replay } from "weft/replay.js" */
 /** @import { Tables } from "weft/tables.js" */
 
 /** What the page does with calls and messages; the page itself has the graph, the state and the panels. */
@@ -21,6 +22,8 @@ export class Calls extends Moves {
   panes;
   /** @type {Tables} */
   tables;
+  /** @type {Replay} */
+  replay;
 
   /** @type {Finding[] | undefined} there are none until the run is analysed */
   findings;
@@ -241,6 +244,32 @@ export class Calls extends Moves {
     if (this.state.selected !== selected) return;
     this.graph.around = around;
     this.graph.draw();
+  }
+
+  replayHere() {
+    const event = this.replayable("the program is replayed to it");
+    if (event) this.replay.to(event);
+  }
+
+  stopHere() {
+    const event = this.replayable("a replay stops there");
+    if (event) this.replay.stopAt(event);
+  }
+
+  /**
+   * The chosen call, where the program can be replayed to it.
+   * @param {string} what
+   */
+  replayable(what) {
+    if (this.api.exported) say("This file has no program behind it: copy the command ( y ).");
+    else if (!this.graph.chosen) say(`Choose a call first: ${what}.`);
+    else return /** @type {Id} */ ([this.graph.chosen.rank, this.graph.chosen.event]);
+    return null;
+  }
+
+  /** The panel of the chosen call says whether a replay stops there. */
+  stopsChanged() {
+    if (this.graph.chosen) this.detailsPanel.markStop(this.graph.chosen);
   }
 
   copyReplay() {

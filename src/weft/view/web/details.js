@@ -5,7 +5,7 @@ import { sourceLines } from "weft/source.js";
 import { tagged } from "weft/tips.js";
 import { bytes, count, duration, exact, plural } from "weft/units.js";
 
-/** @import { Call, EndCall, Finding, MessageFacts } from "weft/sent" */
+/** @import { Call, EndCall, Finding, Id, MessageFacts } from "weft/sent" */
 /** @import { Page } from "weft/main.js" */
 /** @import { State } from "weft/state.js" */
 
@@ -180,6 +180,8 @@ export class Details {
         "div",
         { class: "actions" },
         el("button", { type: "button", onclick: () => this.actions.frame() }, "Zoom to it"),
+        this.replayTo("Replay to its send", send),
+        this.replayTo("Replay to its receive", post),
       ),
       facts.why.map((words) => el("p", { class: send && post ? "" : "alarm" }, words)),
       table([
@@ -203,6 +205,15 @@ export class Details {
       ),
     );
     announce(`Message from ${rank(from)} to ${rank(to)}, ${tagged(facts.tag)}. ${facts.why.join(" ")}`);
+  }
+
+  /**
+   * @param {string} words
+   * @param {EndCall | null} call
+   */
+  replayTo(words, call) {
+    if (!call || this.actions.api.exported) return null;
+    return el("button", { type: "button", onclick: () => this.actions.replay.to(call.event) }, words);
   }
 
   /**
@@ -287,16 +298,63 @@ export class Details {
 
   /** @param {Call} call */
   replay(call) {
+    if (this.actions.api.exported)
+      return [
+        el("h3", {}, "Replay to here"),
+        copied("replay", call.replay, "Copy ( y )"),
+        call.replay ? copied("stop", call.replay.replace(" --until ", " --break "), "Copy") : null,
+      ];
+    const event = /** @type {Id} */ ([call.rank, call.event]);
     return [
-      el("h3", {}, "Replay to here"),
+      el("h3", {}, "Replay"),
       el(
         "div",
-        { class: "copy" },
-        el("code", { id: "replay" }, call.replay),
-        el("button", { type: "button", title: "Copy ( y )", onclick: () => copy(call.replay) }, "Copy"),
+        { class: "actions" },
+        el(
+          "button",
+          {
+            type: "button",
+            id: "replay-here",
+            title: "Run what has to happen before it ( r )",
+            onclick: () => this.actions.replay.to(event),
+          },
+          "Replay to here",
+        ),
+        el(
+          "button",
+          {
+            type: "button",
+            id: "stop-here",
+            title: "Run all that gets there without it ( b )",
+            "aria-pressed": String(this.actions.replay.stopsAt(event)),
+            onclick: () => this.actions.replay.stopAt(event),
+          },
+          "Stop here",
+        ),
       ),
+      copied("replay", call.replay, "Copy ( y )"),
     ];
   }
+
+  /** @param {Call} call */
+  markStop(call) {
+    byId("stop-here")?.setAttribute("aria-pressed", String(this.actions.replay.stopsAt([call.rank, call.event])));
+  }
+}
+
+/**
+ * A command to be copied.
+ * @param {string} id
+ * @param {string} text
+ * @param {string} title
+ */
+function copied(id, text, title) {
+  return el(
+    "div",
+    { class: "copy" },
+    el("code", { id }, text),
+    el("button", { type: "button", title, onclick: () => copy(text) }, "Copy"),
+  );
 }
 
 /**

@@ -1,6 +1,7 @@
 // The graph: asks for the window that is shown, draws it, and bridges the wait with what it drew before.
 
 import { drawAround, drawBands, drawFinding } from "weft/arrows.js";
+import { drawCut } from "weft/cut.js";
 import { announce, messageOf } from "weft/dom.js";
 import { GUTTER, RULER } from "weft/frame.js";
 import { Hits } from "weft/hits.js";
@@ -11,7 +12,7 @@ import { colours, thin } from "weft/theme.js";
 import { drawTracks, paintColumns } from "weft/tracks.js";
 
 /** @import { Context, Palette, Part, View } from "weft/drawn" */
-/** @import { Api, Around, Axis, Call, Finding, Links, Message, MessageFacts, Run, Window } from "weft/sent" */
+/** @import { Api, Around, Axis, Call, Finding, Links, Message, MessageFacts, Replay, Run, Window } from "weft/sent" */
 /** @import { State } from "weft/state.js" */
 
 const MOST_CELLS = 8e5; // rows times columns that are asked for at once
@@ -36,6 +37,8 @@ export class Graph extends Hits {
     this.message = null;
     /** @type {Around | null} */
     this.around = null;
+    /** @type {(Replay & { axis: string }) | null} how far the replay has come */
+    this.replay = null;
     this.rowHeight = 0;
     /** @type {Map<string, number>} */
     this.widths = new Map();
@@ -344,6 +347,7 @@ export class Graph extends Hits {
     this.paintEnds(palette, view);
     if (this.chosen) this.paintChosen(this.chosen, view, palette);
     if (this.message?.axis === this.state.axis) drawChosenMessage(context, view, this.message);
+    if (this.replay?.axis === this.state.axis) drawCut(context, view, this.replay, palette);
     drawNotes(context, view.notes);
     this.lines = view.lines;
     for (const mark of this.state.marks) this.paintLine(this.x(mark), palette.good, "");

@@ -1,5 +1,6 @@
 // The legend: a sample of everything that the graph draws, drawn by what draws it there.
 
+import { dot, flag } from "weft/cut.js";
 import { drawing, el } from "weft/dom.js";
 import { arc, arrow, endMark, stub, torn } from "weft/shapes.js";
 import { colours, thin } from "weft/theme.js";
@@ -138,6 +139,20 @@ function groups(run) {
         ["ended by itself: an exception, a crash, an exit", (c, p) => endMark(c, 32, 12, 8, "crash", p)],
         ["ended from outside, or by MPI_Abort", (c, p) => endMark(c, 32, 12, 8, "abort", p)],
         ["the record ends here; how the rank ended is not known", (c, p) => endMark(c, 32, 12, 8, "lost", p)],
+      ],
+    ],
+    [
+      "Replay",
+      [
+        [
+          "how far each rank has come; what lies behind the line has not happened yet",
+          (c, p) => {
+            c.fillStyle = p.ink;
+            c.fillRect(24, 1, 1.5, 22);
+            flag(c, 25, 12, 6, p);
+          },
+        ],
+        ["a call that the replay stops before", (c, p) => dot(c, 32, 12, p)],
       ],
     ],
     [

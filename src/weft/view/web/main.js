@@ -10,6 +10,7 @@ import { startKeys } from "weft/keys.js";
 import { Minimap } from "weft/minimap.js";
 import { Panes } from "weft/panes.js";
 import { listen } from "weft/pointer.js";
+import { Replay } from "weft/replay.js";
 import { Search } from "weft/search.js";
 import { State } from "weft/state.js";
 import { Tables } from "weft/tables.js";
@@ -51,6 +52,7 @@ export class Page extends Calls {
     this.findingsPanel = new Findings(this.state, this);
     this.detailsPanel = new Details(this.state, this);
     this.search = new Search(this.api, this.state, this);
+    this.replay = new Replay(this.api, this.state, this);
     this.tables = new Tables(this.api, this.state, this);
     listen(this.graph, this);
     startKeys(this);
@@ -65,6 +67,7 @@ export class Page extends Calls {
     this.choosers();
     await this.look(placed);
     document.body.dataset.ready = "yes";
+    if (!this.api.exported) this.replay.follow();
   }
 
   /**
@@ -341,6 +344,7 @@ export class Page extends Calls {
   newAxis() {
     this.settled = (async () => {
       this.marked();
+      this.replay.newAxis();
       await this.useAxis(true);
       const answer = await this.api.findings(this.state.axis, 15);
       if (answer.ready) {

@@ -67,6 +67,14 @@ class File extends Held {
     return { ...told, arrow, places };
   }
   /** @returns {Promise<never>} */
+  async replay() {
+    throw new Error("this file has no program behind it: use weft view");
+  }
+  /** @returns {Promise<never>} */
+  async move() {
+    throw new Error("this file has no program behind it: use weft view");
+  }
+  /** @returns {Promise<never>} */
   async search() {
     throw new Error("this file cannot be filtered: use weft view");
   }

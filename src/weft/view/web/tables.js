@@ -14,7 +14,14 @@ import { bytes, count, duration, exact, plural } from "weft/units.js";
 /** @typedef {"profile" | "matrix" | "waits"} OfWindow a table whose numbers are those of a stretch of time */
 
 /** @type {Record<string, string>} */
-const TABS = { profile: "Time", matrix: "Messages", waits: "Waiting", source: "Source", legend: "Legend" };
+const TABS = {
+  profile: "Time",
+  matrix: "Messages",
+  waits: "Waiting",
+  source: "Source",
+  legend: "Legend",
+  replay: "Replay",
+};
 const STILL = 350; // ms that a window stands still before its tables are asked for
 
 export class Tables {
@@ -63,6 +70,10 @@ export class Tables {
     if (this.panel.hidden) return;
     if (name === "legend") {
       replace(this.panel, this.choice(name), legendPanel(this.actions.run));
+      return;
+    }
+    if (name === "replay") {
+      this.actions.replay.show(this);
       return;
     }
     if (name === "source") {

@@ -1,0 +1,90 @@
+"""One process of `weft dap`, asked as an editor asks it: a replay of its own, which cannot take the view with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from weft.dap.wire import Message, Wire, WireError
+from weft.errors import WeftError
+
+Body = dict[str, Any]
+COMMAND: Final = (sys.executable, "-P", "-m", "weft.cli.main", "dap")
+SECONDS: Final = 20.0
+START_SECONDS: Final = 120.0
+"""Until the replay has begun: the record is read, and the program is started."""
+
+
+class Adapter:
+    """One process of `weft dap`. `heard`: takes its events; `gone`: told when it has ended by itself."""
+
+    def __init__(self, heard: Callable[[str, Body], None], gone: Callable[[Adapter], None]) -> None:
+        self._heard, self._gone = heard, gone
+        self._process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._wire = Wire(self._process.stdout, self._process.stdin)  # type: ignore[arg-type]
+        self._answers: dict[int, Message] = {}
+        self._asked, self._ended, self._errors = 0, False, b""
+        self._came = threading.Condition()
+        threading.Thread(target=self._read, name="adapter", daemon=True).start()
+        threading.Thread(target=self._read_errors, name="errors", daemon=True).start()
+
+    def _read(self) -> None:
+        with suppress(WireError, OSError, ValueError):
+            for message in self._wire.messages():
+                if message.get("type") == "event":
+                    self._heard(str(message.get("event")), message.get("body") or {})
+                    continue
+                with self._came:
+                    self._answers[int(message["request_seq"])] = message
+                    self._came.notify_all()
+        with self._came:
+            self._ended = True
+            self._came.notify_all()
+        self._gone(self)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors = (self._errors + line)[-2000:]
+
+    def errors(self) -> str:
+        """What it wrote last to its standard error."""
+        return self._errors.decode(errors="replace").strip()
+
+    def ask(self, command: str, seconds: float = SECONDS, /, **arguments: Any) -> Body:
+        """A request, and the body of its response. WeftError where it is refused or does not come."""
+        with self._came:
+            self._asked += 1
+            number = self._asked
+        self._wire.send("request", command=command, arguments=arguments, seq=number)
+        with self._came:
+            self._came.wait_for(lambda: number in self._answers or self._ended, seconds)
+            answer = self._answers.pop(number, None)
+        if answer is None:
+            what = f"has ended: {self.errors()}" if self._ended else f"has not answered for {seconds:g} s"
+            raise WeftError(f"the debugger {what}")
+        if not answer.get("success"):
+            raise WeftError(str(answer.get("message") or "refused"))
+        return dict(answer.get("body") or {})
+
+    def close(self) -> None:
+        """End the session and its process: it ends by itself when nobody listens, and is ended where it does not."""
+        self._gone = lambda _: None
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
