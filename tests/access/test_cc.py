@@ -120,7 +120,7 @@ def test_the_program_runs_without_weft_as_ever(sources: Path, weft_command: Weft
 def test_hooks_look_at_the_address_without_a_call(sources: Path, weft_command: Weft, words: list[str]) -> None:
     done = weft_command("cc", "gcc", "-O2", *words, "-o", "prog", "main.c", "sum.c")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "weft_hook_span" in execute(["objdump", "-d", "--disassemble=sum", sources / "prog"]).stdout
+    assert "weft_hook_pages" in execute(["objdump", "-d", "--disassemble=sum", sources / "prog"]).stdout
     assert execute([sources / "prog"]).stdout == "20\n"
 
 

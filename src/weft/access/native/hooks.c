@@ -9,8 +9,10 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 
-volatile uintptr_t weft_hook_low, weft_hook_span; /* the assembler's inlined hooks know these names (assembler.sh) */
-static struct weft_client client = {.version = WEFT_CLIENT_VERSION, .low = &weft_hook_low, .span = &weft_hook_span};
+volatile uint8_t weft_hook_pages[WEFT_PAGES]; /* the assembler's inlined hooks know this name (assembler.sh) */
+static volatile uintptr_t range_low, range_span;
+static struct weft_client client = {
+    .version = WEFT_CLIENT_VERSION, .pages = weft_hook_pages, .low = &range_low, .span = &range_span};
 
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
@@ -28,15 +30,16 @@ __attribute__((destructor)) static void retract(void) {
 }
 
 static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
-    if (LIKELY(a - weft_hook_low >= weft_hook_span)) return;
+    uint8_t counts = kind & WEFT_HOOK_WRITE ? WEFT_PAGE_READS | WEFT_PAGE_WRITES : WEFT_PAGE_READS;
+    if (LIKELY(!(weft_hook_pages[(a >> WEFT_PAGE_SHIFT) % WEFT_PAGES] & counts))) return;
     uint8_t held =
         client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
-    if (UNLIKELY(held & (kind & WEFT_HOOK_WRITE ? 3 : 1))) client.touched(a, bytes, kind, place);
+    if (held & counts) client.touched(a, bytes, kind, place);
 }
 
 /* Ranges may begin outside of what is of interest. */
 static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
-    if (LIKELY(!weft_hook_span || !bytes || a >= weft_hook_low + weft_hook_span || a + bytes <= weft_hook_low)) return;
+    if (LIKELY(!range_span || !bytes || a >= range_low + range_span || a + bytes <= range_low)) return;
     client.touched(a, bytes, kind, place);
 }
 
@@ -132,7 +135,7 @@ void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(
 #define COPIES(name)                                                                                                   \
     void *__real_##name(void *to, const void *from, size_t n);                                                         \
     void *__wrap_##name(void *to, const void *from, size_t n) {                                                        \
-        if (UNLIKELY(weft_hook_span)) {                                                                                \
+        if (UNLIKELY(range_span)) {                                                                                    \
             touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                    \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \
@@ -169,7 +172,7 @@ void *__tsan_memset(void *to, int value, size_t n) {
 #define CHECKED(name, second, reads)                                                                                   \
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
     void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room) {                                        \
-        if (UNLIKELY(weft_hook_span) && n <= room) {                                                                   \
+        if (UNLIKELY(range_span) && n <= room) {                                                                       \
             if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                         \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \

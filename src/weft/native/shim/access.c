@@ -31,28 +31,49 @@ static struct hold *holds;         /* HOLDS of them; readers go by `sequence` */
 static volatile uint32_t hold_top; /* those in use lie below */
 static uint32_t hold_free, held;   /* number 0 is not used */
 static volatile uint64_t sequence; /* odd: `holds` is being changed */
-static uint8_t fine_bits[WEFT_FINE], coarse_bits[WEFT_COARSE];
-static uint16_t fine_writes[WEFT_FINE], fine_reads[WEFT_FINE], coarse_writes[WEFT_COARSE], coarse_reads[WEFT_COARSE];
 
-static void count_one(uint16_t *writes, uint16_t *reads, uint8_t *bits, size_t at, bool with_reads, int by) {
-    writes[at] = (uint16_t)(writes[at] + by);
-    if (with_reads) reads[at] = (uint16_t)(reads[at] + by);
-    __atomic_store_n(&bits[at], (uint8_t)((writes[at] ? 2 : 0) | (reads[at] ? 1 : 0)), __ATOMIC_RELAXED);
+/* A table of what is held, by pieces of 1 << `shift` bytes: how often, and what hooks need to know of that. */
+struct pieces {
+    int shift;
+    size_t entries;
+    uint16_t *writes, *reads;
+    uint8_t *bits;
+    bool told; /* each client has bits of its own */
+};
+#define PIECES(name, entries)                                                                                          \
+    static uint8_t name##_bits[entries];                                                                               \
+    static uint16_t name##_writes[entries], name##_reads[entries]
+PIECES(page, WEFT_PAGES);
+PIECES(fine, WEFT_FINE);
+PIECES(coarse, WEFT_COARSE);
+static const struct pieces page_pieces = {WEFT_PAGE_SHIFT, WEFT_PAGES, page_writes, page_reads, page_bits, true};
+static const struct pieces fine_pieces = {WEFT_FINE_SHIFT, WEFT_FINE, fine_writes, fine_reads, fine_bits, false};
+static const struct pieces coarse_pieces = {WEFT_COARSE_SHIFT, WEFT_COARSE, coarse_writes,
+                                            coarse_reads,      coarse_bits, false};
+
+static void count_one(const struct pieces *p, size_t at, bool with_reads, int by) {
+    p->writes[at] = (uint16_t)(p->writes[at] + by);
+    if (with_reads) p->reads[at] = (uint16_t)(p->reads[at] + by);
+    uint8_t bits = (uint8_t)((p->writes[at] ? WEFT_PAGE_WRITES : 0) | (p->reads[at] ? WEFT_PAGE_READS : 0));
+    if (bits == p->bits[at]) return;
+    __atomic_store_n(&p->bits[at], bits, __ATOMIC_RELAXED);
+    for (struct weft_client *c = p->told ? clients : NULL; c; c = c->next) c->pages[at] = bits;
+}
+
+static void count_in(const struct pieces *p, const struct hold *h, int by) {
+    enum { LONGEST = 16 }; /* an access that begins before the hold may end in it */
+    uintptr_t low = h->low - (LONGEST - 1);
+    size_t n = ((h->high - 1) >> p->shift) - (low >> p->shift) + 1;
+    if (n > p->entries) n = p->entries;
+    for (size_t i = 0; i < n; i++) count_one(p, ((low >> p->shift) + i) % p->entries, h->reads, by);
 }
 
 static void count_pieces(const struct hold *h, int by) {
-    bool is_long = h->high - h->low > LONG;
-    int shift = is_long ? WEFT_COARSE_SHIFT : WEFT_FINE_SHIFT;
-    size_t entries = is_long ? WEFT_COARSE : WEFT_FINE, pieces = ((h->high - 1) >> shift) - (h->low >> shift) + 1;
-    if (pieces > entries) pieces = entries;
-    for (size_t i = 0; i < pieces; i++) {
-        size_t at = ((h->low >> shift) + i) % entries;
-        if (is_long) count_one(coarse_writes, coarse_reads, coarse_bits, at, h->reads, by);
-        else count_one(fine_writes, fine_reads, fine_bits, at, h->reads, by);
-    }
+    count_in(&page_pieces, h, by);
+    count_in(h->high - h->low > LONG ? &coarse_pieces : &fine_pieces, h, by);
 }
 
-/* What the hooks look at first: the range that holds all. */
+/* What the hooks of copies look at first: the range that holds all. */
 static uintptr_t range_low, range_high;
 
 static void tell_clients(void) {
@@ -274,9 +295,26 @@ static bool exhausted(const struct line_entry *e, uintptr_t place, unsigned kind
     return e->rows >= ROWS_AT_ONCE && e->moment == moment && e->row->dropped == UINT8_MAX;
 }
 
-static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
-    uint64_t event = moment_now(events_so_far());
-    struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
+/* Among threads a row has an end of its own. */
+static inline void row_lasts(struct weft_touch *row) {
+    if (UNLIKELY(weft_threaded || !weft_self)) row->last = weft_ticks(weft_clock_kind);
+}
+
+/* What nearly all accesses come to: the row of their place goes on by one more step. */
+static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned kind, uintptr_t place,
+                           uint64_t moment) {
+    if (a != e->next || e->place != place || e->kind != kind || e->moment != moment || e->sequence != sequence)
+        return false;
+    struct weft_touch *row = e->row;
+    if (a < e->low || a + n > e->high || row->size != n) return false;
+    row->count++;
+    e->next += row->stride;
+    row_lasts(row);
+    return true;
+}
+
+static __attribute__((noinline)) void touched_now(struct toucher *t, struct line_entry *e, uintptr_t a, size_t n,
+                                                  unsigned kind, uintptr_t place, uint64_t event) {
     bool same = e->place == place && e->kind == kind && e->moment == event && e->row && e->row->size == n;
     if (UNLIKELY(exhausted(e, place, kind, event))) return;
     if (!same || e->sequence != sequence || a < e->low || a + n > e->high) {
@@ -295,7 +333,7 @@ static void touched_now(struct toucher *t, uintptr_t a, size_t n, unsigned kind,
         same = here;
     }
     if (same && row_takes(e, a)) {
-        if (weft_threaded || !weft_self) e->row->last = weft_ticks(weft_clock_kind);
+        row_lasts(e->row);
         return;
     }
     if (e->rows >= ROWS_AT_ONCE || e->all >= ROWS_OF_A_PLACE) {
@@ -321,7 +359,11 @@ static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     if (!weft_recording || weft_depth || toucher_busy) return;
     toucher_busy = true;
     struct toucher *t = toucher_here ? toucher_here : toucher_new();
-    if (t && !t->stopped) touched_now(t, a, n, kind, place);
+    if (LIKELY(t && !t->stopped)) {
+        struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
+        uint64_t moment = moment_now(events_so_far());
+        if (UNLIKELY(!goes_on(e, a, n, kind, place, moment))) touched_now(t, e, a, n, kind, place, moment);
+    }
     toucher_busy = false;
 }
 
@@ -349,8 +391,17 @@ void weft_access_join(struct weft_client *client) {
     client->touched = touched;
     client->next = clients;
     clients = client;
+    for (size_t i = 0; held && i < WEFT_PAGES; i++)
+        if (page_bits[i]) client->pages[i] = page_bits[i];
     tell_clients();
     pthread_mutex_unlock(&hold_lock);
+}
+
+/* Nothing is of interest to it any more. What is 0 is only read: it is memory that nobody has. */
+static void forget(struct weft_client *client) {
+    *client->span = 0;
+    for (size_t i = 0; i < WEFT_PAGES; i++)
+        if (client->pages[i]) client->pages[i] = 0;
 }
 
 __attribute__((visibility("default"))) void weft_access_leave(struct weft_client *client);
@@ -361,7 +412,7 @@ void weft_access_leave(struct weft_client *client) {
             *link = client->next;
             break;
         }
-    *client->span = 0;
+    forget(client);
     pthread_mutex_unlock(&hold_lock);
 }
 
@@ -384,7 +435,7 @@ void weft_access_begin(bool threads) {
 
 void weft_access_fork(void) {
     weft_accessing = 0;
-    for (struct weft_client *c = clients; c; c = c->next) *c->span = 0;
+    for (struct weft_client *c = clients; c; c = c->next) forget(c);
 }
 
 /* ---- parts ---- */

@@ -1,7 +1,7 @@
 /* What a program that was built with `weft cc` and the recorder know of each other.
  *
  * Each executable and each shared library has a client of its own (hooks.c), which it announces when it is loaded. Where
- * there is no recorder, nobody answers: `span` stays 0, and every hook is a subtraction and a comparison.
+ * there is no recorder, nobody answers: `pages` stays 0, and every hook looks at one byte of it.
  */
 #ifndef WEFT_ACCESS_CLIENT_H
 #define WEFT_ACCESS_CLIENT_H
@@ -9,19 +9,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_CLIENT_VERSION = 1 };
+enum { WEFT_CLIENT_VERSION = 2 };
 
 /* What an access is, as enum weft_touch_kind of format.h; an update of an atomic variable is READ | WRITE | ATOMIC. */
 enum { WEFT_HOOK_READ = 1, WEFT_HOOK_WRITE = 2, WEFT_HOOK_ATOMIC = 4, WEFT_HOOK_VOLATILE = 8 };
 
-/* Which memory is of interest now: a range of addresses that holds all of it, and in that, by small pieces for what is
- * short and by large ones for what is long, whether writes (bit 1), and reads too (bit 0), are. Different memory may have
- * one entry: these tables only save questions. */
+/* Which memory is of interest now: whether writes (bit 1), and reads too (bit 0), are, of each page that holds any, and in
+ * that by small pieces for what is short and by large ones for what is long. Ranges are held against the addresses that
+ * all of it lies between. Different memory may have one entry: these tables only save questions.
+ *
+ * A page is 4 KiB and its entry bits 12 to 31 of the address, for these are two instructions of the program's code. */
+enum { WEFT_PAGE_SHIFT = 12, WEFT_PAGES = 1 << 20, WEFT_PAGE_READS = 1, WEFT_PAGE_WRITES = 2 };
 enum { WEFT_FINE_SHIFT = 8, WEFT_FINE = 1 << 16, WEFT_COARSE_SHIFT = 16, WEFT_COARSE = 1 << 14 };
 
 struct weft_client {
     uint32_t version;
-    volatile uintptr_t *low, *span; /* the range: hooks in the program's code read these two themselves */
+    volatile uint8_t *pages; /* WEFT_PAGES of them: hooks in the program's code look there themselves */
+    volatile uintptr_t *low, *span;
     const volatile uint8_t *fine, *coarse;
     void (*touched)(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
     struct weft_client *next; /* the recorder's */
