@@ -148,6 +148,7 @@ struct line_entry { /* the newest row of a place in the program */
     uint64_t moment, sequence;
     uintptr_t low, high; /* the hold that it lies in, as of `sequence` */
     uint32_t rows, all, kind; /* since the moment, and altogether */
+    bool closed;              /* until the next moment nothing is written down */
     uint64_t next;       /* where the next access lies if the steps go on */
 };
 
@@ -196,17 +197,17 @@ static __attribute__((cold, noinline)) struct toucher *toucher_new(void) {
     return toucher_here = t;
 }
 
-/* What does not change while accesses may share a row: the thread's place in its program. One that makes no calls, or is not
- * alone, also needs that nothing else has begun or ended. */
-static inline uint64_t moment_now(uint64_t event) {
-    if (LIKELY(weft_self && !weft_threaded)) return event;
-    uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
-    return event * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
-}
-
 static inline uint64_t events_so_far(void) {
     return weft_self ? (uint64_t)(weft_self->events.next - weft_self->events.base) / sizeof(struct weft_event)
                      : WEFT_TOUCH_NO_EVENTS;
+}
+
+/* What does not change while accesses may share a row: the thread's place in its program. One that makes no calls, or is not
+ * alone, also needs that nothing else has begun or ended. */
+static inline uint64_t moment_now(void) {
+    if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next;
+    uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
+    return events_so_far() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
 }
 
 static struct weft_touch *row_new(struct toucher *t) {
@@ -300,13 +301,13 @@ static inline void row_lasts(struct weft_touch *row) {
     if (UNLIKELY(weft_threaded || !weft_self)) row->last = weft_ticks(weft_clock_kind);
 }
 
-/* What nearly all accesses come to: the row of their place goes on by one more step. */
-static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned kind, uintptr_t place,
-                           uint64_t moment) {
-    if (a != e->next || e->place != place || e->kind != kind || e->moment != moment || e->sequence != sequence)
-        return false;
+/* What nearly all accesses come to: the row of their place goes on by one more step, or is full. */
+static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
+    if (e->place != place || e->kind != kind || e->moment != moment_now()) return false;
+    if (e->closed) return true;
+    if (a != e->next || a < e->low || a + n > e->high || e->sequence != sequence) return false;
     struct weft_touch *row = e->row;
-    if (a < e->low || a + n > e->high || row->size != n) return false;
+    if (row->size != n) return false;
     row->count++;
     e->next += row->stride;
     row_lasts(row);
@@ -314,9 +315,13 @@ static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned
 }
 
 static __attribute__((noinline)) void touched_now(struct toucher *t, struct line_entry *e, uintptr_t a, size_t n,
-                                                  unsigned kind, uintptr_t place, uint64_t event) {
+                                                  unsigned kind, uintptr_t place) {
+    uint64_t event = moment_now();
     bool same = e->place == place && e->kind == kind && e->moment == event && e->row && e->row->size == n;
-    if (UNLIKELY(exhausted(e, place, kind, event))) return;
+    if (UNLIKELY(exhausted(e, place, kind, event))) {
+        e->closed = e->moment == event;
+        return;
+    }
     if (!same || e->sequence != sequence || a < e->low || a + n > e->high) {
         uintptr_t low, high;
         uint64_t as_of;
@@ -361,8 +366,7 @@ static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     struct toucher *t = toucher_here ? toucher_here : toucher_new();
     if (LIKELY(t && !t->stopped)) {
         struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
-        uint64_t moment = moment_now(events_so_far());
-        if (UNLIKELY(!goes_on(e, a, n, kind, place, moment))) touched_now(t, e, a, n, kind, place, moment);
+        if (UNLIKELY(!goes_on(e, a, n, kind, place))) touched_now(t, e, a, n, kind, place);
     }
     toucher_busy = false;
 }
