@@ -513,6 +513,12 @@ C_TEMPLATES = [
   MPI_Datatype x;
   MPI_Type_vector(2, 1, 2, MPI_INT, &x); /* BUG */
   <<||MPI_Type_free(&x);>>"""),
+    ("resource-leak", "group_twice", 2, """
+  MPI_Group x, y;
+  MPI_Comm_group(comm, &x); /* BUG */
+  MPI_Comm_group(comm, &y); /* BUG */
+  MPI_Group_free(&x);
+  <<||MPI_Group_free(&y);>>"""),
     ("invalid-argument", "rank", 2, """
   MPI_Send(a, 4, MPI_INT, <<n||MPI_PROC_NULL>>, 1, comm); /* BUG */"""),
     ("invalid-argument", "count", 2, """

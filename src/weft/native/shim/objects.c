@@ -19,6 +19,14 @@ struct entry {
     uint32_t id;
     uint32_t state;
     void *extra;
+    struct reference *under;
+};
+/* What a handle named before it was made once more without having been freed: two calls of MPI_Comm_group give one handle
+ * that is to be freed twice. The newest is freed first. */
+struct reference {
+    uint32_t id;
+    void *extra;
+    struct reference *under;
 };
 enum { FREE = 0, FULL = 1, GONE = 2 };
 
@@ -26,7 +34,7 @@ static struct table {
     struct entry *entries;
     size_t capacity, filled; /* filled counts GONE too */
     uint32_t next_id;
-    uint32_t generation;     /* rises when a handle changes its meaning; the threads' caches compare it */
+    uint32_t generation; /* rises when a handle changes its meaning; the threads' caches compare it */
     volatile char busy;
 } tables[WEFT_CLASS_END];
 
@@ -141,6 +149,29 @@ uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle) {
     return weft_id_slow(thread, class, handle);
 }
 
+/* Of other classes a handle that is known names what was freed unseen. */
+static bool counted(int class) {
+    return class == WEFT_CLASS_GROUP || class == WEFT_CLASS_DATATYPE || class == WEFT_CLASS_ERRHANDLER;
+}
+
+static void refer_again(struct entry *e) {
+    struct reference *under = malloc(sizeof *under);
+    if (!under) return;
+    *under = (struct reference){.id = e->id, .extra = e->extra, .under = e->under};
+    e->under = under;
+}
+
+/* Whether the handle names what it named before. */
+static bool referred_still(struct entry *e) {
+    struct reference *under = e->under;
+    if (!under) return false;
+    e->id = under->id;
+    e->extra = under->extra;
+    e->under = under->under;
+    free(under);
+    return true;
+}
+
 static uint32_t renew(int class, uintptr_t handle, void *extra) {
     struct table *t = &tables[class];
     table_lock(t);
@@ -149,6 +180,7 @@ static uint32_t renew(int class, uintptr_t handle, void *extra) {
     if (e) {
         if (e->id && e->id < WEFT_ID_DYNAMIC) id = e->id; /* a predefined object came out, or a null handle */
         else {
+            if (e->id && counted(class)) refer_again(e);
             if (e->id) t->generation++;
             id = e->id = t->next_id++;
             e->extra = extra;
@@ -166,9 +198,11 @@ void weft_gone(int class, uintptr_t handle, uint32_t id) {
     table_lock(t);
     struct entry *e = find(t, handle);
     if (e && e->id == id) {
-        e->state = GONE;
-        e->id = 0;
-        e->extra = NULL; /* a communicator's facts stay allocated: another thread may be reading them */
+        if (!referred_still(e)) {
+            e->state = GONE;
+            e->id = 0;
+            e->extra = NULL; /* a communicator's facts stay allocated: another thread may be reading them */
+        }
         t->generation++;
     }
     table_unlock(t);
