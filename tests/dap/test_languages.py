@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dap.client import Body, Client
+from dap.client import Body, Client, Refused
 from dap.conftest import PROGRAMS, SQUARES, Recorded
 
 pytestmark = pytest.mark.usefixtures("gdb")
@@ -87,3 +87,48 @@ def test_values_of_fortran_open_into_components_and_sections(client: Start, of_f
     assert editor.ask("setVariable", variablesReference=mine, name="id", value="40")["value"] == "40"
     editor.go("next", 3)
     assert editor.variables(3)["got"]["value"] == "41"
+
+
+def test_instructions_are_disassembled_and_a_breakpoint_at_one_holds_in_every_replay(
+    client: Start, recorded: Record
+) -> None:
+    run = recorded(SQUARES / "squares.c")
+    editor = client()
+    editor.launch(run=str(run.run), breakpoints={run.source: [run.here]})
+    frame = editor.frames(3)[0]
+    at = frame["instructionPointerReference"]
+    about = editor.ask("disassemble", memoryReference=at, instructionOffset=-6, instructionCount=20)["instructions"]
+    assert len(about) == 20
+    assert about[6]["address"] == at
+    assert about[6]["line"] == run.here
+    assert about[6]["symbol"].startswith("add+")
+    known = [row for row in about if "symbol" in row]
+    assert [int(row["address"], 16) for row in known] == sorted(int(row["address"], 16) for row in known)
+    before = editor.ask("disassemble", memoryReference=at, instructionOffset=-4000, instructionCount=3)["instructions"]
+    assert [row["presentationHint"] for row in before] == ["invalid"] * 3  # nothing is told from before the function
+
+    call = next(row for row in known if row["instruction"].startswith("call") and "square" in row["instruction"])
+    offset = int(call["address"], 16) - int(at, 16)
+    wanted = {"instructionReference": at, "offset": offset, "condition": "k == 2"}
+    [made] = editor.ask("setInstructionBreakpoints", breakpoints=[wanted])["breakpoints"]
+    assert made["verified"], made
+    editor.breakpoints(run.source)
+    for how in ("continue", "restart"):
+        if how == "restart":
+            editor.ask("restart")
+            assert editor.event("stopped")["hitBreakpointIds"] == [made["id"]]
+        else:
+            stop = editor.go("continue")
+            assert (stop["reason"], stop["hitBreakpointIds"]) == ("instruction breakpoint", [made["id"]])
+        here = editor.frames(3)[0]["instructionPointerReference"]
+        [now] = editor.ask("disassemble", memoryReference=here, instructionCount=1)["instructions"]
+        assert now["symbol"] == call["symbol"]
+        assert editor.variables(3)["k"]["value"] == "2"
+    editor.ask("setInstructionBreakpoints", breakpoints=[wanted | {"condition": ""}])
+    editor.go("continue")
+    assert editor.variables(3)["k"]["value"] == "3"
+    thread = editor.go("reverseContinue", 3)["threadId"]
+    assert (editor.place(thread)[0], editor.variables(thread)["k"]["value"]) == ("add", "2")
+    assert editor.ask("setInstructionBreakpoints", breakpoints=[])["breakpoints"] == []
+    with pytest.raises(Refused, match="no instruction of a rank was told under this address"):
+        editor.ask("disassemble", memoryReference="0x10", instructionCount=1)

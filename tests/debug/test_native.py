@@ -241,3 +241,19 @@ def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     assert stops[4:6] == [("10", "before", "10"), ("9", "waiting", "9")]
     # The function was entered before the first call that communicates.
     assert "weft: between rank 0's first call that communicates and here no breakpoint is met" in out
+
+
+def test_a_breakpoint_at_an_instruction_is_named_by_file_and_place(cells: Recorded) -> None:
+    program = Path(json.loads((cells.run / "run.json").read_text())["command"][-1])
+    symbols = execute(["nm", program]).stdout.splitlines()
+    [address] = [row.split()[0] for row in symbols if row.endswith(" exchange")]
+    _, *refused, made, _, stop = cells.answers(
+        "break *nowhere+0x10", "break *cells+0x9999999", "break *libc.so.6+0x20000",
+        f"break *cells+{int(address, 16):#x}", "restart", "continue",
+    )  # fmt: skip
+    assert [row["ok"] for row in refused] == [False] * 3
+    words = ("has loaded no file nowhere", "cells ends before that", "libc.so.6 is a library of the system")
+    assert all(text in row["error"] for text, row in zip(words, refused, strict=True)), refused
+    assert made["ok"]
+    at = [row["at"] for row in stop["answer"]["ranks"] if row["state"] == "line"]
+    assert {(one["function"], one["line"]) for one in at} == {("exchange", line("static void exchange"))}

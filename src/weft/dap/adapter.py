@@ -29,7 +29,7 @@ Body = dict[str, Any]
 Later = Callable[[], None]
 AT_ONCE = ("threads", "pause", "loadedSources", "weft/ranks")
 """Requests that are answered while ranks run."""
-INTERRUPT = ("setBreakpoints", "setFunctionBreakpoints", "setDataBreakpoints")
+INTERRUPT = ("setBreakpoints", "setFunctionBreakpoints", "setDataBreakpoints", "setInstructionBreakpoints")
 """Requests for which ranks that run to a breakpoint are stopped, and then go on."""
 TOLD = ("launch", "attach", "restart", "setVariable", "setExpression")
 """Requests whose failure the editor is to show; what it asks for by itself may come after ranks have run."""
@@ -137,6 +137,11 @@ class Adapter:
             "configurationDone": self._configured, "restart": self._restart, "terminate": self._terminate,
             "disconnect": self._disconnect, "setBreakpoints": self._breakpoints,
             "setFunctionBreakpoints": self._functions, "setDataBreakpoints": self._data,
+            "setInstructionBreakpoints": self._instructions,
+            "disassemble": lambda a: {"instructions": self.session.stacks.instructions.disassemble(
+                str(a["memoryReference"]), int(a.get("offset") or 0), int(a.get("instructionOffset") or 0),
+                int(a["instructionCount"]),
+            )},
             "setExceptionBreakpoints": lambda _: {"breakpoints": []},
             "dataBreakpointInfo": lambda a: self.session.stacks.data(
                 str(a["name"]), a.get("variablesReference"), a.get("frameId")
@@ -264,6 +269,12 @@ class Adapter:
 
     def _data(self, arguments: Body) -> Body:
         return {"breakpoints": self.session.points.watch(arguments.get("breakpoints") or [])}
+
+    def _instructions(self, arguments: Body) -> Body:
+        named = self.session.stacks.instructions.named
+        given = arguments.get("breakpoints") or []
+        places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
+        return {"breakpoints": self.session.points.replace("instructions", places)}
 
     # Values
 

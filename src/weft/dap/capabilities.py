@@ -11,6 +11,8 @@ CAPABILITIES: dict[str, Any] = {
     "supportsHitConditionalBreakpoints": True,
     "supportsLogPoints": True,
     "supportsDataBreakpoints": True,
+    "supportsInstructionBreakpoints": True,
+    "supportsDisassembleRequest": True,
     "supportsEvaluateForHovers": True,
     "supportsSetVariable": True,
     "supportsSetExpression": True,

@@ -25,7 +25,8 @@ class Known:
 
 
 class Points:
-    """All breakpoints of a session. `groups`: those that one request replaces, by a file's name or `functions`."""
+    """All breakpoints of a session. `groups`: those that one request replaces: a file's name, `functions`,
+    `instructions`."""
 
     def __init__(self, debugger: Debugger) -> None:
         self.debugger = debugger
@@ -39,8 +40,8 @@ class Points:
 
     def kind_of(self, number: int) -> str:
         """Why a stop at it came, as the protocol calls it."""
-        functions = {one.number for one in self.groups.get("functions", [])}
-        return "function breakpoint" if number in functions else "breakpoint"
+        of = next((name for name, group in self.groups.items() if any(one.number == number for one in group)), "")
+        return {"functions": "function breakpoint", "instructions": "instruction breakpoint"}.get(of, "breakpoint")
 
     def replace(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
         """Take these as the breakpoints of a group: WHERE, and what the editor says with it. Equal ones stay."""

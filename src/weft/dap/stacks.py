@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.dap.instructions import Instructions
 from weft.dap.points import data_id
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
@@ -49,6 +50,7 @@ class Stacks:
         self._spots: list[Spot] = []
         self._values: list[Value] = []
         self._beside: dict[int, NativeHand] = {}
+        self.instructions = Instructions(debugger)
 
     def moved(self) -> None:
         """Ranks are about to run: all numbers are void."""
@@ -57,6 +59,7 @@ class Stacks:
         for hand in self._beside.values():
             hand.close()
         self._beside.clear()
+        self.instructions.moved()
 
     # Threads
 
@@ -133,6 +136,8 @@ class Stacks:
         body: Body = {"id": len(self._spots), "name": frame.function, "line": frame.line or 0, "column": 1}
         if frame.file:
             body["source"] = source(frame.file)
+        if frame.address and not spot.native:
+            body["instructionPointerReference"] = self.instructions.reference(spot.rank, frame.address)
         return body if frame.file else body | {"presentationHint": "subtle"}
 
     def spot(self, number: object) -> Spot:

@@ -6,7 +6,6 @@ asked something. In a stop at a line it stays halted.
 
 from __future__ import annotations
 
-import bisect
 import json
 import linecache
 import re
@@ -14,18 +13,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
+from weft.debug.instructions import NOT_THE_PROGRAM, Maps
 from weft.debug.mi import Mi, quoted
 from weft.debug.skips import is_file
-
-_NOT_THE_PROGRAM = re.compile(
-    r"(libweft|weft|lib[pf]?mpi|libmpich|libopen-|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
-    r"|libpthread|ld-linux|libmpifort|libmpicxx|libi?omp5?[.]|libgomp[.])[^/]*$|^\[vdso\]"
-)
-
 
 COUNT = Path(__file__).parent / "count_gdb.py"
 _SHOW = "show language"
@@ -67,7 +62,7 @@ class NativeHand:
             self.gdb.exit()
             raise HandError(_cannot_attach(pid, str(error))) from error
         self.gdb.await_stop()
-        self._maps = _Maps(pid)
+        self.maps = Maps(pid)
         self._run()
 
     def _run(self) -> None:
@@ -110,8 +105,8 @@ class NativeHand:
     def _frames(self) -> list[Frame]:
         """From the innermost frame of the program on."""
         raw = self._raw_frames()
-        modules = [self._maps.module(int(frame["addr"], 16)) for frame in raw]
-        begin = next((i for i, module in enumerate(modules) if not _NOT_THE_PROGRAM.search(module)), len(raw))
+        modules = [self.maps.module(int(frame["addr"], 16)) for frame in raw]
+        begin = next((i for i, module in enumerate(modules) if not NOT_THE_PROGRAM.search(module)), len(raw))
         found: list[Frame] = []
         for frame, module in zip(raw[begin:], modules[begin:], strict=True):
             if Path(module).name.startswith(("libc.", "libc-")) and found:
@@ -121,10 +116,11 @@ class NativeHand:
             file, line = frame.get("fullname") or frame.get("file") or "", int(frame.get("line", 0))
             name = frame.get("func", "??")
             where = (
-                name if file else f"{name} in {Path(module).name}+{int(frame['addr'], 16) - self._maps.base(module):#x}"
+                name if file else f"{name} in {Path(module).name}+{int(frame['addr'], 16) - self.maps.base(module):#x}"
             )
-            found.append(Frame(file, line, where, source_line(file, line), int(frame["level"]),
-                               Path(module).name.startswith(("python", "libpython"))))  # fmt: skip
+            python = Path(module).name.startswith(("python", "libpython"))
+            text, address = source_line(file, line), int(frame["addr"], 16)
+            found.append(Frame(file, line, where, text, int(frame["level"]), python, address))
         return found
 
     def stack(self) -> list[Frame]:
@@ -225,7 +221,11 @@ class NativeHand:
         """Take these as the rank's breakpoints."""
         if not self.gdb.armed(points):
             with self.halted():
-                self.gdb.arm(points)
+                self.gdb.arm([replace(point, function=self._spec(point.function)) for point in points])
+
+    def _spec(self, function: str) -> str:
+        """What gdb calls a function, or an instruction of a module of this process."""
+        return f"*{self.maps.address(function):#x}" if function.startswith("*") else function
 
     def _python(self, call: str) -> Any:
         """What a function of count_gdb.py prints. HandError where it raises, or this gdb has no Python."""
@@ -248,8 +248,8 @@ class NativeHand:
             if text and self._python(f"frameless({text!r}, {chosen})"):
                 found["depth"] = 0
         for one in (found, *found["lines"]):
-            one["module"] = self._maps.module(one["address"])
-            one["address"] -= self._maps.base(one["module"])
+            one["module"] = self.maps.module(one["address"])
+            one["address"] -= self.maps.base(one["module"])
         if self.stopped is None:
             found["address"] = 0  # inside of MPI: no place of the program's is visited again
         return found
@@ -258,7 +258,9 @@ class NativeHand:
         """Count ticks from here on, and stop at one of them, or at a visit of the place."""
         told = json.loads(json.dumps(marks.as_dict()))
         for one in (told["place"], *told["place"].get("lines", ())):
-            one["address"] += self._maps.base(one["module"]) if one.get("address") else 0
+            one["address"] += self.maps.base(one["module"]) if one.get("address") else 0
+        for one in told["points"]:
+            one["function"] = one["function"] and self._spec(one["function"])
         with self.halted():
             self.gdb.arm([])
             for number in list(self._watched):
@@ -411,40 +413,6 @@ class NativeHand:
                 self.gdb.await_stop(2)
             self.gdb.ask("-target-detach", 2)
         self.gdb.exit()
-
-
-class _Maps:
-    """Which module of a process holds an address."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._read()
-
-    def _read(self) -> None:
-        rows: list[tuple[int, int, str]] = []
-        self._bases: dict[str, int] = {}
-        for line in Path(f"/proc/{self._pid}/maps").read_text().splitlines():
-            words = line.split(maxsplit=5)
-            if len(words) == 6:
-                start, end = (int(word, 16) for word in words[0].split("-"))
-                rows.append((start, end, words[5]))
-                self._bases.setdefault(words[5], start)
-        self._rows = rows
-        self._starts = [row[0] for row in rows]
-
-    def module(self, address: int) -> str:
-        """The file, empty where there is none."""
-        for again in (False, True):  # a library may have come since
-            row = bisect.bisect_right(self._starts, address) - 1
-            if row >= 0 and address < self._rows[row][1]:
-                return self._rows[row][2]
-            if not again:
-                self._read()
-        return ""
-
-    def base(self, module: str) -> int:
-        """Where the module begins."""
-        return self._bases.get(module, 0)
 
 
 def _one(told: Any) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Frame:
     text: str = ""
     level: int = 0
     of_interpreter: bool = False
+    address: int = 0
+    """Of the instruction that it goes on with; 0 where it has none of its own."""
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -45,6 +47,7 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Point:
     """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones).
+    A `function` that begins with `*` is an instruction: *MODULE+OFFSET.
 
     `task`: for that task alone, or with `descendants` for what it made too; None: for all.
     """
@@ -340,6 +343,8 @@ class PythonHand:
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
+        if any(point.function.startswith("*") for point in points):
+            raise HandError("instructions are those of native ranks, and this one is Python")
         self._ask("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:

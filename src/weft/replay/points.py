@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,13 @@ from weft.trace.sites import CallSite
 EventId = tuple[int, int]
 
 
+INSTRUCTION: Final = r"\*[^\s#]+\+(?:0x[0-9a-fA-F]+|\d+)"
+"""An instruction, by the file that it is of and its place there: the same in every replay, as addresses are not."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePoint:
-    """A place in the source, as a person wrote it."""
+    """A place in the source, as a person wrote it. `name`: of a function, or an INSTRUCTION."""
 
     text: str
     rank: int | None
@@ -58,8 +62,8 @@ def check(trace: Trace, rank: int, index: int, text: str) -> EventId:
 
 
 def parse_place(text: str) -> SourcePoint:
-    """[RANK:]FILE:LINE[#N] or [RANK:]NAME[#N]."""
-    found = re.fullmatch(r"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*))(?:#(\d+))?", text)
+    """[RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]."""
+    found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
                          "RANK:from=RANK, t=SECONDS or finding:N")  # fmt: skip

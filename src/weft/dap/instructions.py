@@ -1,0 +1,75 @@
+"""Instructions as an editor names them: by addresses of one rank in one replay, while breakpoints are to stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from weft.debug.debugger import Debugger
+from weft.debug.gdb import NativeHand
+from weft.debug.hands import HandError
+from weft.debug.instructions import Instruction, disassembled
+from weft.errors import UsageError
+
+MOST: Final = 10_000
+"""Instructions of one answer."""
+
+
+class Instructions:
+    """The addresses that an editor was told, each with the instruction that it means in any rank and replay."""
+
+    def __init__(self, debugger: Debugger) -> None:
+        self._debugger = debugger
+        self._ranks: dict[int, int] = {}
+        """The rank that an address was told of, in this stop."""
+        self._known: dict[int, tuple[str, int]] = {}
+        """Module and place in it."""
+
+    def moved(self) -> None:
+        """Ranks run: another one may be asked for its instructions next."""
+        self._ranks.clear()
+
+    def reference(self, rank: int, address: int) -> str:
+        """What names an instruction of a rank to the editor."""
+        maps = self._hand(rank).maps
+        module = maps.module(address)
+        self._ranks[address] = rank
+        self._known[address] = module, address - maps.base(module)
+        return f"{address:#x}"
+
+    def named(self, reference: str, offset: int) -> str:
+        """The place of a breakpoint. UsageError for what the editor was never told."""
+        module, at = self._of(reference)
+        return f"*{module}+{at + offset:#x}"
+
+    def disassemble(self, reference: str, offset: int, first: int, count: int) -> list[dict[str, Any]]:
+        """Instructions around one; those that are not known are told as such, as the protocol wants their number."""
+        module, at = self._of(reference)
+        rank = self._ranks.get(int(reference, 0), self._debugger.focus)
+        hand = self._hand(rank)
+        address = hand.maps.base(module) + at + offset
+        rows = disassembled(hand, address, first, min(count, MOST))
+        return [self._told(rank, row, address) for row in rows]
+
+    def _of(self, reference: str) -> tuple[str, int]:
+        found = self._known.get(int(reference, 0))
+        if found is None:
+            raise UsageError(f"{reference}: no instruction of a rank was told under this address")
+        return found
+
+    def _hand(self, rank: int) -> NativeHand:
+        hand = self._debugger.hand(rank)
+        if not isinstance(hand, NativeHand):
+            raise HandError(f"rank {rank} is Python: it has no instructions of its own")
+        return hand
+
+    def _told(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:
+        if row is None:
+            return {"address": f"{near:#x}", "instruction": "?", "presentationHint": "invalid"}
+        body = {"address": self.reference(rank, row.address), "instruction": row.text}
+        place: dict[str, Any] = {"symbol": row.symbol} if row.symbol else {}
+        if row.code:
+            place["instructionBytes"] = row.code
+        if row.file and row.line:
+            place |= {"location": {"name": Path(row.file).name, "path": row.file}, "line": row.line}
+        return body | place
