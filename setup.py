@@ -19,6 +19,7 @@ NATIVE = Path("src/weft/native")
 
 layouts = generate.write(Path("build/bridge"))
 sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c")), *layouts]
+values = Path("src/weft/values/native")
 headers = [*sorted(NATIVE.glob("*.h")), *sorted(NATIVE.glob("kernel/*.h"))]
 
 
@@ -57,7 +58,17 @@ setup(
             extra_compile_args=["-std=c11", "-O3", "-Wall", "-D_GNU_SOURCE"],
             extra_link_args=["-pthread"],
             py_limited_api=True,
-        )
+        ),
+        # What the probes of a program call: loaded into it by itself, so that nothing else of Weft is there.
+        Extension(
+            "weft.native._values",
+            sources=sorted(map(str, values.glob("*.c"))),
+            depends=sorted(map(str, [*values.glob("*.h"), *values.glob("include/*.h")])),
+            include_dirs=["src/weft"],
+            extra_compile_args=["-std=c11", "-O3", "-Wall", "-D_GNU_SOURCE", "-fvisibility=hidden"],
+            extra_link_args=["-pthread"],
+            py_limited_api=True,
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

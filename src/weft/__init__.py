@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from weft.values.probes import block, loop, part, probe, region
+
 if TYPE_CHECKING:
     from weft.trace import Trace
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "open"]
+__all__ = ["__version__", "block", "loop", "open", "part", "probe", "region"]
 
 
 def open(path: str | os.PathLike[str]) -> Trace:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.report.terminal import Block
+    from weft.values.recording import Recorded
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
@@ -43,7 +44,7 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--whole-buffers] [--hang-after S] -- PROGRAM",
+              "[--probes CONFIG] [--whole-buffers] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -61,6 +62,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--whole-buffers", action="store_true",
         help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probes", type=Path, metavar="CONFIG",
+        help="keep of the program's probes what CONFIG says; it is written where there is no such file",
     )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
@@ -117,6 +122,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--whole-buffers needs --level trace: level `outcomes` holds no calls with buffers")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
+    from weft.values import recording
+
+    recording.check(args.probes)
     return record(command, args)
 
 
@@ -128,6 +136,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
+    from weft.values import recording as values
 
     plan = plans.decide(command, args.n)
     rundir.refuse(args.out)
@@ -141,11 +150,13 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             from weft.tasks import calling
 
             variables |= calling.begin(plan.line.programs, directory)
+        variables |= values.begin(directory.path, args.probes)
         recorder.describe(plan, shim, directory)
         with watching(directory, args) as told:
             job = run_job(plan, directory, variables, args.hang_after, told=told)
     except WeftError:
         end_tasks(args, directory)
+        values.discard(directory.path)
         directory.discard()
         raise
     end_tasks(args, directory)
@@ -183,6 +194,9 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
     ending = finish.finish(job)
     for note in plan.notes:
         say(f"note: {note}")
+    kept = keep_values(job, args.probes)
+    if not ending.ranks and kept.processes:
+        return without_mpi(job, kept, args)
     if not ending.ranks:
         why = nothing_recorded(plan, job)
         say(why)
@@ -202,11 +216,45 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
     for line in what_happened(ending, job):
         say(line)
+    failed |= tell_values(kept)
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
     if job.interrupted is not None:
         return 128 + job.interrupted
+    return job.process.shell_status or (FAILED_STATUS if failed else 0)
+
+
+def keep_values(job: Job, configuration: Path | None) -> Recorded:
+    """Put in order what the program's probes kept."""
+    from weft.values import recording
+
+    return recording.end(job.run.path, configuration)
+
+
+def tell_values(kept: Recorded) -> bool:
+    """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
+    for note in kept.notes:
+        say(note)
+    for line in kept.unknown:
+        say(f"error: {line}")
+    if kept.probes:
+        say(f"kept {kept.probes:,} values of probes: `weft compare` holds them against another run's")
+    return bool(kept.unknown)
+
+
+def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:
+    """A program without MPI that has probes: its values are the run."""
+    say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
+        "the program never initialised MPI")  # fmt: skip
+    failed = tell_values(kept)
+    try:
+        job.run.write()
+    except WeftError as error:
+        say(str(error))
+        failed = True
+    why = "the program never initialised MPI: there are values and no calls"
+    failed |= not write_report(args.report, Untold(job.run.facts, (why,)))
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 

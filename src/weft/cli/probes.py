@@ -1,0 +1,47 @@
+"""List the probes of a run, or say how a program that has some is compiled.
+
+weft probes RUN                            what its probes kept: by place, how often, how much
+cc $(weft probes --cflags) -o prog prog.c  C and C++: where weft.h lies
+gfortran $(weft probes --fortran) prog.f90 the module weft, a source to be compiled with yours
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "probes", help="list the probes of a run; flags to compile a program with probes", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--cflags", action="store_true", help="print what a C or C++ compiler needs to find weft.h")
+    what.add_argument("--fortran", action="store_true", help="print the source of the Fortran module")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them."""
+    from weft.values.recording import INCLUDE, MODULE
+
+    if args.cflags:
+        print(f"-I{INCLUDE}")
+    elif args.fortran:
+        print(INCLUDE / MODULE)
+    else:
+        _listed(args.run)
+    return 0
+
+
+def _listed(run: Path | None) -> None:
+    from weft.launch.rundir import newest
+    from weft.report.text import printable
+    from weft.values.listing import lines
+    from weft.values.trace import ValueTrace
+
+    for line in lines(ValueTrace.open(run or newest())):
+        print(printable(line))

@@ -1,0 +1,142 @@
+"""Hands what the probes of a Python program are given to the native capture. Nothing here stops the program."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.native.headers.value_format import VALUES_DIMS, PlaceKind
+from weft.native.headers.weft_array import Array, Order
+from weft.values.probes import Part
+
+_KINDS: Final = "iufcb"
+_Place = ctypes.CFUNCTYPE(
+    ctypes.c_uint32, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_char_p
+)
+_Scope = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_int64)
+_Leave = ctypes.CFUNCTYPE(None, ctypes.c_uint32)
+_Probe = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
+
+
+class _Entries(ctypes.Structure):
+    """struct weft_entries of weft.h."""
+
+    _fields_ = (("place", _Place), ("enter", _Scope), ("nest", _Scope), ("leave", _Leave), ("probe", _Probe))
+
+
+class Unfit(Exception):
+    """What a probe cannot take; the message says why."""
+
+
+def begun(path: str) -> Capture | None:
+    """The capture of this process; None in a child of a rank, and where the library is not there."""
+    try:
+        library = ctypes.CDLL(path)
+        give = library.weft_values_entries
+    except (OSError, AttributeError):
+        return None
+    give.restype = ctypes.POINTER(_Entries)
+    entries = give()
+    # The native side has said whose values these are; children that get os.environ are to see it.
+    os.environ["WEFT_VALUES_OWNER"] = str(os.getpid())
+    return Capture(library, entries.contents) if entries else None
+
+
+class Capture:
+    """What probes of this process call."""
+
+    def __init__(self, library: ctypes.CDLL, entries: Any) -> None:
+        self._entries = entries
+        self._complain = library.weft_values_complain
+        self._complain.argtypes = (ctypes.c_uint32, ctypes.c_char_p)
+        self._complain.restype = None
+        self._places: dict[tuple[int, str, CodeType, int], int] = {}
+
+    def enter(self, name: str, index: int | None, frame: FrameType) -> int:
+        """An iteration, or a region, begins; its place."""
+        place = 0
+        with suppress(Exception):
+            kind = PlaceKind.REGION if index is None else PlaceKind.LOOP
+            place = self._place(kind, name, frame)
+            self._entries.nest(place, 0 if index is None else int(index))
+        return place
+
+    def leave(self, place: int) -> None:
+        """It ends."""
+        self._entries.leave(place)
+
+    def probe(self, name: str, value: object, terms: object, frame: FrameType) -> None:
+        """Keep a value; what cannot be kept is told in the trace."""
+        place = 0
+        try:
+            place = self._place(PlaceKind.PROBE, name, frame)
+            array, given = _array(value)
+            if terms is not None:
+                array.terms, array.scale = _scale(terms)
+            self._entries.probe(place, ctypes.addressof(array))
+            del given  # alive until here: C has read it
+        except Unfit as error:
+            self._complain(place, str(error).encode(errors="replace"))
+        except Exception as error:  # the program goes on, whatever is wrong here
+            with suppress(Exception):
+                self._complain(place, f"{type(error).__name__}: {error}"[:400].encode(errors="replace"))
+
+    def _place(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
+        key = (int(kind), name, frame.f_code, frame.f_lineno)
+        known = self._places.get(key)
+        if known is None:
+            code = frame.f_code
+            texts = [str(text).replace("\0", "?").encode(errors="replace") for text in (name, code.co_filename)]
+            function = code.co_qualname.encode(errors="replace")
+            known = self._entries.place(int(kind), *texts, frame.f_lineno, function)
+            self._places[key] = known
+        return known
+
+
+def _array(value: object) -> tuple[Array, NDArray[Any]]:
+    """A value as C takes it, and what keeps it alive."""
+    of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, Part) else (None, 0, None)
+    given = _numbers(value.values if isinstance(value, Part) else value)
+    if given.ndim > VALUES_DIMS:
+        raise Unfit(f"it has {given.ndim} dimensions, and {VALUES_DIMS} are kept at most")
+    array = Array()
+    array.data = given.ctypes.data
+    array.type, array.size, array.dims = ord(given.dtype.kind), given.dtype.itemsize, given.ndim
+    array.order = Order.FIRST_FASTEST if given.flags.f_contiguous and not given.flags.c_contiguous else 0
+    array.shape[: given.ndim], array.stride[: given.ndim] = given.shape, given.strides
+    if of is not None:
+        array.lower[: given.ndim] = _indices(lower, given, "lower")
+        array.whole[: given.ndim] = _indices(0 if whole is None else whole, given, "whole")
+        array.of = np.frombuffer(of.replace("\0", "?").encode(errors="replace") + b"\0", np.uint8)
+    return array, given
+
+
+def _numbers(value: object) -> NDArray[Any]:
+    given = np.asarray(value)
+    if given.dtype.kind not in _KINDS:
+        raise Unfit(f"it is of type {type(value).__name__}, and numbers are kept")
+    if given.dtype.kind == "f" and given.dtype.itemsize == 2:
+        return given.astype(np.float32)  # C has no such type
+    return given if given.dtype.isnative else given.astype(given.dtype.newbyteorder("="))
+
+
+def _indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
+    known = [int(one) for one in np.atleast_1d(given)]
+    if known == [0]:
+        known = [0] * array.ndim
+    if what == "lower" and -1 in known:
+        raise Unfit(f"its shape {array.shape} is not that of this rank's block: say where it lies with lower=")
+    if len(known) != array.ndim:
+        raise Unfit(f"{what} has {len(known)} numbers, and the array {array.ndim} dimensions")
+    return known
+
+
+def _scale(terms: object) -> tuple[int, float]:
+    given = np.asarray(terms)
+    return min(given.size, 2**32 - 1), float(np.abs(given).sum(dtype=np.float64))

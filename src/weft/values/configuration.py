@@ -1,0 +1,205 @@
+"""The configuration of a value trace: what to keep of which loop and probe. Read from TOML, written by a first run."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+
+from weft.errors import UsageError
+from weft.native.headers.rules import ValuesLevel
+from weft.native.headers.value_format import ValueForm
+from weft.plain import dataclass
+
+LEVELS: Final = {
+    "none": ValuesLevel.NONE, "minimal": ValuesLevel.MINIMAL,
+    "modifications": ValuesLevel.CHANGES, "full": ValuesLevel.FULL,
+}  # fmt: skip
+FORMS: Final = {
+    "values": ValueForm.VALUES, "changes": ValueForm.CHANGES,
+    "hashes": ValueForm.HASHES, "statistics": ValueForm.STATISTICS,
+}  # fmt: skip
+SCOPES: Final = ("file", "procedure", "loop", "region", "probe")
+_KEPT: Final = ("level", "arrays", "iterations", "ranks", "every")
+_JUDGED: Final = ("exact", "absolute", "relative", "ulps", "nan")
+_KEYS: Final = {
+    "file": _KEPT, "procedure": _KEPT, "loop": ("level", "iterations", "ranks"), "region": ("level", "ranks"),
+    "probe": _KEPT + _JUDGED,
+}  # fmt: skip
+_PROGRAM: Final = ("level", "arrays", "ranks", "every", "limit", *_JUDGED)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one entry says: `level` -1 and `form` 0 where it says nothing of them."""
+
+    scope: str
+    name: str
+    level: int = -1
+    form: int = 0
+    first: int = _FIRST
+    last: int = _LAST
+    step: int = 1
+    every: int = 1
+    ranks: str = "*"
+
+    def line(self) -> str:
+        """As the recorded program reads it (values/native/rules.c)."""
+        words = (self.scope, self.name, self.level, self.form, self.first, self.last, self.step, self.every, self.ranks)
+        return "\t".join(map(str, words))
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All entries of a configuration; `judged` is what it says of tolerances, by probe and under "" for all."""
+
+    rules: list[Rule] = field(default_factory=list)
+    limit: int = 1 << 30
+    judged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    source: str = ""
+
+    def plan(self) -> str:
+        """The file that the recorded program reads."""
+        return "\n".join([f"limit\t{self.limit}", *(rule.line() for rule in self.rules)]) + "\n"
+
+    def unknown(self, known: Mapping[str, Iterable[str]]) -> list[str]:
+        """Sentences on entries that name what the program does not have: `known` are names by scope."""
+        found = []
+        for rule in self.rules:
+            names = sorted(set(known.get(rule.scope, ())))
+            if rule.scope not in SCOPES or rule.name in names or (rule.scope == "file" and _among(rule.name, names)):
+                continue
+            found.append(f"{self.source}: the run has no {rule.scope} {rule.name!r}{near(rule.name, names)}")
+        return found
+
+
+def _among(name: str, paths: Iterable[str]) -> bool:
+    return any(path == name or path.endswith(f"/{name}") for path in paths)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What was likely meant."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, 1, 0.5)
+    if close:
+        return f"; the nearest is {close[0]!r}"
+    return f"; there are {', '.join(map(repr, names[:8]))}" if names else ""
+
+
+def read(path: Path) -> Configuration:
+    """A configuration from a file. UsageError that names the entry where it cannot be right."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration {path} cannot be read: {error}") from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    return _Reader(str(path)).configuration(document)
+
+
+class _Reader:
+    """Reads the entries of one document."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.judged: dict[str, dict[str, Any]] = {}
+
+    def configuration(self, document: dict[str, Any]) -> Configuration:
+        top = {key: value for key, value in document.items() if not isinstance(value, dict)}
+        self._only(top, (*_PROGRAM, *SCOPES), "the program")
+        limit = self._size(top.pop("limit", "1 GB"))
+        rules = [self._rule("program", "", top)]
+        for scope, entries in document.items():
+            if not isinstance(entries, dict):
+                continue
+            if scope not in SCOPES:
+                raise self._wrong(f"[{scope}] is not a kind of entry{near(scope, SCOPES)}")
+            for name, entry in entries.items():
+                if not isinstance(entry, dict):
+                    raise self._wrong(f'[{scope}]: write [{scope}."{name}"], with what is to be kept of it below')
+                self._only(entry, _KEYS[scope], f'[{scope}."{name}"]')
+                rules.append(self._rule(scope, name, entry))
+        return Configuration(rules, limit, self.judged, self.source)
+
+    def _wrong(self, text: str) -> UsageError:
+        return UsageError(f"{self.source}: {text}")
+
+    def _only(self, entry: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        for key in entry:
+            if key not in known:
+                raise self._wrong(f"{where}: {key!r} is not a setting{near(key, known)}")
+
+    def _rule(self, scope: str, name: str, entry: Mapping[str, Any]) -> Rule:
+        if re.search(r"[\t\n\0]", name):
+            raise self._wrong(f"{name!r} holds a tab or a line's end, which no name may")
+        where = f'[{scope}."{name}"]' if name else "the program"
+        judged = {key: entry[key] for key in _JUDGED if key in entry}
+        if judged:
+            self.judged[name] = self._tolerances(judged, where)
+        first, last, step = self._iterations(entry.get("iterations"), where)
+        return Rule(
+            scope, name, self._word(entry, "level", LEVELS, -1, where), self._word(entry, "arrays", FORMS, 0, where),
+            first, last, step, self._positive(entry.get("every", 1), where), self._ranks(entry.get("ranks"), where),
+        )  # fmt: skip
+
+    def _word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
+        word = entry.get(key)
+        if word is None:
+            return unsaid
+        if word not in known:
+            raise self._wrong(f"{where}: {key} = {word!r} is not one of {', '.join(known)}{near(str(word), known)}")
+        return int(known[word])
+
+    def _positive(self, value: object, where: str) -> int:
+        if not isinstance(value, int) or value < 1:
+            raise self._wrong(f"{where}: every = {value!r} is not a number from 1 on")
+        return value
+
+    def _iterations(self, text: object, where: str) -> tuple[int, int, int]:
+        """`first:last:step`, any of which may be left out; last is one of them."""
+        if text is None:
+            return _FIRST, _LAST, 1
+        words = [word.strip() for word in str(text).split(":")]
+        if len(words) > 3 or not all(re.fullmatch(r"-?\d*", word) for word in words):
+            raise self._wrong(f"{where}: iterations = {text!r} is not first:last:step, such as 0:100:10")
+        first = int(words[0]) if words[0] else _FIRST
+        last = first if len(words) == 1 else int(words[1]) if words[1] else _LAST
+        step = int(words[2]) if len(words) == 3 and words[2] else 1
+        if last < first or step < 1:
+            raise self._wrong(
+                f"{where}: iterations = {text!r} holds none: the last one is before the first, or no step"
+            )
+        return first, last, step
+
+    def _ranks(self, text: object, where: str) -> str:
+        if text is None:
+            return "*"
+        plain = re.sub(r"\s", "", str(text))
+        if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", plain):
+            raise self._wrong(f"{where}: ranks = {text!r} is not a list of ranks, such as 0-3,8")
+        return plain
+
+    def _size(self, text: object) -> int:
+        found = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", str(text).lower())
+        if not found or not int(found[1]):
+            raise self._wrong(f"limit = {text!r} is not a size, such as 500 MB")
+        return int(found[1]) * _UNITS[found[2]]
+
+    def _tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+        for key, value in entry.items():
+            if key == "nan" and value not in ("equal", "different"):
+                raise self._wrong(f"{where}: nan = {value!r} is not equal or different")
+            number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+            if key in ("absolute", "relative", "ulps") and not number:
+                raise self._wrong(f"{where}: {key} = {value!r} is not a number from 0 on")
+            if key == "exact" and not isinstance(value, bool):
+                raise self._wrong(f"{where}: exact = {value!r} is not true or false")
+        return dict(entry)

@@ -1,0 +1,89 @@
+/* Probes of Fortran programs: weft_probes.f90 passes a descriptor of the array, whatever its type and rank. */
+#include "capture.h"
+
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WEFT_CAPTURE
+#include "include/weft.h"
+
+#define VISIBLE __attribute__((visibility("default")))
+
+/* The descriptor of gfortran 9 and later (its ISO_Fortran_binding.h). */
+struct descriptor {
+    void *base;
+    size_t size;
+    int version;
+    int8_t rank, attribute;
+    int16_t type;
+    struct {
+        int64_t lower, extent, stride;
+    } dim[15];
+};
+
+enum { INTEGER = 1, LOGICAL = 2, REAL = 3, COMPLEX = 4 };
+
+struct weft_entries *weft_values_entries(void);
+
+static char *text_of(const char *text, int64_t n) {
+    while (n > 0 && text[n - 1] == ' ') n--;
+    return strndup(text, (size_t)(n > 0 ? n : 0));
+}
+
+/* In place of a file: the address of the program's own call, two frames up, behind the module's procedure. */
+static __attribute__((noinline)) const char *caller(char *to, size_t room) {
+    void *frames[4] = {0};
+    int n = backtrace(frames, 4);
+    snprintf(to, room, "@%p", n > 3 ? frames[3] : NULL);
+    return to;
+}
+
+static char letter(const struct descriptor *given) {
+    switch (given->type & 0xff) {
+    case INTEGER:
+    case LOGICAL: return 'i';
+    case REAL: return 'f';
+    case COMPLEX: return 'c';
+    default: return 'v';
+    }
+}
+
+VISIBLE void weft_fortran_probe(const char *name, int64_t length, const struct descriptor *given, const char *of,
+                                int64_t of_length, const int64_t *lower, int64_t lowers);
+VISIBLE void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t index);
+
+/* `lower`: the index in the global array `of` of the first element, from 1 on, as long as it is given. */
+void weft_fortran_probe(const char *name, int64_t length, const struct descriptor *given, const char *of,
+                        int64_t of_length, const int64_t *lower, int64_t lowers) {
+    struct weft_entries *entries = weft_values_entries();
+    char *called = entries ? text_of(name, length) : NULL, *whole = of_length > 0 ? text_of(of, of_length) : NULL;
+    if (called) {
+        struct weft_array array = {.data = given->base, .of = whole, .order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE};
+        array.type = (uint8_t)letter(given);
+        array.size = (uint8_t)given->size;
+        array.dims = (uint8_t)given->rank;
+        for (int d = 0; d < given->rank && d < 8; d++) {
+            array.shape[d] = given->dim[d].extent;
+            array.stride[d] = given->dim[d].stride;
+            array.lower[d] = d < lowers ? lower[d] - 1 : 0;
+        }
+        char place[32];
+        entries->probe(entries->place(WEFT_IS_PROBE, called, caller(place, sizeof place), 0, ""), &array);
+    }
+    free(called);
+    free(whole);
+}
+
+/* A loop, a region, or the end of either. */
+void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t index) {
+    struct weft_entries *entries = weft_values_entries();
+    char *called = entries ? text_of(name, length) : NULL;
+    if (!called) return;
+    char at[32];
+    uint32_t place = entries->place(kind, called, caller(at, sizeof at), 0, "");
+    if (kind != WEFT_IS_END) entries->enter(place, index);
+    else entries->leave(place);
+    free(called);
+}

@@ -1,0 +1,87 @@
+/* Hashes of numbers that do not depend on how an array is cut up: that of an array is the sum of those of its elements,
+ * each of which holds its place in the global array. Zeros of both signs are one number, and so are all that are not. */
+#ifndef WEFT_VALUE_HASH_H
+#define WEFT_VALUE_HASH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Odd, without structure (digits of pi): what one step in a dimension adds to a place. */
+static const uint64_t weft_place_step[9] = {0x243f6a8885a308d3u, 0x13198a2e03707345u, 0xa4093822299f31d1u,
+                                            0x082efa98ec4e6c89u, 0x452821e638d01377u, 0xbe5466cf34e90c6du,
+                                            0xc0ac29b7c97c50ddu, 0x3f84d5b5b5470917u, 0x9216d5d98979fb1bu};
+
+/* The finalizer of MurmurHash3 (Appleby 2011): every bit of the argument changes half of the result's. */
+static inline uint64_t weft_value_mix(uint64_t z) {
+    z = (z ^ (z >> 33)) * 0xff51afd7ed558ccdu;
+    z = (z ^ (z >> 33)) * 0xc4ceb9fe1a85ec53u;
+    return z ^ (z >> 33);
+}
+
+static inline uint64_t weft_bits_f64(const void *at) {
+    double x;
+    uint64_t bits;
+    memcpy(&x, at, sizeof x);
+    x = x != x ? __builtin_nan("") : x == 0 ? 0.0 : x;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline uint64_t weft_bits_f32(const void *at) {
+    float x;
+    uint32_t bits;
+    memcpy(&x, at, sizeof x);
+    x = x != x ? __builtin_nanf("") : x == 0 ? 0.0f : x;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline uint64_t weft_bits_f80(const void *at) {
+    long double x;
+    memcpy(&x, at, sizeof x);
+    double near = (double)x, rest = (double)(x - (long double)near);
+    return weft_bits_f64(&near) ^ (x - x == 0 ? weft_bits_f64(&rest) << 1 : 0);
+}
+
+static inline uint64_t weft_bits_int(const unsigned char *at, unsigned size) {
+    uint64_t bits = 0;
+    memcpy(&bits, at, size < 8 ? size : 8);
+    return bits;
+}
+
+/* Whether there is such a type of numbers. */
+static inline bool weft_type_known(int type, unsigned size) {
+    switch (type) {
+    case 'b': return size == 1;
+    case 'i':
+    case 'u': return size == 1 || size == 2 || size == 4 || size == 8;
+    case 'f': return size == 4 || size == 8 || size == 16;
+    case 'c': return size == 8 || size == 16 || size == 32;
+    default: return false;
+    }
+}
+
+#define WEFT_HASH_LOOP(bits)                                                                                           \
+    for (int64_t i = 0; i < n; i++, at += stride, place += step) sum += weft_value_mix(bits + place)
+
+/* The sum over `n` elements, the first of which has the place `place`. */
+static inline uint64_t weft_hash_run(const unsigned char *at, int64_t n, int64_t stride, int type, unsigned size,
+                                     uint64_t place, uint64_t step) {
+    uint64_t sum = 0;
+    if (type == 'c')
+        return weft_hash_run(at, n, stride, 'f', size / 2, place, step) +
+               weft_hash_run(at + size / 2, n, stride, 'f', size / 2, place + weft_place_step[8], step);
+    if (type == 'f' && size == 8 && stride == 8) {
+        stride = 8; /* known to the compiler from here on */
+        WEFT_HASH_LOOP(weft_bits_f64(at));
+    } else if (type == 'f' && size == 8) WEFT_HASH_LOOP(weft_bits_f64(at));
+    else if (type == 'f' && size == 4) WEFT_HASH_LOOP(weft_bits_f32(at));
+    else if (type == 'f' && size == 16) WEFT_HASH_LOOP(weft_bits_f80(at));
+    else if (size == 8) WEFT_HASH_LOOP(weft_bits_int(at, 8));
+    else if (size == 4) WEFT_HASH_LOOP(weft_bits_int(at, 4));
+    else WEFT_HASH_LOOP(weft_bits_int(at, size));
+    return sum;
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* Probes for C and C++: values that `weft run` writes down and `weft compare` holds against another run's.
+ *
+ *     #include <weft.h>                              // cc $(weft probes --cflags) ...
+ *
+ *     for (int i = 0; i < steps; i++) {
+ *         weft_loop("sweep", i);                     // iteration i begins; the one before has ended
+ *         weft_probe("residual", &residual, double); // one value
+ *         weft_probe_n("row", a, double, n);         // n of them
+ *     }
+ *     weft_end("sweep");
+ *
+ * Nothing is linked. Without `weft run` each line is a test of one variable. Compile with -DWEFT_OFF to leave even that out.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft_array.h"
+
+#define WEFT_ENTRIES(X)                                                                                                \
+    X(place, uint32_t, (int kind, const char *name, const char *file, uint32_t line, const char *function))            \
+    X(enter, void, (uint32_t place, int64_t index))                                                                    \
+    X(nest, void, (uint32_t place, int64_t index))                                                                     \
+    X(leave, void, (uint32_t place))                                                                                   \
+    X(probe, void, (uint32_t place, const struct weft_array *array))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_entries {
+#define WEFT_ENTRY(name, type, parameters) type(*name) parameters;
+    WEFT_ENTRIES(WEFT_ENTRY)
+#undef WEFT_ENTRY
+};
+
+#if defined(WEFT_OFF) || !defined(__GNUC__) || defined(WEFT_CAPTURE)
+static inline struct weft_entries *weft_entries(void) { return NULL; }
+#else
+/* Weak: a libc that has them in another library links all the same. */
+extern void *dlopen(const char *, int) __attribute__((weak));
+extern void *dlsym(void *__restrict, const char *__restrict) __attribute__((weak));
+extern char *getenv(const char *);
+
+/* What `weft run` offers; NULL without it. */
+static inline struct weft_entries *weft_entries(void) {
+    static struct weft_entries *known;
+    static int asked;
+    if (__builtin_expect(asked, 1)) return known;
+    const char *path = getenv("WEFT_VALUES_LIBRARY");
+    void *library = path && dlopen && dlsym ? dlopen(path, 2 /* RTLD_NOW */) : NULL;
+    struct weft_entries *(*give)(void) = NULL;
+    if (library) *(void **)(&give) = dlsym(library, "weft_values_entries");
+    known = give ? give() : NULL;
+    asked = 1;
+    return known;
+}
+#endif
+
+enum { WEFT_IS_PROBE = 1, WEFT_IS_LOOP = 2, WEFT_IS_REGION = 3, WEFT_IS_END = 5 };
+
+#define WEFT_PLACE(kind, name)                                                                                         \
+    static uint32_t weft_here;                                                                                         \
+    if (!weft_here) weft_here = weft_entries()->place(kind, name, __FILE__, __LINE__, __func__)
+
+/* Iteration `index` of the loop `name` begins; an earlier one that is still open has ended. */
+#define weft_loop(name, index)                                                                                         \
+    do {                                                                                                               \
+        if (weft_entries()) {                                                                                          \
+            WEFT_PLACE(WEFT_IS_LOOP, name);                                                                            \
+            weft_entries()->enter(weft_here, index);                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* A part of the program begins that is no loop: a procedure, a phase. */
+#define weft_region(name)                                                                                              \
+    do {                                                                                                               \
+        if (weft_entries()) {                                                                                          \
+            WEFT_PLACE(WEFT_IS_REGION, name);                                                                          \
+            weft_entries()->enter(weft_here, 0);                                                                       \
+        }                                                                                                              \
+    } while (0)
+
+/* The loop or region `name` has ended. */
+#define weft_end(name)                                                                                                 \
+    do {                                                                                                               \
+        if (weft_entries()) {                                                                                          \
+            WEFT_PLACE(WEFT_IS_END, name);                                                                             \
+            weft_entries()->leave(weft_here);                                                                          \
+        }                                                                                                              \
+    } while (0)
+
+/* The letter of a type of numbers, as numpy's; of other types v, which is refused. */
+#ifdef __cplusplus
+}
+#include <complex>
+#include <initializer_list>
+#include <type_traits>
+template <class T> struct weft_letter {
+    static const int value = std::is_same<T, bool>::value       ? 'b'
+                             : std::is_floating_point<T>::value ? 'f'
+                             : !std::is_integral<T>::value      ? 'v'
+                             : std::is_signed<T>::value         ? 'i'
+                                                                : 'u';
+};
+template <class T> struct weft_letter<std::complex<T>> {
+    static const int value = 'c';
+};
+#define WEFT_LETTER(type) weft_letter<type>::value
+#define WEFT_LIST(...) std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+extern "C" {
+#else
+#define WEFT_LETTER(type)                                                                                              \
+    _Generic((type)0,                                                                                                  \
+        _Bool: 'b',                                                                                                    \
+        char: (char)-1 < 0 ? 'i' : 'u',                                                                                \
+        signed char: 'i',                                                                                              \
+        short: 'i',                                                                                                    \
+        int: 'i',                                                                                                      \
+        long: 'i',                                                                                                     \
+        long long: 'i',                                                                                                \
+        unsigned char: 'u',                                                                                            \
+        unsigned short: 'u',                                                                                           \
+        unsigned: 'u',                                                                                                 \
+        unsigned long: 'u',                                                                                            \
+        unsigned long long: 'u',                                                                                       \
+        float: 'f',                                                                                                    \
+        double: 'f',                                                                                                   \
+        long double: 'f',                                                                                              \
+        float _Complex: 'c',                                                                                           \
+        double _Complex: 'c',                                                                                          \
+        long double _Complex: 'c',                                                                                     \
+        default: 'v')
+#define WEFT_LIST(...) ((const int64_t[]){__VA_ARGS__})
+#endif
+
+/* A variable of some type. */
+#define weft_probe(name, pointer, type)                                                                                \
+    weft_probe_part(name, pointer, type, NULL, 0, WEFT_LIST(0), WEFT_LIST(0), WEFT_LIST(0))
+
+/* `count` elements one behind the other. */
+#define weft_probe_n(name, pointer, type, count)                                                                       \
+    weft_probe_part(name, pointer, type, NULL, 1, WEFT_LIST(count), WEFT_LIST(0), WEFT_LIST(1))
+
+/* Elements of an array in `dims` dimensions: `shape` of them, `pitch` elements of memory in each dimension (that of the
+ * array they are cut out of), which are those from `lower` on of the global array `of`. Shape, lower and pitch are arrays
+ * of int64_t; WEFT_LIST(3, 4) makes one. */
+#define weft_probe_part(name, pointer, type, of, dims, shape, lower, pitch)                                            \
+    do {                                                                                                               \
+        if (weft_entries()) {                                                                                          \
+            WEFT_PLACE(WEFT_IS_PROBE, name);                                                                           \
+            weft_probe_array(weft_here, pointer, WEFT_LETTER(type), sizeof(type), of, dims, shape, lower, pitch);      \
+        }                                                                                                              \
+    } while (0)
+
+static inline void weft_probe_array(uint32_t place, const void *data, int type, size_t size, const char *of, int dims,
+                                    const int64_t *shape, const int64_t *lower, const int64_t *pitch) {
+    struct weft_array array = {0};
+    array.data = data;
+    array.of = of;
+    array.type = (uint8_t)type;
+    array.size = (uint8_t)size;
+    array.dims = (uint8_t)dims;
+    int64_t stride = (int64_t)size;
+    for (int d = dims - 1; d >= 0 && dims <= 8; d--) {
+        array.shape[d] = shape[d];
+        array.lower[d] = lower[d];
+        array.stride[d] = stride;
+        stride *= pitch[d];
+    }
+    weft_entries()->probe(place, &array);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

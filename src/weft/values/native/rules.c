@@ -1,0 +1,107 @@
+#include "rules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "value_format.h"
+
+/* A line of the plan, its words parted by tabs:
+ *
+ *   scope  name  level  form  first  last  step  every  ranks
+ *   loop   sweep -1     0     0      100   10    1      0-3,7
+ *
+ * `ranks` is * for all. The first line is `limit BYTES`. */
+struct line {
+    char scope[16];
+    char *name;
+    struct weft_rule rule;
+};
+
+static struct line *lines;
+static size_t count;
+static uint64_t limit = 1ull << 30;
+
+static const struct weft_rule nothing = {WEFT_KEEP_UNSAID, 0, INT64_MIN, INT64_MAX, 1, 1, true};
+
+static bool among(const char *ranks, int rank) {
+    if (*ranks == '*') return true;
+    for (char *end; *ranks; ranks = *end == ',' ? end + 1 : end) {
+        long first = strtol(ranks, &end, 10), last = first;
+        if (end == ranks) return false;
+        if (*end == '-') last = strtol(end + 1, &end, 10);
+        if (rank >= first && rank <= last) return true;
+    }
+    return false;
+}
+
+static bool add(char *text, int rank) {
+    char *word[9], *rest = text;
+    for (int i = 0; i < 9; i++)
+        if (!(word[i] = strsep(&rest, "\t"))) return false;
+    void *more = realloc(lines, (count + 1) * sizeof *lines);
+    if (!more) return false;
+    lines = more;
+    struct line *line = &lines[count];
+    snprintf(line->scope, sizeof line->scope, "%s", word[0]);
+    line->rule = (struct weft_rule){
+        .level = atoi(word[2]),
+        .form = atoi(word[3]),
+        .first = strtoll(word[4], NULL, 10),
+        .last = strtoll(word[5], NULL, 10),
+        .step = strtoll(word[6], NULL, 10),
+        .every = strtoull(word[7], NULL, 10),
+        .here = among(word[8], rank),
+    };
+    if (line->rule.step < 1 || line->rule.every < 1 || !(line->name = strdup(word[1]))) return false;
+    count++;
+    return true;
+}
+
+bool weft_rules_read(const char *path, int rank) {
+    FILE *plan = fopen(path, "re");
+    if (!plan) return true;
+    char *text = NULL;
+    size_t room = 0;
+    bool good = true;
+    for (ssize_t n; good && (n = getline(&text, &room, plan)) > 0;) {
+        if (text[n - 1] == '\n') text[n - 1] = 0;
+        if (!strncmp(text, "limit\t", 6)) limit = strtoull(text + 6, NULL, 10);
+        else good = add(text, rank);
+    }
+    free(text);
+    fclose(plan);
+    return good;
+}
+
+uint64_t weft_rules_limit(void) { return limit; }
+
+/* Whether `given` is `path` or its last folders and name. */
+static bool ends_with(const char *path, const char *given) {
+    size_t all = strlen(path), n = strlen(given);
+    return n <= all && !strcmp(path + all - n, given) && (n == all || path[all - n - 1] == '/');
+}
+
+static void merge(struct weft_rule *into, const struct weft_rule *more) {
+    if (into->level == WEFT_KEEP_UNSAID) into->level = more->level;
+    if (!into->form) into->form = more->form;
+    if (into->first == nothing.first) into->first = more->first;
+    if (into->last == nothing.last) into->last = more->last;
+    if (into->step == 1) into->step = more->step;
+    if (into->every == 1) into->every = more->every;
+    into->here = into->here && more->here;
+}
+
+void weft_rules_for(int kind, const char *name, const char *file, const char *function, struct weft_rule *own,
+                    struct weft_rule *around) {
+    static const char *const order[] = {"procedure", "file", "program"};
+    const char *mine = kind == WEFT_PLACE_LOOP ? "loop" : kind == WEFT_PLACE_REGION ? "region" : "probe";
+    *own = *around = nothing;
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(lines[i].scope, mine) && !strcmp(lines[i].name, name)) merge(own, &lines[i].rule);
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(lines[i].scope, order[k]) &&
+                (k == 2 || (k == 1 ? ends_with(file, lines[i].name) : !strcmp(lines[i].name, function))))
+                merge(around, &lines[i].rule);
+}

@@ -1,0 +1,135 @@
+"""Probes: what a Python program says of its own values. Without `weft run` each costs a look at one variable."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from weft.values.capture import Capture
+
+LIBRARY: Final = "WEFT_VALUES_LIBRARY"
+"""The variable by which `weft run` offers to keep values."""
+
+
+class Part:
+    """Elements of a global array: see `part`."""
+
+    __slots__ = ("lower", "of", "values", "whole")
+
+    def __init__(self, values: object, of: str, lower: Sequence[int] | int, whole: Sequence[int] | int | None) -> None:
+        self.values, self.of, self.lower, self.whole = values, of, lower, whole
+
+
+class _Begun:
+    """The capture of this process, begun by its first probe."""
+
+    known: Capture | None = None
+    asked = False
+
+
+def _capture() -> Capture | None:
+    if not _Begun.asked:
+        _Begun.asked = True
+        if os.environ.get(LIBRARY):
+            # It needs numpy, which a program without `weft run` does not wait for.
+            from weft.values.capture import begun
+
+            _Begun.known = begun(os.environ[LIBRARY])
+    return _Begun.known
+
+
+def probe(name: str, value: object, *, terms: object = None) -> None:
+    """Keep a number, an array or a `part` of one under a name, as the configuration of the run wants it.
+
+    `terms`: the numbers of this rank that `value` is the sum of, where it is one: two runs that add them up in another
+    order are then told from two that add up something else.
+    """
+    capture = _capture()
+    if capture is not None:
+        capture.probe(name, value, terms, sys._getframe(1))
+
+
+def part(
+    values: object,
+    *,
+    of: str,
+    lower: Sequence[int] | int | None = None,
+    whole: Sequence[int] | int | None = None,
+    comm: Any = None,
+) -> Part:
+    """Elements of the array `of` that all ranks share: `lower` is the index there of the first of them, from 0 on.
+
+    In place of `lower`, `comm` (an MPI Cartesian communicator, or any one for an array cut along its first dimension)
+    and `whole` (the shape of the global array) say that it is cut into blocks, of which the first ones are larger by
+    one where they cannot be equal.
+    """
+    if lower is None and comm is not None and whole is not None:
+        lower = _Blocks(values, comm, whole).lower()
+    return Part(values, of, 0 if lower is None else lower, whole)
+
+
+class _Blocks:
+    """Where the block of a rank begins. Whatever cannot be so is left to the capture, which tells of it."""
+
+    def __init__(self, values: object, comm: Any, whole: Sequence[int] | int) -> None:
+        self.shape = [whole] if isinstance(whole, int) else list(whole)
+        dims, coordinates = getattr(comm, "dims", None), getattr(comm, "coords", None)
+        self.parts = list(dims) if dims is not None else [comm.size]
+        self.at = list(coordinates) if coordinates is not None else [comm.rank]
+        self.own: Sequence[int] = getattr(values, "shape", ())
+
+    def lower(self) -> list[int]:
+        """The index of the block's first element; [-1] where the block has another shape than the rule says."""
+        rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
+        rule += [(0, n) for n in self.shape[len(rule) :]]
+        if [last - first for first, last in rule] != list(self.own):
+            return [-1]
+        return [first for first, _ in rule]
+
+
+def block(elements: int, parts: int, number: int) -> tuple[int, int]:
+    """First index and end of block `number` of so many `elements`, cut into `parts`."""
+    size, more = divmod(elements, parts)
+    first = number * size + min(number, more)
+    return first, first + size + (number < more)
+
+
+class loop:  # noqa: N801 - used as a word of the language: with weft.loop("sweep", i):
+    """An iteration of a loop: `with weft.loop("sweep", i):` around its body."""
+
+    __slots__ = ("_index", "_name", "_place")
+
+    def __init__(self, name: str, index: int) -> None:
+        self._name, self._index, self._place = name, index, 0
+
+    def __enter__(self) -> Self:
+        capture = _capture()
+        if capture is not None:
+            self._place = capture.enter(self._name, self._index, sys._getframe(1))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        capture = _capture()
+        if capture is not None and self._place:
+            capture.leave(self._place)
+
+
+class region(loop):  # noqa: N801 - as above
+    """A part of the program that is not a loop: `with weft.region("assembly"):` around it."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, 0)
+
+    def __enter__(self) -> Self:
+        capture = _capture()
+        if capture is not None:
+            self._place = capture.enter(self._name, None, sys._getframe(1))
+        return self
