@@ -1,10 +1,11 @@
 """Say where two recorded runs of a program differ.
 
-weft compare REFERENCE RUN                 the first call or message that differs, what follows, and where time went
+weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
+weft compare REFERENCE RUN --relative 1e-9 values of probes count as alike up to there
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
 
-Calls are aligned by what they are, rank by rank, not by time. Exits 0 where every call is alike and both runs end
-alike, 1 where they differ.
+Values of probes are aligned by loops, iterations and global indices: the runs may have other numbers of ranks. Calls
+are aligned by what they are, rank by rank. Exits 0 where all is alike and both runs end alike, 1 where they differ.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
+    from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
 DIFFERENT_STATUS = 1
@@ -31,26 +33,116 @@ def register(subparsers: Any) -> None:
     parser.add_argument("reference", type=Path, metavar="REFERENCE", help="directory of the run that is right")
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run to hold against it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text by default")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--values", action="store_true", help="compare values of probes only")
+    what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
+    parser.add_argument("--exact", action="store_true", help="a value is alike only where every bit is")
+    parser.add_argument("--absolute", type=_number, metavar="X", help="values may lie X apart")
+    parser.add_argument("--relative", type=_number, metavar="X", help="... X times the larger of the two")
+    parser.add_argument("--ulps", type=_number, metavar="N", help="... N units in the last place")
+    parser.add_argument("--nan", choices=("equal", "different"), help="whether two that are not numbers are alike")
+    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="tolerances by probe (that of RUN by default)")
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare two runs."""
+    values = None if args.calls else _values(args)
+    if values is not None and (args.values or not _same_program(args)):
+        return _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
+    return _with_calls(args, values)
+
+
+def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
     from weft.compare import compare, slower
     from weft.compare.told import lines, to_json, worth_telling
-    from weft.report import Ground, examine
+    from weft.match import match
+    from weft.order import order
+    from weft.report import examine
+
+    before, after = opened(args.reference), opened(args.run)
+    one, two = match(before), match(after)
+    comparison = compare(one, two, order(after, two))
+    places = slower(comparison)
+    findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
+    ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
+    said = lines(comparison, places, findings)
+    document = to_json(comparison, places, findings)
+    return _told(args, values, said, document, alike=comparison.alike and ended[0] == ended[1])
+
+
+def _told(
+    args: argparse.Namespace, values: ValueComparison | None, said: list[str], document: dict[str, Any], *, alike: bool
+) -> int:
+    """Print a comparison; return the exit status."""
+    from weft.compare.values.told import lines, to_json
     from weft.report.text import printable
 
-    before, after = Ground(opened(args.reference)), Ground(opened(args.run))
-    comparison = compare(before.match, after.match, after.order)
-    places = slower(comparison)
-    known, new = (worth_telling(examine(ground.trace, ground=ground).findings) for ground in (before, after))
     if args.format == "json":
-        print(json.dumps(to_json(comparison, places, (known, new)), indent=1))
+        more = {} if values is None else {"values": to_json(values)}
+        print(json.dumps(document | more, indent=1))
     else:
-        for line in lines(comparison, places, (known, new)):
-            print(printable(line) if not line.startswith(" ") else f"    {printable(line.strip())}")
-    ended = [(ground.trace.run.get("ended"), ground.trace.run.get("exit_code")) for ground in (before, after)]
-    return 0 if comparison.alike and ended[0] == ended[1] else DIFFERENT_STATUS
+        shown = [] if values is None else [f"values: {line}" if said else line for line in lines(values)]
+        for line in [*shown, *said]:
+            print(_laid_out(line, printable))
+    return 0 if alike and (values is None or values.alike) else DIFFERENT_STATUS
+
+
+def _laid_out(line: str, printable: Any) -> str:
+    plain = line.removeprefix("values: ")
+    if not plain.startswith(" "):
+        return str(printable(line))
+    # The cells of a picture are blanks, too.
+    return f"    {plain[4:]}" if plain.startswith("    |") else f"    {printable(plain.strip())}"
+
+
+def _values(args: argparse.Namespace) -> ValueComparison | None:
+    """The comparison of what probes kept; None where a run has none, and nobody asked for it."""
+    from weft.compare.values import compare_values
+    from weft.values.trace import FOLDER, ValueTrace
+
+    both = all((run / FOLDER).is_dir() for run in (args.reference, args.run))
+    if not both and not args.values and any((run / "ranks").is_dir() for run in (args.reference, args.run)):
+        return None
+    return compare_values(ValueTrace.open(args.reference), ValueTrace.open(args.run), _settings(args))
+
+
+def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Tolerances by probe: of the command line, before those of the configuration."""
+    from weft.values.configuration import read
+    from weft.values.trace import FOLDER
+
+    given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
+    told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    told |= {"exact": True} if args.exact else {}
+    path = args.probes or args.run / FOLDER / "probes.toml"
+    known = read(path).judged if args.probes is not None or path.exists() else {}
+    own = {name: dict(settings) for name, settings in known.items()}
+    return {name: settings | told for name, settings in own.items()} | {"": own.get("", {}) | told}
+
+
+def _same_program(args: argparse.Namespace) -> bool:
+    """Whether calls can be held against each other: the same program with the same number of ranks, and no option."""
+    from weft.launch.rundir import facts_of
+
+    facts = [facts_of(run) for run in (args.reference, args.run)]
+    programs = [[Path(str(word)).name for word in _words(one)] for one in facts]
+    ranks = [one.get("ranks") for one in facts]
+    return bool(ranks[0]) and ranks[0] == ranks[1] and programs[0][:2] == programs[1][:2]
+
+
+def _words(facts: dict[str, object]) -> list[object]:
+    command = facts.get("command")
+    return command if isinstance(command, list) else []
 
 
 def opened(path: Path) -> Trace:

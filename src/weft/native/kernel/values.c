@@ -182,3 +182,16 @@ uint64_t weft_values_hash(const uint8_t *at, uint64_t n, int64_t stride, int typ
                           uint64_t step) {
     return weft_hash_run(at, (int64_t)n, stride, type, size, place, step);
 }
+
+static bool same(const struct weft_value_probe *one, const struct weft_value_probe *two) {
+    return one->head.form == two->head.form && one->head.bytes == two->head.bytes && one->count == two->count &&
+           one->type == two->type && one->size == two->size && one->dims == two->dims && one->order == two->order &&
+           !one->array == !two->array && one->head.form != WEFT_FORM_CHANGES &&
+           !memcmp(one + 1, two + 1, one->head.bytes - sizeof *one);
+}
+
+void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
+                      uint64_t count, uint8_t *out) {
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = same((const void *)(one + at_one[i]), (const void *)(two + at_two[i]));
+}

@@ -46,4 +46,9 @@ EXPORT void weft_values_index(const uint8_t *records, uint64_t used, struct weft
 EXPORT uint64_t weft_values_hash(const uint8_t *at, uint64_t n, int64_t stride, int type, unsigned size, uint64_t place,
                                  uint64_t step);
 
+/* For each pair of probes, by their offsets: whether they hold the same, byte for byte. What only holds changes is not said
+ * to be the same. */
+EXPORT void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
+                             uint64_t count, uint8_t *out);
+
 #endif

@@ -1,0 +1,7 @@
+"""Values of two runs held against each other, by structure and by index in the global array."""
+
+from __future__ import annotations
+
+from weft.compare.values.comparison import Unlike, ValueComparison, compare_values
+
+__all__ = ["Unlike", "ValueComparison", "compare_values"]

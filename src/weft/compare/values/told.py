@@ -1,0 +1,247 @@
+"""What a comparison of values is told in: lines for people, and JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from weft.compare.values.comparison import Unlike, ValueComparison
+from weft.compare.values.picture import picture
+from weft.compare.values.structure import Parting, configured_alike, strangers
+from weft.native.headers.value_format import PlaceKind
+from weft.terms.words import listed, plural, rank_words
+from weft.values.kept import Box, Kept
+from weft.values.trace import ValueTrace
+
+SPREAD: Final = 8
+"""Probes whose differences are told."""
+
+
+def lines(made: ValueComparison) -> Iterator[str]:
+    """What differs, first things first; lines of a picture begin with a bar."""
+    yield from _problems(made)
+    if strangers(made.before, made.after):
+        yield (
+            f"no probe is in both: these are runs of different programs (the reference has {_names(made.before)}, "
+            f"the run {_names(made.after)})"
+        )
+        return
+    if not made.found and made.parting is None:
+        yield f"all {made.compared:,} values of probes are alike"
+    elif made.found and not _parts_first(made):
+        yield from _first(made.found[0], made)
+        yield from _spread(made)
+        yield from _structure(made, "later, and perhaps because of it: ")
+    else:
+        yield from _structure(made, "")
+        if made.found:
+            yield from _first(made.found[0], made)
+            yield from _spread(made)
+    yield from _rounded(made)
+    yield from _left_out(made)
+
+
+def _names(trace: ValueTrace) -> str:
+    names = {p.name: None for one in trace.processes for p in one.places if p.kind == PlaceKind.PROBE}
+    return listed(list(names)[:4]) + (" and more" if len(names) > 4 else "")
+
+
+def _problems(made: ValueComparison) -> Iterator[str]:
+    for side, trace in (("the reference", made.before), ("the run", made.after)):
+        yield from (f"{side}: {text}" for text in trace.problems[:4])
+
+
+def _parts_first(made: ValueComparison) -> bool:
+    """Whether the structures differ before the first value does."""
+    if made.parting is None:
+        return False
+    only, first = made.parting.only, made.found[0][0]
+    other = first.before if made.parting.side == 0 else first.after
+    return only.row < other.row
+
+
+def _structure(made: ValueComparison, heading: str) -> Iterator[str]:
+    parting = made.parting
+    if parting is None:
+        return
+    where = "the reference" if parting.side == 0 else "the run"
+    more = f", the first of {parting.count:,} such values" if parting.count > 1 else ""
+    only = f"{_probe(parting.only)} on rank {parting.only.process.rank}{_iterations(parting.only)}"
+    what = f"{only} is only in {where}{more}"
+    yield heading + (f"{_loop(parting)}: {what}" if parting.loop else f"the structures differ: {what}")
+
+
+def _loop(parting: Parting) -> str:
+    name, before, after = parting.loop or ("", 0, 0)
+    return f"the loop {name} ran {plural(after, 'time')}, in the reference {before}"
+
+
+def _probe(kept: Kept) -> str:
+    place = kept.place
+    return f"probe {place.name}" + (f" at {place.where}" if place.where else "")
+
+
+def _iterations(kept: Kept) -> str:
+    """`, in iteration 4 of sweep`, the innermost loop first."""
+    around = kept.process.path_of(int(kept.process.rows["parent"][kept.row]))
+    words = [
+        f"iteration {index} of {place.name}" if place.kind == PlaceKind.LOOP else place.name
+        for place, index in reversed(around)
+    ]
+    return f", in {', '.join(words)}" if words else ""
+
+
+def element(kept: Kept, index: tuple[int, ...]) -> str:
+    """`A[3, 4]`, counted as the program does."""
+    name = kept.array or kept.place.name
+    numbers = ", ".join(str(k + kept.base) for k in index)
+    pair = "()" if kept.base else "[]"
+    return f"{name}{pair[0]}{numbers}{pair[1]}" if index else name
+
+
+def _first(some: list[Unlike], made: ValueComparison) -> Iterator[str]:
+    one = some[0]
+    ranks = rank_words(sorted({unlike.after.process.rank for unlike in some}))
+    held = [two for two in some if two.sort == one.sort]
+    yield f"first difference: {_probe(one.after)} on {ranks}{_iterations(one.after)}"
+    for unlike in held[:3]:
+        yield f"    {_said(unlike)}"
+    if len(held) > 3:
+        yield f"    and on {plural(len(held) - 3, 'more rank')}"
+    places = {one.before.place.where, one.after.place.where}
+    if len(places) > 1 and one.before.place.where:
+        yield f"    in the reference this probe is at {one.before.place.where}"
+
+
+def _said(one: Unlike) -> str:
+    rank = f"rank {one.after.process.rank}: "
+    if one.sort == "shape":
+        return (
+            f"{rank}its shape is {one.after.shape}, in the reference {one.before.shape}: another input, or another cut"
+        )
+    if one.sort == "missing":
+        return f"{_box(one.before, one.box)} of the reference are on no rank of the run"
+    if one.sort == "hash":
+        what = "its statistics differ" if one.judged.differing else f"{_box(one.after, one.box)} differ"
+        return f"{rank}{what}; which element is not known: keep it at level modifications or full"
+    count = plural(one.judged.differing, "element") + f" of {one.judged.compared:,}" if one.judged.compared > 1 else ""
+    text = (
+        f"{rank}{element(one.after, one.element or ())} is {_number(one.judged.two)}, in the reference "
+        f"{_number(one.judged.one)}"
+    )
+    types = "" if one.before.dtype == one.after.dtype else f"; it is {one.after.dtype}, there {one.before.dtype}"
+    return text + types + (f"; {count} differ{'s' * (one.judged.differing == 1)}" if count else "")
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, np.floating):
+        return np.format_float_scientific(value) if value and not 1e-4 <= abs(value) < 1e16 else repr(value.item())
+    return str(value)
+
+
+def _box(kept: Kept, box: Box) -> str:
+    """`A[0:5, 3:4]`, with the ends of the language."""
+    name = kept.array or kept.place.name
+    if not box:
+        return name
+    if kept.base:
+        return f"{name}({', '.join(f'{first + 1}:{end}' for first, end in box)})"
+    return f"{name}[{', '.join(f'{first}:{end}' for first, end in box)}]"
+
+
+def _spread(made: ValueComparison) -> Iterator[str]:
+    """How it went on, by probe: from when, where, how far apart; and a picture of the last error over an array."""
+    by_probe: dict[str, list[list[Unlike]]] = {}
+    for some in made.found:
+        by_probe.setdefault(some[0].after.place.name, []).append(some)
+    if len(made.found) > 1:
+        yield "how it spread:"
+        for some_of in list(by_probe.values())[:SPREAD]:
+            yield f"    {_extent(some_of)}"
+        if len(by_probe) > SPREAD:
+            yield f"    and {plural(len(by_probe) - SPREAD, 'more probe')}"
+    if made.more:
+        yield f"    {made.more:,} later moments were not looked at"
+    drawn = next((some[-1] for some in by_probe.values() if some[-1][0].sort == "value" and len(some[-1][0].box)), None)
+    if drawn is not None and len(drawn[0].box) <= 2 and max(n for n in drawn[0].after.shape) > 4:
+        yield from picture(drawn, f"{_probe(drawn[0].after)}{_iterations(drawn[0].after)}")
+
+
+def _extent(some: list[list[Unlike]]) -> str:
+    first, last = some[0][0], some[-1]
+    ranks = rank_words(sorted({one.after.process.rank for moment in some for one in moment}))
+    worst = max((one.judged.most for moment in some for one in moment), default=0.0)
+    since = _iterations(first.after)[4:] or " its first"
+    told = f"{_probe(first.after)}: {plural(len(some), 'time')}, from{since} on, {ranks}"
+    box = _covered(last)
+    if box and last[0].sort == "value":
+        count = sum(one.judged.differing for one in last)
+        told += f"; at last {plural(count, 'element')} within {_box(last[0].after, box)}"
+    return told + (f", at most {worst:.3g} apart" if worst else "")
+
+
+def _covered(some: list[Unlike]) -> Box:
+    """The box of all elements that differ at a moment."""
+    found: list[tuple[int, int]] = []
+    for one in some:
+        if one.judged.low:
+            base = [first for first, _ in one.box]
+            sides = list(zip(base, one.judged.low, one.judged.high, strict=False))
+            mine = [(b + low, b + high + 1) for b, low, high in sides]
+            found = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(found, mine, strict=False)] if found else mine
+    return tuple(found)
+
+
+def _rounded(made: ValueComparison) -> Iterator[str]:
+    for name, (count, most) in made.rounded.items():
+        units = f"{most:,.0f} unit{'s' * (most != 1)} in the last place"
+        yield (
+            f"only rounding: {plural(count, 'element')} of probe {name}, at most {units}: what another order of sums "
+            "comes to, not counted as a difference (--exact counts it)"
+        )
+
+
+def _left_out(made: ValueComparison) -> Iterator[str]:
+    for name in sorted(made.unplaced):
+        yield (
+            f"not compared: probe {name} holds other values on each rank, and the runs have other numbers of ranks "
+            "(say with weft.part where they lie)"
+        )
+    for name in sorted(made.unjudged):
+        yield f"not compared: probe {name} was kept in other forms in the two runs"
+    if not configured_alike(made.before, made.after):
+        yield "the runs were told to keep other values: what both have is compared"
+
+
+def to_json(made: ValueComparison) -> dict[str, Any]:
+    """The same for scripts."""
+    parting = made.parting
+    return {
+        "alike": made.alike,
+        "compared": made.compared,
+        "first": [_unlike(one) for one in made.found[0]] if made.found else [],
+        "moments": len(made.found) + made.more,
+        "rounded": {name: {"elements": count, "ulps": most} for name, (count, most) in made.rounded.items()},
+        "structure": None if parting is None else {
+            "only": ("reference", "run")[parting.side], "probe": parting.only.place.name, "values": parting.count,
+            "loop": None if parting.loop is None else
+            {"name": parting.loop[0], "reference": parting.loop[1], "run": parting.loop[2]},
+        },
+        "not_compared": sorted(made.unplaced | made.unjudged),
+        "problems": [*made.before.problems, *made.after.problems],
+    }  # fmt: skip
+
+
+def _unlike(one: Unlike) -> dict[str, Any]:
+    place, around = one.after.place, one.after.process.path_of(int(one.after.process.rows["parent"][one.after.row]))
+    index = one.element
+    return {
+        "sort": one.sort, "rank": one.after.process.rank, "probe": place.name, "file": place.file, "line": place.line,
+        "iterations": [[scope.name, index] for scope, index in around],
+        "array": one.after.array, "element": None if index is None else list(index),
+        "reference": None if one.judged.one is None else _number(one.judged.one),
+        "run": None if one.judged.two is None else _number(one.judged.two),
+        "elements": one.judged.differing,
+    }  # fmt: skip
