@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "picture",
         "endings",
         "dap",
+        "compare",
     },
     "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
 }

@@ -28,7 +28,7 @@ RUNS: Final[list[Callable[[Path], Path]]] = [runs.deadlock, runs.race, runs.cras
 TYPES: Final = {
     "run": "Run", "axis": "Axis", "window": "Window", "links": "Links", "message": "MessageFacts", "tip": "Tip",
     "findings": "Findings", "event": "Call", "around": "Around", "at": "Found", "search": "Hit", "tables": "Tables",
-    "replay": "Replay",
+    "replay": "Replay", "beside": "Beside",
 }  # fmt: skip
 """By question the type of its answer."""
 
@@ -42,6 +42,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
     made = [Picture(weft.open(of(tmp_path_factory.mktemp("sent") / of.__name__))) for of in RUNS]
     for picture in made:
         picture.analyse()
+        picture.others.named = made[1].trace.path
     return made
 
 
@@ -54,6 +55,7 @@ def answers(picture: Picture) -> Iterator[Answer]:
         yield "window", unpacked(ANSWERS["window"](picture, window))
         yield from asked(picture, {**window, "row": "0"}, "at")
         yield from asked(picture, {**window, "version": "-1", "written": "0"}, "replay")
+        yield from asked(picture, {"axis": axis, "other": "race"}, "beside")
         yield from asked(picture, {**window, "near": "0", "row": "-1"}, "search")
         for rank, event in [*calls(picture)]:
             yield from asked(picture, {"axis": axis, "rank": str(rank), "event": str(event)}, "event", "tip", "around")

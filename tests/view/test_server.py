@@ -131,7 +131,7 @@ def test_headers_forbid_framing_other_origins_and_foreign_code(server: Server) -
 @pytest.mark.parametrize(
     "path",
     ["/web/../server.py", "/web/..%2fserver.py", "/web/%2e%2e/server.py", "/web//etc/passwd", "/etc/passwd",
-     "/web/index.html", "/run.json", "/ranks/0-000000.weft", "/web/", "/api/../web/main.js", "//127.0.0.1/web/main.js"],
+     "/web/main.html", "/run.json", "/ranks/0-000000.weft", "/web/", "/api/../web/main.js", "//127.0.0.1/web/main.js"],
 )  # fmt: skip
 def test_a_path_is_never_a_file(server: Server, path: str) -> None:
     assert ask(server, path, server.token)[0] == 404

@@ -3,6 +3,7 @@
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
 weft compare REFERENCE RUN --relative 1e-9 values of probes count as alike up to there
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
+weft compare REFERENCE RUN --view          both runs in the browser, the first difference in the middle
 
 Values of probes are aligned by loops, iterations and global indices: the runs may have other numbers of ranks. Calls
 are aligned by what they are, rank by rank. Exits 0 where all is alike and both runs end alike, 1 where they differ.
@@ -33,6 +34,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("reference", type=Path, metavar="REFERENCE", help="directory of the run that is right")
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run to hold against it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text by default")
+    parser.add_argument("--view", action="store_true", help="show both runs in the browser, where they differ")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--values", action="store_true", help="compare values of probes only")
     what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
@@ -56,6 +58,10 @@ def _number(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Compare two runs."""
+    if args.view:
+        from weft.cli.view import beside
+
+        return beside(opened(args.reference).path, opened(args.run).path)
     values = None if args.calls else _values(args)
     if values is not None and (args.values or not _same_program(args)):
         return _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)

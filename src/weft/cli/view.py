@@ -3,6 +3,7 @@
 weft view RUN                     open the page; Ctrl-C ends it
 weft view RUN --no-browser        print the address only
 weft view RUN --port 8765         a port of your choice, to be forwarded
+weft view RUN --beside OTHER      two runs of a program, aligned by rank, where they differ
 weft view RUN --text              the last moments of each rank, here in the terminal
 weft view RUN --export FILE.html  one file with the picture, to pass on; it needs neither Weft nor the run
 
@@ -45,6 +46,7 @@ def register(subparsers: Any) -> None:
     from weft.picture.options import add_options
 
     add_options(parser)
+    parser.add_argument("--beside", type=Path, metavar="OTHER", help="another run of the program, below this one")
     parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
 
 
@@ -57,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
+    if args.beside is not None and (args.text or args.export is not None):
+        raise UsageError("--beside is for the browser: `weft compare RUN OTHER` says in words where two runs differ")
     if args.text:
         return _draw(weft.open(args.run or newest()), args.last)
     trace = weft.open(args.run or newest())
@@ -64,7 +68,15 @@ def run(args: argparse.Namespace) -> int:
         picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
     if args.export is not None:
         return _export(picture, args.export)
-    return _serve(picture, args)
+    return serve(picture, args.port, browser=not args.no_browser, beside=args.beside)
+
+
+def beside(reference: Path, run: Path) -> int:
+    """What `weft compare --view` does: both runs, where they differ."""
+    import weft
+    from weft.view.picture import Picture
+
+    return serve(Picture(weft.open(reference)), 0, browser=True, beside=run)
 
 
 def _draw(trace: Trace, depth: int) -> int:
@@ -90,20 +102,22 @@ def _export(picture: Picture, file: Path) -> int:
     return 0
 
 
-def _serve(picture: Picture, args: argparse.Namespace) -> int:
+def serve(picture: Picture, port: int, *, browser: bool, beside: Path | None = None) -> int:
+    """Serve the page until Ctrl-C."""
+    import weft
     from weft.view.server import Server
 
+    if beside is not None:
+        weft.open(beside)  # what cannot be opened is told here, not in the page
     try:
-        server = Server(picture, args.port)
+        server = Server(picture, port, beside)
     except OSError as error:
-        raise UsageError(
-            f"port {args.port} is not available: {error.strerror}; leave --port out for a free one"
-        ) from error
+        raise UsageError(f"port {port} is not available: {error.strerror}; leave --port out for a free one") from error
     threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
     for line in told(server, remote=remote):
         print(line, flush=True)
-    if not remote and not args.no_browser and _has_screen():
+    if not remote and browser and _has_screen():
         threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
     try:
         server.serve_forever(poll_interval=0.2)

@@ -20,9 +20,9 @@ def assets() -> dict[str, bytes]:
 
 
 @cache
-def page() -> str:
-    """The page, in which {{head}} stands for what loads its modules and styles."""
-    return files("weft.view").joinpath("web", "index.html").read_text("utf-8")
+def page(name: str = "main") -> str:
+    """The page of a module, in which {{head}} stands for what loads modules and styles."""
+    return files("weft.view").joinpath("web", f"{name}.html").read_text("utf-8")
 
 
 def modules() -> list[str]:

@@ -20,6 +20,7 @@ from weft.report.text import failure_line, heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
+from weft.view.beside import Others
 from weft.view.delivery import message
 from weft.view.details import details, tip
 from weft.view.ends import end_marks, placed
@@ -63,7 +64,7 @@ class Picture:
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
         self.ground = Ground(trace)
-        self.replayed = Replayed(trace)
+        self.replayed, self.others = Replayed(trace), Others(self)
         self.report: Report | None = None
         self.failure: str | None = None
         self._links: Links | None = None

@@ -176,7 +176,14 @@ export interface Finding {
   ranks: number[];
   sites: Site[];
   events: [rank: number, event: number, row: number, start: number, end: number][];
-  evidence: { cycle?: number[]; waiting?: number[]; late?: number[]; [more: string]: unknown };
+  evidence: {
+    cycle?: number[];
+    waiting?: number[];
+    late?: number[];
+    /** Of a race the outcomes that were run: how each was forced, where it lies, what it does. */
+    explored?: { forced: string; run: string; effects: string[] }[];
+    [more: string]: unknown;
+  };
   first: number;
   arrows: (Wait | Race)[];
   replays: string[];
@@ -417,6 +424,40 @@ export interface Replay {
 }
 
 export type Move = "until" | "stop" | "start" | "end" | "continue" | "next" | "back" | "reverse" | "pause";
+
+/** The first place at which a rank's calls differ, in both runs. */
+export interface Difference {
+  rank: number;
+  /** Whether no other rank's difference happens before it. */
+  first: boolean;
+  /** How many calls are alike before it. */
+  alike: number;
+  /** Of each run the call (null where there is no further one), and where it and what lies around it are. */
+  sides: { event: Id | null; text: string; row: number; at: number; around: [from: number, to: number] }[];
+}
+
+/** A call and where it lies. */
+export type Placed = [rank: number, event: number, row: number, start: number, end: number];
+
+/** What differs, in the places of one of the runs. */
+export interface BesideSide {
+  name: string;
+  ended: string;
+  /** Of each rank that differs, where it does first. */
+  spread: Place[];
+  /** Receives that take another message; calls that the other run does not have; the messages of both. */
+  changed: Placed[];
+  only: Placed[];
+  messages: Message[];
+}
+
+/** Two runs of a program, one held against the other. */
+export interface Beside {
+  axis: string;
+  texts: string[];
+  differences: Difference[];
+  sides: BesideSide[];
+}
 
 /** A stretch of an axis that is asked for. */
 export interface Stretch {

@@ -13,10 +13,12 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from weft.errors import WeftError
 from weft.view.assets import TYPES, assets, modules, page
@@ -38,6 +40,9 @@ _SAFE: Final = {
     "Cache-Control": "no-store",
 }
 
+PAGES: Final = {"/": "main", "/beside": "beside"}
+"""The pages, and the module that each begins with."""
+
 Given = Mapping[str, str]
 
 
@@ -50,14 +55,18 @@ class Refused(Exception):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one picture."""
+    """Serves one picture; with a run `beside` it, the page opens on both."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, picture: Picture, port: int = 0) -> None:
+    def __init__(self, picture: Picture, port: int = 0, beside: Path | None = None) -> None:
         super().__init__((LOOPBACK, port), Handler)
         self.picture = picture
+        self.home = "/"
+        if beside is not None:
+            picture.others.named = beside.resolve()
+            self.home = f"/beside?{urlencode({'of': beside.resolve().name})}"
         self.token = secrets.token_urlsafe(32)
         self.cookie = f"weft-{self.server_address[1]}"
 
@@ -140,8 +149,8 @@ class Handler(BaseHTTPRequestHandler):
             self._exchange(given["token"])
             return
         self._check_token()
-        if where.path == "/":
-            self._page()
+        if where.path in PAGES:
+            self._page(PAGES[where.path])
         elif where.path.startswith("/web/"):
             self._asset(where.path.removeprefix("/web/"))
         elif where.path.startswith("/api/"):
@@ -184,9 +193,10 @@ class Handler(BaseHTTPRequestHandler):
         kept = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
         # A redirect would not carry a strict cookie when the link was followed from elsewhere: the page goes on itself.
         onward = (
-            b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Weft</title>'
+            '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" '
+            f'content="0;url={escape(self.server.home)}"><title>Weft</title>'
         )
-        self._send(HTTPStatus.OK, onward, "text/html; charset=utf-8", {"Set-Cookie": kept})
+        self._send(HTTPStatus.OK, onward.encode(), "text/html; charset=utf-8", {"Set-Cookie": kept})
 
     # Answers
 
@@ -200,19 +210,20 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _page(self) -> None:
+    def _page(self, name: str) -> None:
         imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in modules()}})
         early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in modules())
         head = (
             f'<script type="importmap">{imports}</script>\n'
-            f'<link rel="stylesheet" href="/web/style.css">\n{early}<script type="module" src="/web/main.js"></script>'
+            f'<link rel="stylesheet" href="/web/style.css">\n{early}'
+            f'<script type="module" src="/web/{name}.js"></script>'
         )
         hashed = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
         policy = (
             f"default-src 'none'; script-src 'self' 'sha256-{hashed}'; style-src 'self'; connect-src 'self'; "
             "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        body = page().replace("{{head}}", head).encode()
+        body = page(name).replace("{{head}}", head).encode()
         self._send(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
     def _asset(self, name: str) -> None:
@@ -226,7 +237,7 @@ class Handler(BaseHTTPRequestHandler):
         if answer is None:
             raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
-            found = answer(self.server.picture, given)
+            found = answer(self.server.picture.others.picture_of(given.get("of", "")), given)
         except KeyError as error:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
@@ -255,6 +266,7 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
     "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
     "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
     "tables": lambda p, g: p.tables(g["axis"], _span(g)),
+    "beside": lambda p, g: p.others.beside(g["other"]).told(g["axis"]),
     "replay": lambda p, g: p.replayed.told(
         p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),

@@ -2,7 +2,7 @@
 
 import { unpack } from "weft/packed.js";
 
-/** @import { Api } from "weft/sent" */
+/** @import { Api, Beside } from "weft/sent" */
 
 /** @typedef {{ [name: string]: string | number }} Given */
 
@@ -33,13 +33,6 @@ async function answered(answer) {
 }
 
 /**
- * @param {string} name
- * @param {Given} [given]
- * @param {AbortSignal} [signal]
- */
-const json = async (name, given = {}, signal = undefined) => (await asked(name, given, signal)).json();
-
-/**
  * A move of the replay: the only thing that changes anything.
  * @param {string} name
  * @param {object} given
@@ -50,8 +43,29 @@ async function moved(name, given) {
   await answered(await fetch(`/api/replay/${name}`, { method: "POST", credentials: "same-origin", headers, body }));
 }
 
-/** @type {Api} */
-const remote = {
+/**
+ * The server, asked about the run that it shows, or about one beside that.
+ * @param {string} of
+ * @returns {Api}
+ */
+export const remote = (of = "") => {
+  /**
+   * @param {string} name
+   * @param {Given} [given]
+   * @param {AbortSignal} [signal]
+   */
+  const about = (name, given = {}, signal = undefined) => asked(name, of ? { ...given, of } : given, signal);
+  /** @type {typeof about} */
+  const json = async (name, given, signal) => (await about(name, given, signal)).json();
+  return answers(about, json);
+};
+
+/**
+ * @param {(name: string, given: Given, signal?: AbortSignal) => Promise<Response>} asked
+ * @param {(name: string, given?: Given, signal?: AbortSignal) => Promise<any>} json
+ * @returns {Api}
+ */
+const answers = (asked, json) => ({
   exported: false,
   has: () => true,
   run: () => json("run"),
@@ -68,7 +82,15 @@ const remote = {
   tip: (rank, event) => json("tip", { rank, event }),
   replay: (given, signal) => json("replay", given, signal),
   move: moved,
-};
+});
+
+/**
+ * Where two runs differ.
+ * @param {string} other
+ * @param {string} axis
+ * @returns {Promise<Beside>}
+ */
+export const besideOf = async (other, axis) => (await asked("beside", { other, axis })).json();
 
 /**
  * The backend of this page.
@@ -76,7 +98,7 @@ const remote = {
  */
 export async function connect() {
   const data = document.getElementById("weft-data");
-  if (!data) return remote;
+  if (!data) return remote();
   const { offline } = await import("weft/offline.js");
   return offline((data.textContent ?? "").trim());
 }

@@ -18,7 +18,7 @@
  */
 
 /**
- * An element of index.html by its name.
+ * An element of the page by its name.
  * @template {string} Name
  * @param {Name} id
  */

@@ -7,6 +7,8 @@ import { plural } from "weft/units.js";
 /** @import { Page } from "weft/main.js" */
 /** @import { State } from "weft/state.js" */
 
+const MOST_OUTCOMES = 6;
+
 export class Findings {
   /**
    * @param {State} state
@@ -33,7 +35,7 @@ export class Findings {
   /** @param {Answer} answer */
   show(answer) {
     this.all = answer.findings;
-    const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i)));
+    const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i), this.outcomes(finding)));
     replace(
       this.panel,
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
@@ -103,6 +105,28 @@ export class Findings {
       el("span", { class: "sure" }, sure),
       el("div", {}, `${finding.message}.`),
       places.length ? el("span", { class: "where" }, places.slice(0, 4).join(" · ")) : null,
+    );
+  }
+
+  /**
+   * Links to the outcomes of a race that were explored, each beside the record.
+   * @param {Finding} finding
+   */
+  outcomes(finding) {
+    const explored = finding.evidence.explored ?? [];
+    if (!explored.length || this.actions.api.exported) return null;
+    return el(
+      "div",
+      { class: "outcomes" },
+      explored
+        .slice(0, MOST_OUTCOMES)
+        .map(({ run, effects }) =>
+          el(
+            "a",
+            { href: `/beside?${new URLSearchParams({ of: run })}`, title: `the record and ${run}, aligned` },
+            `both orders: ${effects[0] ?? "the same result"}`,
+          ),
+        ),
     );
   }
 
