@@ -10,11 +10,14 @@ process without a launcher.
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +44,15 @@ class Row:
     gdb_shows: str = ""
     pdb: Sequence[str] = ()
     pdb_shows: str = ""
+    languages: Sequence[str] = ("C", "C++", "Fortran", "Python")
+    """Those that have such a thing."""
+    build: str = ""
+    """`-O2`: the program as it is shipped."""
+    keys: bool = False
+    """Whether the commands are typed at a terminal, where Tab completes them."""
 
 
+NATIVE = ("C", "C++", "Fortran")
 AT = ("break {file}:{here}", "continue")
 HERE = ("break {file}:{here}", "run")
 PDB = ("break {here}", "continue")
@@ -202,6 +212,52 @@ ROWS = [
         (*AT, "continue", "continue", "reverse-continue", "print k @0"),
         r"rank 0  2\n",
     ),
+    Row(
+        "a reference or dummy argument is shown with its value",
+        ("break square", "continue", "print k", "info locals"),
+        r"print k\n  ranks 0 and 1  1\n",
+        ("break square", "run", "print k"),
+        r"\$1 = .*\b1\n",
+        languages=("C++", "Fortran"),
+    ),
+    Row(
+        "a variable that the compiler left out is named as such",
+        ("break square", "continue", "info locals"),
+        r" = <optimized out>",
+        ("break square", "run", "info locals"),
+        r" = <optimized out>",
+        languages=("C", "C++"),
+        build="-O2",
+    ),
+    Row(
+        "inlined functions are frames (`where`, `up`)",
+        ("break square", "continue", "where", "up"),
+        r"#0 {file}:\d+ in .*square(.|\n)*#1 {file}:{here} in .*add(.|\n)*#2 .* in (main|squares)\b"
+        r"(.|\n)*rank 0 #1 {file}:{here}",
+        ("break square", "run", "backtrace", "up"),
+        r"#0 .*square(.|\n)*#1 .* add(.|\n)*#2 .* main(.|\n)*#1 ",
+        languages=NATIVE,
+        build="-O2",
+    ),
+    Row(
+        "out of an inlined function (`finish`)",
+        ("break square", "continue", "delete", "finish"),
+        r"in .*square(.|\n)*finish\n(.|\n)* in .*add",
+        ("break square", "run", "delete", "finish"),
+        r"Run till exit(.|\n)*\badd \(",
+        languages=NATIVE,
+        build="-O2",
+    ),
+    Row(
+        "commands are completed with Tab",
+        ("breakp\t", "quit"),
+        r"breakpoints\b(.|\n)*no breakpoints",
+        ("info breakp\t", "quit"),
+        r"No breakpoints or watchpoints",
+        ("unti\t", "quit"),
+        r"until(.|\n)*->",
+        keys=True,
+    ),
     Row("back (`prev event`)", ("until MPI_Allreduce", "prev event"), r"prev event\n(.|\n)*before event \d+: barrier"),
 ]
 
@@ -221,22 +277,22 @@ class Bench:
         self.bin, self.folder = venv.absolute() / "bin", folder
         self.commands: dict[str, list[str]] = {}
 
-    def build(self, language: str) -> bool:
-        """Build and record one language; false where its compiler is not here."""
-        source, out = PROGRAMS / LANGUAGES[language], self.folder / f"squares-{language}"
+    def build(self, language: str, how: str = "") -> bool:
+        """Build and record one language (with its key of `commands`); false where its compiler is not here."""
+        source, out = PROGRAMS / LANGUAGES[language], self.folder / f"squares-{language}{how}"
         compilers = {"C": [str(self.bin / "mpicc")], "C++": [str(self.bin / "mpicxx")], "Fortran": ["mpif90.mpich"]}
         if language == "Python":
-            self.commands[language] = [str(self.bin / "python"), str(source)]
+            self.commands[language + how] = [str(self.bin / "python"), str(source)]
         else:
             if shutil.which(compilers[language][0]) is None:
                 return False
             subprocess.run(
-                [*compilers[language], "-g", "-O0", "-o", str(out), str(source)], check=True, cwd=self.folder
+                [*compilers[language], "-g", how or "-O0", "-o", str(out), str(source)], check=True, cwd=self.folder
             )
-            self.commands[language] = [str(out)]
+            self.commands[language + how] = [str(out)]
         launcher = ["mpiexec.mpich", "-n", "2"] if language == "Fortran" else [str(self.bin / "mpiexec"), "-n", "2"]
-        words = [str(self.bin / "weft"), "run", "--out", str(self.folder / f"run-{language}"), "--", *launcher]
-        self._run([*words, *self.commands[language]], "")
+        words = [str(self.bin / "weft"), "run", "--out", str(self.folder / f"run-{language}{how}"), "--", *launcher]
+        self._run([*words, *self.commands[language + how]], "")
         return True
 
     def _run(self, words: Sequence[str], text: str, **more: str) -> str:
@@ -246,26 +302,41 @@ class Bench:
 
     def weft(self, row: Row, language: str) -> tuple[bool, str]:
         """Whether Weft does it in this language, and what was said."""
-        said = self.script(row.weft, language)
+        if row.build and language + row.build not in self.commands:
+            self.build(language, row.build)
+        if row.keys:
+            run = str(self.folder / f"run-{language}")
+            said = typed([str(self.bin / "weft"), "debug", run], row.weft, "(weft)", self.folder)
+        else:
+            said = self.script(row.weft, language, row.build)
         return re.search(self.filled(row.shows, language), said) is not None, said
 
-    def script(self, commands: Sequence[str], language: str) -> str:
+    def script(self, commands: Sequence[str], language: str, how: str = "") -> str:
         """What a script of commands prints."""
         words = [word for command in commands for word in ("-c", self.filled(command, language))]
-        return self._run([str(self.bin / "weft"), "debug", str(self.folder / f"run-{language}"), *words], "")
+        return self._run([str(self.bin / "weft"), "debug", str(self.folder / f"run-{language}{how}"), *words], "")
 
     def gdb(self, row: Row) -> tuple[bool, str]:
-        """Whether plain gdb does it, on C."""
-        words = [word for command in row.gdb for word in ("-ex", self.filled(command, "C"))]
-        said = self._run(
-            ["gdb", "--nx", "-q", "--batch", "-iex", "set debuginfod enabled off", *words, *self.commands["C"]], ""
-        )
-        return bool(row.gdb) and re.search(self.filled(row.gdb_shows, "C"), said) is not None, said
+        """Whether plain gdb does it, on C, or on what has such a thing."""
+        language = row.languages[0]
+        if not row.gdb or language + row.build not in self.commands:
+            return False, ""
+        begin = ["gdb", "--nx", "-q", "-iex", "set debuginfod enabled off"]
+        if row.keys:
+            said = typed([*begin, *self.commands[language]], row.gdb, "(gdb)", self.folder)
+        else:
+            words = [word for command in row.gdb for word in ("-ex", self.filled(command, language))]
+            said = self._run([*begin, "--batch", *words, *self.commands[language + row.build]], "")
+        return re.search(self.filled(row.gdb_shows, language), said) is not None, said
 
     def pdb(self, row: Row) -> tuple[bool, str]:
         """Whether plain pdb does it."""
+        command = [str(self.bin / "python"), "-m", "pdb", str(PROGRAMS / LANGUAGES["Python"])]
+        if row.pdb and row.keys:
+            said = typed(command, row.pdb, "(Pdb)", self.folder)
+            return re.search(row.pdb_shows, said) is not None, said
         text = "".join(self.filled(command, "Python") + "\n" for command in [*row.pdb, "quit"])
-        said = self._run([str(self.bin / "python"), "-m", "pdb", str(PROGRAMS / LANGUAGES["Python"])], text)
+        said = self._run(command, text)
         return bool(row.pdb) and re.search(self.filled(row.pdb_shows, "Python"), said) is not None, said
 
     def filled(self, text: str, language: str) -> str:
@@ -273,20 +344,51 @@ class Bench:
         return text.replace("{file}", file).replace("{here}", str(line(file)))
 
 
+def typed(command: Sequence[str], lines: Sequence[str], prompt: str, folder: Path) -> str:
+    """What a command shows at a terminal where lines are typed, each at its prompt."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment() | {"TERM": "dumb"},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    said, until, seen = "", time.monotonic() + 100, 0
+    left = list(lines)
+    try:
+        while time.monotonic() < until:
+            if select.select([ours], [], [], 0.2)[0]:
+                said += os.read(ours, 4096).decode(errors="replace")
+            if left and said.count(prompt, seen):
+                seen = len(said)
+                os.write(ours, left.pop(0).encode())
+                time.sleep(0.5)  # what Tab makes of it
+                os.write(ours, b"\n")
+    except OSError:  # it has ended
+        pass
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\a", "", said)
+
+
 def main() -> int:
-    """Print the table; status 1 where Weft lacks something."""
+    """Print the table; status 1 where Weft lacks something. Names of rows as arguments: only those."""
+    wanted = [row for row in ROWS if not sys.argv[1:] or any(word in row.what for word in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as made:
         bench, bad = Bench(Path(sys.prefix), Path(made)), 0
         languages = [language for language in LANGUAGES if bench.build(language)]
         print(f"| | {' | '.join(languages)} | plain gdb (C) | plain pdb |\n|---|{'---|' * (len(languages) + 2)}")
-        for row in ROWS:
-            found = [bench.weft(row, language) for language in languages]
-            for language, (good, said) in zip(languages, found, strict=True):
+        for row in wanted:
+            cells = []
+            for language in languages:
+                good, said = bench.weft(row, language) if language in row.languages else (True, "")
                 if not good:
                     print(f"{language}: {row.what}\n{said}", file=sys.stderr)
-            cells = [good for good, _ in found] + [bench.gdb(row)[0], bench.pdb(row)[0]]
-            bad += not all(good for good, _ in found)
-            print(f"| {row.what} | {' | '.join('yes' if cell else '-' for cell in cells)} |", flush=True)
+                bad += not good
+                cells.append("" if language not in row.languages else "yes" if good else "-")
+            cells += ["yes" if good else "-" for good, _ in (bench.gdb(row), bench.pdb(row))]
+            print(f"| {row.what} | {' | '.join(cells)} |", flush=True)
     return bool(bad)
 
 

@@ -10,7 +10,7 @@ from debug.commands_table import LANGUAGES, ROWS, Bench, Row
 from tests_support import Installed
 
 pytestmark = pytest.mark.usefixtures("gdb")
-EVERYWHERE = ("`watch`", "`finish`", "`set`")
+EVERYWHERE = ("`watch`", "`finish`", "`set`", "a reference")
 """Rows that are tried in C++ and Fortran too; the others differ in C and Python only."""
 
 
@@ -27,6 +27,8 @@ def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_a_command_does_what_it_is_known_for(language: str, row: Row, bench: Bench) -> None:
     if language not in bench.commands:
         pytest.skip(f"there is no compiler for {language} here")
+    if language not in row.languages:
+        pytest.skip(f"{language} has no such thing")
     if language in ("C++", "Fortran") and not any(word in row.what for word in EVERYWHERE):
         pytest.skip("as in C: `python tests/debug/commands_table.py` tries it")
     good, said = bench.weft(row, language)

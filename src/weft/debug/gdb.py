@@ -141,16 +141,19 @@ class NativeHand:
             chosen = self._level(level)
             if form:
                 where = f"--thread {self.thread} --frame {chosen}"
-                return self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}")
-            answer = self._call(chosen, text, self.thread)
-        return str(answer.get("value", ""))
+                return referred(self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
+            value = str(self._call(chosen, text, self.thread).get("value", ""))
+            if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
+                where = f"--thread {self.thread} --frame {chosen}"
+                value = self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output {text}')}")
+        return referred(value)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
         """Arguments and local variables; gdb says `<optimized out>` of those that the compiler left out."""
         with self.halted():
             where = f"--thread {self.thread} --frame {self._level(level)}"
             found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
-        return [(str(row["name"]), str(row.get("value", ""))) for row in found]
+        return [(str(row["name"]), referred(str(row.get("value", "")))) for row in found]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """Members, elements or target of a value; gdb's own printers say which where there are some (C++'s library)."""
@@ -418,6 +421,11 @@ class NativeHand:
 def _one(told: Any) -> dict[str, Any]:
     """A value of MI; gdb says some twice, where the Python inside it looks at a watchpoint."""
     return dict(told[-1] if isinstance(told, list) else told)
+
+
+def referred(value: str) -> str:
+    """A value, for a reference that of what it refers to: its address is another one on each rank."""
+    return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)
 
 
 def source_line(file: str, line: int) -> str:
