@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access mutants trials debian kernel clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -223,6 +223,10 @@ bench-tasks: setup
 # What `weft check` costs beside the plain program.
 bench-check: setup
 	$(BIN)/python benchmarks/check.py $(BENCH)
+
+# What probes cost, how fast arrays are hashed, what it takes to compare 10^8 values; limits included.
+bench-values: setup
+	$(BIN)/python benchmarks/values.py $(BENCH)
 
 # What `weft cc` costs, in time and memory; --lulesh FOLDER measures LULESH too.
 bench-access: setup

@@ -13,7 +13,7 @@ from weft.compare.values.moments import Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import Parting, parting
 from weft.compare.values.tolerance import Tolerance
-from weft.native.headers.value_format import VALUES_BLOCK
+from weft.native.headers.value_format import VALUES_BLOCK, ValueForm
 from weft.plain import dataclass
 from weft.values.kept import Box, Kept
 from weft.values.trace import ValueTrace
@@ -147,7 +147,7 @@ class _Judging:
         if len(before[0].shape) != len(after[0].shape):
             yield Unlike("shape", before[0], after[0], after[0].box, Judged())
             return
-        if any(one.values() is None for one in (before[0], after[0])):
+        if any(one.form in (ValueForm.HASHES, ValueForm.STATISTICS) for one in (*before, *after)):
             yield from self._hashed(before, after)
             return
         for two in after:
@@ -175,8 +175,8 @@ class _Judging:
 
     def _hashed(self, before: list[Kept], after: list[Kept]) -> Iterator[Unlike]:
         """Arrays of which one run kept hashes only: they are alike, or they are not."""
-        if before[0].statistics is not None or after[0].statistics is not None:
-            yield from self._counted(before[0], after[0])
+        if any(one.form == ValueForm.STATISTICS for one in (*before, *after)):
+            yield from self._counted(before, after)
             return
         sums = [[hash_of(one) for one in side] for side in (before, after)]
         if any(one is None for side in sums for one in side) or before[0].dtype != after[0].dtype:
@@ -191,11 +191,16 @@ class _Judging:
             one, two = pair or (before[0], after[0])
             yield Unlike("hash", one, two, _block(one, two), Judged())
 
-    def _counted(self, one: Kept, two: Kept) -> Iterator[Unlike]:
-        a, b = one.statistics, two.statistics
-        if a is None or b is None or one.count != two.count:
-            self.made.unjudged.add(two.place.name)
-            return
+    def _counted(self, before: list[Kept], after: list[Kept]) -> Iterator[Unlike]:
+        """Statistics, of arrays that are cut up alike."""
+        for one, two in zip(before, after, strict=False):
+            a, b = one.statistics, two.statistics
+            if a is None or b is None or one.box != two.box or len(before) != len(after):
+                self.made.unjudged.add(two.place.name)
+                return
+            yield from self._statistics(one, two, a, b)
+
+    def _statistics(self, one: Kept, two: Kept, a: Any, b: Any) -> Iterator[Unlike]:
         names = ("nans", "least", "greatest", "sum", "squares")
         sides = [np.array([float(side[name]) for name in names]) for side in (a, b)]
         bound = one.count * np.finfo(np.float64).eps * float(max(a["squares"], b["squares"], abs(a["sum"])))

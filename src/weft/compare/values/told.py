@@ -17,6 +17,8 @@ from weft.values.trace import ValueTrace
 
 SPREAD: Final = 8
 """Probes whose differences are told."""
+GROWN: Final = 1e-8
+"""Relative differences below it may be rounding that grew from step to step."""
 
 
 def lines(made: ValueComparison) -> Iterator[str]:
@@ -106,29 +108,41 @@ def _first(some: list[Unlike], made: ValueComparison) -> Iterator[str]:
     ranks = rank_words(sorted({unlike.after.process.rank for unlike in some}))
     held = [two for two in some if two.sort == one.sort]
     yield f"first difference: {_probe(one.after)} on {ranks}{_iterations(one.after)}"
-    for unlike in held[:3]:
-        yield f"    {_said(unlike)}"
-    if len(held) > 3:
-        yield f"    and on {plural(len(held) - 3, 'more rank')}"
+    said: dict[str, set[int]] = {}
+    for unlike in held:
+        said.setdefault(_said(unlike), set()).add(unlike.after.process.rank)
+    for text, of in list(said.items())[:3]:
+        yield f"    {rank_words(sorted(of))}: {text}"
+    if made.rounded and (near := _relative(one)) < GROWN:
+        other = f"other values are apart by that alone (--relative {near:.0e} lets it through)"
+        yield f"    it may be rounding that grew: {other}"
+    if len(said) > 3:
+        yield f"    and {len(said) - 3} more of the kind"
     places = {one.before.place.where, one.after.place.where}
     if len(places) > 1 and one.before.place.where:
         yield f"    in the reference this probe is at {one.before.place.where}"
 
 
+def _relative(one: Unlike) -> float:
+    """How far apart the first element is beside its magnitude, a power of ten that is larger; infinite if not known."""
+    a, b = one.judged.one, one.judged.two
+    if a is None or one.before.dtype.kind not in "fc" or one.before.dtype != one.after.dtype or not (a or b):
+        return float("inf")
+    near = float(abs(a - b) / max(abs(a), abs(b)))
+    return 10.0 ** np.ceil(np.log10(near) + 1) if np.isfinite(near) and near else float("inf")
+
+
 def _said(one: Unlike) -> str:
-    rank = f"rank {one.after.process.rank}: "
     if one.sort == "shape":
-        return (
-            f"{rank}its shape is {one.after.shape}, in the reference {one.before.shape}: another input, or another cut"
-        )
+        return f"its shape is {one.after.shape}, in the reference {one.before.shape}: another input or cut"
     if one.sort == "missing":
         return f"{_box(one.before, one.box)} of the reference are on no rank of the run"
     if one.sort == "hash":
         what = "its statistics differ" if one.judged.differing else f"{_box(one.after, one.box)} differ"
-        return f"{rank}{what}; which element is not known: keep it at level modifications or full"
+        return f"{what}; which element is not known: keep it at level modifications or full"
     count = plural(one.judged.differing, "element") + f" of {one.judged.compared:,}" if one.judged.compared > 1 else ""
     text = (
-        f"{rank}{element(one.after, one.element or ())} is {_number(one.judged.two)}, in the reference "
+        f"{element(one.after, one.element or ())} is {_number(one.judged.two)}, in the reference "
         f"{_number(one.judged.one)}"
     )
     types = "" if one.before.dtype == one.after.dtype else f"; it is {one.after.dtype}, there {one.before.dtype}"

@@ -7,16 +7,18 @@
 
 #define WEFT_CAPTURE
 #include "capture.h"
+#include "hash.h"
 #include "include/weft.h"
 #include "walk.h"
 #include "writer.h"
 
 #define VISIBLE __attribute__((visibility("default")))
 
-enum { DEEP = 1 << 16 };
+enum { DEEP = 1 << 16, CHILDREN = 4096 };
 
-/* What came under one name within an iteration. */
+/* What came under one name within an iteration; of a part, at one box of its array: a rank may have several. */
 struct child {
+    uint64_t box;
     uint32_t name, count; /* of a loop: its instances; of a probe: how often it was reached */
     int64_t last;
     int direction;
@@ -80,18 +82,19 @@ static struct thread *current(void) {
     return mine;
 }
 
-static struct child *child_of(struct frame *frame, uint32_t name) {
+static struct child *child_of(struct frame *frame, uint32_t name, uint64_t box) {
     for (uint32_t i = 0; i < frame->used; i++)
-        if (frame->children[i].name == name) return &frame->children[i];
+        if (frame->children[i].name == name && frame->children[i].box == box) return &frame->children[i];
     if (frame->used == frame->room) {
         uint32_t room = frame->room ? frame->room * 2 : 8;
+        if (room > CHILDREN) return NULL; /* each is looked for among all */
         void *more = realloc(frame->children, room * sizeof *frame->children);
         if (!more) return NULL;
         frame->children = more;
         frame->room = room;
     }
     struct child *child = &frame->children[frame->used++];
-    *child = (struct child){.name = name};
+    *child = (struct child){.name = name, .box = box};
     return child;
 }
 
@@ -156,7 +159,7 @@ static void entered(uint32_t number, int64_t index, bool nested) {
         const struct place *place = &weft_places[number];
         if (!nested) close_loop(mine, place->name);
         struct frame *above = &mine->frames[mine->depth - 1];
-        struct child *child = child_of(above, place->name);
+        struct child *child = child_of(above, place->name, 0);
         struct weft_value_scope body = {.index = index, .instance = child ? instance_of(child, index) : 0};
         int level = place->own.level != WEFT_KEEP_UNSAID ? place->own.level : above->level;
         bool off = above->off || level == WEFT_KEEP_NONE || !wanted(&place->own, index) || !place->around.here;
@@ -196,10 +199,18 @@ static int level_of(const struct place *place, const struct frame *frame) {
     return level == WEFT_KEEP_UNSAID ? WEFT_KEEP_FULL : level;
 }
 
+/* A number for where a part lies, 0 for what is no part. */
+static uint64_t box_of(const struct weft_array *array) {
+    uint64_t box = array->of != NULL;
+    for (int d = 0; array->of && d < array->dims && d < 8; d++)
+        box = weft_value_mix(weft_value_mix(box + (uint64_t)array->lower[d]) + (uint64_t)array->shape[d]);
+    return box;
+}
+
 static void probed(struct thread *mine, uint32_t at, const struct weft_array *array) {
     struct place *place = &weft_places[at];
     struct frame *frame = &mine->frames[mine->depth - 1];
-    struct child *child = child_of(frame, place->name);
+    struct child *child = child_of(frame, place->name, box_of(array));
     uint32_t ordinal = child ? child->count++ : 0;
     uint64_t times = place->times++;
     int level = level_of(place, frame);

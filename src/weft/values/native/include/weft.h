@@ -136,9 +136,16 @@ extern "C" {
 #define WEFT_LIST(...) ((const int64_t[]){__VA_ARGS__})
 #endif
 
-/* A variable of some type. */
+/* A variable of some type. It is copied: its own address goes nowhere, so that it may stay in a register. */
 #define weft_probe(name, pointer, type)                                                                                \
-    weft_probe_part(name, pointer, type, NULL, 0, WEFT_LIST(0), WEFT_LIST(0), WEFT_LIST(0))
+    do {                                                                                                               \
+        if (weft_entries()) {                                                                                          \
+            type weft_value = (pointer) ? *(pointer) : (type)0;                                                        \
+            WEFT_PLACE(WEFT_IS_PROBE, name);                                                                           \
+            weft_probe_array(weft_here, (pointer) ? &weft_value : NULL, WEFT_LETTER(type), sizeof(type), NULL, 0,      \
+                             WEFT_LIST(0), WEFT_LIST(0), WEFT_LIST(0));                                                \
+        }                                                                                                              \
+    } while (0)
 
 /* `count` elements one behind the other. */
 #define weft_probe_n(name, pointer, type, count)                                                                       \
