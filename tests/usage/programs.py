@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from cause_programs import C_CAUSES, PY_CAUSES
 from memory_programs import C_MEMORY
 from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
 from race_programs import RaceProgram
@@ -653,8 +654,8 @@ C_TEMPLATES = [
 
 
 LANGUAGES = {
-    "py": (PYTHON, PY_TEMPLATES),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED]),
+    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES]),
+    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES]),
     "f": (FORTRAN, FORTRAN_TEMPLATES),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}
