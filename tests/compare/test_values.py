@@ -262,3 +262,34 @@ def test_the_command_tells_the_first_difference_and_keeps_to_tolerances(mpich: I
     none = command(tmp_path, "compare", "right", "nothing")
     assert none.returncode == 4
     assert "nothing holds no values" in none.stderr or "no such directory" in none.stderr
+
+
+LONG = """
+import sys, time
+import weft
+for i in range(600):
+    with weft.loop("step", i):
+        weft.probe("x", i + (1 if len(sys.argv) > 1 and i == 20 else 0))
+    time.sleep(0.1 if len(sys.argv) > 1 else 0)
+"""
+
+
+def test_a_run_is_stopped_at_the_first_value_that_differs(mpich: Installed, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(LONG)
+    assert command(tmp_path, "run", "--out", "right", "--", sys.executable, "p.py").returncode == 0
+    done = command(tmp_path, "run", "--against", "right", "--out", "wrong", "--", sys.executable, "p.py", "x")
+    assert done.returncode == 1, done.stderr
+    assert "first difference: probe x at p.py:6 on rank 0, in iteration 20 of step" in done.stderr
+    kept = sum(len(one.rows) for one in ValueTrace.open(tmp_path / "wrong").processes)
+    assert 20 < kept < 600, "it was stopped long before its end"
+
+
+def test_a_run_that_is_alike_goes_to_its_end(mpich: Installed, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(LONG)
+    assert command(tmp_path, "run", "--out", "right", "--", sys.executable, "p.py").returncode == 0
+    done = command(tmp_path, "run", "--against", "right", "--out", "again", "--", sys.executable, "p.py")
+    assert done.returncode == 0, done.stderr
+    assert "all 600 values of probes are alike" in done.stderr
+    none = command(tmp_path, "run", "--against", "nothing", "--", sys.executable, "p.py")
+    assert none.returncode == 4
+    assert "nothing holds no values" in none.stderr

@@ -24,6 +24,7 @@ from weft.errors import UsageError, WeftError
 from weft.levels import LEVELS, level_named
 
 if TYPE_CHECKING:
+    from weft.compare.values.live import Against
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.plan import Plan
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
 FAILED_STATUS = 4
+DIFFERENT_STATUS = 1
 
 
 def register(subparsers: Any) -> None:
@@ -44,7 +46,7 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--probes CONFIG] [--whole-buffers] [--hang-after S] -- PROGRAM",
+              "[--probes CONFIG] [--against REFERENCE] [--whole-buffers] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -66,6 +68,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--probes", type=Path, metavar="CONFIG",
         help="keep of the program's probes what CONFIG says; it is written where there is no such file",
+    )  # fmt: skip
+    parser.add_argument(
+        "--against", type=Path, metavar="REFERENCE",
+        help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
     )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
@@ -125,6 +131,10 @@ def run(args: argparse.Namespace) -> int:
     from weft.values import recording
 
     recording.check(args.probes)
+    if args.against is not None:
+        from weft.values.trace import ValueTrace
+
+        ValueTrace.open(args.against)  # whether it has values is said before anything is run
     return record(command, args)
 
 
@@ -152,15 +162,47 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             variables |= calling.begin(plan.line.programs, directory)
         variables |= values.begin(directory.path, args.probes)
         recorder.describe(plan, shim, directory)
+        against = held_against(directory, args)
+        observer = None if against is None else lambda _: against.look()
         with watching(directory, args) as told:
-            job = run_job(plan, directory, variables, args.hang_after, told=told)
+            job = run_job(plan, directory, variables, args.hang_after, told=told, observer=observer)
     except WeftError:
         end_tasks(args, directory)
         values.discard(directory.path)
         directory.discard()
         raise
     end_tasks(args, directory)
-    return conclude(plan, job, args)
+    return compared(conclude(plan, job, args, against), job, against)
+
+
+def held_against(directory: RunDirectory, args: argparse.Namespace) -> Against | None:
+    """What looks at the run's values while it goes on, where that was asked for."""
+    if args.against is None:
+        return None
+    from weft.compare.values.live import Against
+    from weft.values.configuration import read
+
+    known = args.probes is not None and args.probes.exists()
+    return Against(args.against, directory.path, read(args.probes).judged if known else {})
+
+
+def compared(status: int, job: Job, against: Against | None) -> int:
+    """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
+    if against is None:
+        return status
+    from weft.compare.values.told import lines
+    from weft.report.text import printable
+
+    try:
+        made = against.whole()
+    except WeftError as error:
+        say(f"nothing was compared: {error}")
+        return status or FAILED_STATUS
+    for line in lines(made):
+        say(line if line.startswith("    |") else printable(line))
+    if against.differs:
+        return DIFFERENT_STATUS
+    return status or (0 if made.alike else DIFFERENT_STATUS)
 
 
 @contextlib.contextmanager
@@ -186,7 +228,7 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
         calling.end(directory)
 
 
-def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
+def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
     from weft.launch import finish
 
@@ -214,7 +256,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace) -> int:
         failed = True
         why = finish.REASONS.get(reason, "for an unknown reason")
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
-    for line in what_happened(ending, job):
+    for line in what_happened(ending, job, against):
         say(line)
     failed |= tell_values(kept)
     failed |= not tell_findings(job, args.report)
@@ -264,7 +306,7 @@ def ranks_text(ranks: list[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def what_happened(ending: Ending, job: Job) -> list[str]:
+def what_happened(ending: Ending, job: Job, against: Against | None = None) -> list[str]:
     """Say how the run ended, where that needs saying, and where its record is."""
     from weft.launch import finish
 
@@ -273,6 +315,8 @@ def what_happened(ending: Ending, job: Job) -> list[str]:
     lines = []
     if job.ended == "deadlock":
         lines.append("the run was stopped: the ranks that wait below can never go on")
+    elif against is not None and against.differs:
+        lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
     elif job.ended == "killed":
         lines.append(
             f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That does not prove a "

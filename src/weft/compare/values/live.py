@@ -1,0 +1,47 @@
+"""A run held against a reference while it goes on: it is stopped at the first value that differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from weft.compare.values.comparison import ValueComparison, compare_values
+from weft.errors import TraceError
+from weft.values.trace import FOLDER, ValueTrace
+
+PAUSE: Final = 1.0
+"""Seconds between looks, at least."""
+SHARE: Final = 0.05
+"""Of one core, at most, for looking: each look reads the values anew."""
+_SURE: Final = frozenset(("value", "shape"))
+"""Differences that nothing later takes back; missing elements, and sums of hashes, may still be on their way."""
+
+
+class Against:
+    """Looks at the values of a run that goes on. `differs` is set once one does."""
+
+    def __init__(self, reference: Path, run: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        self.reference = ValueTrace.open(reference)
+        self.differs = False
+        self._run, self._settings = run, settings
+        self._next = time.monotonic() + PAUSE
+
+    def look(self) -> bool:
+        """Whether a value differs for certain; looks only when it is time again."""
+        begun = time.monotonic()
+        if begun < self._next or not (self._run / FOLDER).is_dir():
+            return False
+        try:
+            found = compare_values(self.reference, ValueTrace.open(self._run), self._settings).found
+        except TraceError:
+            found = []  # no process has begun, or its file is being made
+        self.differs = any(one.sort in _SURE for some in found for one in some)
+        ended = time.monotonic()
+        self._next = ended + max(PAUSE, (ended - begun) / SHARE)
+        return self.differs
+
+    def whole(self) -> ValueComparison:
+        """The comparison of all that the run has kept. TraceError where it kept nothing."""
+        return compare_values(self.reference, ValueTrace.open(self._run), self._settings)
