@@ -5,8 +5,8 @@
 Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the checked program (without its compilation).
 The children that verify reductions run beside the program: their time is in `CPU`. `-p 2x2`: its instructions beside
 those without a grid. `memory`: the most that each held. `compiled`: seconds of processor time to mark and compile the
-source, the first time and again from the cache. A stencil and a multiplication of Numba's on one thread: processor time
-of their calls, which they tell themselves.
+source, the first time and again from the cache. A stencil, a multiplication and a histogram of Numba's on one thread:
+processor time of their calls, which they tell themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ from weft.check.program import build
 PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)
 """Size and steps where instructions are counted: callgrind takes fifty times as long."""
+SMALL_NUMBA = (1000, 2)
+"""The same of Numba's programs: a call costs some 500,000 instructions of Python's, whatever it works on."""
+VECTORS = {"GLIBC_TUNABLES": ":".join(f"glibc.cpu.x86_rep_{one}sb_threshold=0x40000000" for one in ("mov", "sto"))}
+"""Long copies in the C library's own loop: callgrind counts each byte of `rep movsb`, a single instruction, as one."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ def launcher() -> Path:
 def instructions(command: list[str], environment: dict[str, str]) -> int:
     """Instructions of the program itself."""
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
-    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=True)
+    given = os.environ | VECTORS | environment
+    done = subprocess.run(words, env=given, capture_output=True, text=True, timeout=900, check=True)
     return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])  # the children ended before
 
 
@@ -128,7 +133,7 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as held:
             row(name, compiler, args, Path(held))
-    for kernel in ("stencil.py", "product.py"):
+    for kernel in ("stencil.py", "product.py", "histogram.py"):
         with tempfile.TemporaryDirectory() as held:
             numba_row(kernel, args, Path(held))
     return 0
@@ -136,7 +141,7 @@ def main() -> int:
 
 def told(command: list[str]) -> str:
     """What a program of Numba's says, on one thread."""
-    one = os.environ | {"NUMBA_NUM_THREADS": "1"}
+    one = os.environ | VECTORS | {"NUMBA_NUM_THREADS": "1"}
     return subprocess.run(command, env=one, capture_output=True, text=True, check=True, timeout=900).stdout
 
 
@@ -153,7 +158,7 @@ def numba_row(kernel: str, args: argparse.Namespace, folder: Path) -> None:
     if not args.no_instructions and shutil.which("valgrind") and Path("/usr/include/valgrind").exists():
         library = str(folder / "counted.so")
         subprocess.run(["gcc", "-O1", "-shared", "-fPIC", PROGRAMS / "counted.c", "-o", library], check=True)
-        few, more = (counted([*command, *map(str, SMALL), library], folder) for command in (plain, checked))
+        few, more = (counted([*command, *map(str, SMALL_NUMBA), library], folder) for command in (plain, checked))
         text += f"{more / few:22.1f}"
     print(text, flush=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.check.numba.instrument import Module, Roots, arguments, chains, frames, operand, size_of, strip
+from weft.native.headers.numba import MAX_ARGUMENTS
 
 KERNEL = """\
 define i32 @_ZN4main(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4) !dbg !3 {
@@ -39,8 +40,20 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
     module = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096)
     text = module.instrumented()
     assert "load i8, ptr inttoptr (i64 4097 to ptr)" in text
-    assert "[ %x, %entry ]" not in text
+    hooked, whole = text.split("define internal i32 @_ZN4main.weft.whole(")
+    assert "[ %x, %entry ]" not in hooked
+    assert "[ %x, %entry ]" in whole
     assert module.stored == {2}
+
+
+def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:
+    text = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096).instrumented()
+    whole, chooser = text.split("@_ZN4main.weft.whole(", 1)[1].split("define i32 @_ZN4main(")
+    assert "weft_numba" not in whole
+    assert "!dbg" not in whole
+    assert f"load i8, ptr inttoptr (i64 {4096 + MAX_ARGUMENTS} to ptr)" in chooser
+    given = "(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4)"
+    assert [f"call i32 @_ZN4main.weft.{way}{given}" in chooser for way in ("hooked", "whole")] == [True, True]
 
 
 def test_a_write_through_an_unknown_pointer_may_go_anywhere() -> None:

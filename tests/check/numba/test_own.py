@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from numba import njit, prange
 from numba.parfors import parfor_lowering
 
-from weft.check.numba.own import Index, Own, own
+from weft.check.numba.own import Own, own
+from weft.check.numba.spans import Span, Sum
+from weft.native.headers.numba import OF_EXTENT, OF_NEST, OF_VALUE
 
 
 def simple(a, b):
@@ -69,6 +72,71 @@ def transposed(c, b):
         c[1, i] = b[i]
 
 
+def rows(c, b):
+    for i in prange(c.shape[0]):
+        for j in range(1, b.shape[0] - 1):
+            c[i, j + 1] = b[j]
+
+
+def triangle(c, b):
+    n = len(b)
+    for i in prange(n):
+        for j in range(i, n):
+            c[i, j] = b[j]
+
+
+def steps(c, b):
+    n = b.size
+    for i in prange(n):
+        for j in range(0, n, 2):
+            c[i, j] = b[j]
+
+
+def inner(c, b):
+    n = b.size
+    for i in prange(n):
+        for j in prange(n):
+            c[j, i] = b[j]
+
+
+def pairs(c, b):
+    for i in prange(c.shape[0]):
+        for j in range(i, i + 2):
+            c[i, j - j] = b[0]
+
+
+def downwards(c, b):
+    for i in prange(c.shape[0]):
+        for j in range(c.shape[1] - 1, -1, -1):
+            c[i, j] = b[0]
+
+
+def changed(c, b):
+    for i in prange(c.shape[0]):
+        m = b.size
+        if b[i] > 0:
+            m = m + 1
+        for j in range(m):
+            c[i, j] = b[0]
+
+
+def crossed(c, b):
+    for i in prange(c.shape[0]):
+        for j in range(c.shape[0]):
+            c[i, j] = b[0]
+            c[j, i] = b[0]
+
+
+def index(added=0):
+    """The loop's index."""
+    return Span(Sum(added, OF_NEST), Sum(added, OF_NEST))
+
+
+def number(low, high=None):
+    """A number, or those between two."""
+    return Span(Sum(low), Sum(low if high is None else high))
+
+
 def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPatch, array: Any) -> Own | None:
     """What is known of an array in the function's loop."""
     lower, seen = parfor_lowering._lower_parfor_parallel_std, []
@@ -85,8 +153,8 @@ def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (simple, Own((Index(0, 0, 0),), read=False)),
-        (shifted, Own((Index(0, 1, 1),), read=True)),
+        (simple, Own(((0, index()),), read=False)),
+        (shifted, Own(((0, index(1)),), read=True)),
         (neighbour, None),
         (always_first, None),
         (looked_up, None),
@@ -103,5 +171,41 @@ def test_an_array_is_an_iterations_own_only_where_the_text_shows_it(
 
 def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     square = np.zeros((8, 8))
-    assert found(columns, "c", monkeypatch, square) == Own((Index(0, 0, 0), Index(-1, 0, 2)), read=True)
+    three = {(0, index()), (1, number(0)), (1, number(1)), (1, number(2))}
+    columns_of = found(columns, "c", monkeypatch, square)
+    assert columns_of is not None and set(columns_of.places) == three
     assert found(transposed, "c", monkeypatch, square) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "place"),
+    [
+        (rows, (1, Span(Sum(2), Sum(-1, OF_EXTENT, 0, "b")))),
+        (triangle, (1, Span(Sum(0, OF_NEST), Sum(-1, OF_VALUE)))),
+        (steps, (1, Span(Sum(0), Sum(-1, OF_VALUE)))),
+        (inner, (0, Span(Sum(0), Sum(-1, OF_VALUE)))),
+        (pairs, None),
+        (downwards, None),
+        (changed, None),
+        (crossed, None),
+    ],
+)
+def test_the_bounds_of_a_loop_within_bound_its_index(
+    function: Callable[..., None], place: tuple[int, Span] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = found(function, "c", monkeypatch, np.zeros((8, 8)))
+    if place is None:
+        assert known is None
+        return
+    assert known is not None
+    got = {(d, _plain(span.low), _plain(span.high)) for d, span in known.places}
+    assert got == {(1 - place[0], *_ends(index())), (place[0], place[1].low, place[1].high)}
+
+
+def _ends(span: Span) -> tuple[Sum, Sum]:
+    return span.low, span.high
+
+
+def _plain(end: Sum) -> Sum:
+    """Without the names that Numba makes up."""
+    return replace(end, name="") if end.term == OF_VALUE else end

@@ -25,6 +25,15 @@ static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place) {
 }
 
 /* Not the ordinary case of a parallel construct. */
+/* A read of what is shared, at an open site: it is noted. */
+static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+    if (!s->track || s->size != size || !passes(s, a, place) || now.off) return false;
+    struct cell *c = cell_for(a, size);
+    if (!c || c->written < s->since || (c->written > s->known && c->written != now.cur)) return false;
+    if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
+    return true;
+}
+
 static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
     if (wrong_again(s, a, size, place)) {
@@ -36,14 +45,6 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
     } else if (!now.looked) {
         stamp_t w = cell8(a)->written;
         if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur))) return;
-    } else {
-        if (s->track && s->size == size && passes(s, a, place)) {
-            struct cell *c = cell_for(a, size);
-            if (c && c->written >= s->since && (c->written <= s->known || c->written == now.cur)) {
-                if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
-                return;
-            }
-        }
     }
     judge(a, size, false, place, s);
 }
@@ -80,7 +81,7 @@ static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size
         stamp_t w = c->written;
         if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
     }
-    other_read(a, size, place, s);
+    if (!noted(a, size, place, s)) other_read(a, size, place, s);
 }
 
 static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place) {
@@ -97,7 +98,9 @@ static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t siz
 
 /* What rewritten assembly calls where its own few instructions did not let the access pass. */
 #define SLOW(n)                                                                                                        \
-    void weft_check_slow_read##n(uintptr_t a, struct site *s) { other_read(a, n, PLACE, s); }                          \
+    void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
+        if (!noted(a, n, PLACE, s)) other_read(a, n, PLACE, s);                                                        \
+    }                                                                                                                  \
     void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
 SLOW(4)
 SLOW(8)

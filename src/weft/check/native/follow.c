@@ -20,31 +20,38 @@ static uint64_t held(int64_t address, int kind) {
     return kind == MEMORY8 ? *(const uint64_t *)address : *(const uint32_t *)address;
 }
 
+/* Add what is not read and added only. */
+static void add_term(const struct row *r, struct line *sum, const struct row_term *t, const struct line forms[],
+                     const uint64_t saved[], int64_t n) {
+    const char *frame = (const char *)saved[0];
+    uint64_t at = 1, step = t->kind & STEP_IS_FORM ? form_of(r, forms, (int)t->step).at : (uint64_t)t->step;
+    switch (t->kind & ~STEP_IS_FORM) {
+    case NUMBER: break;
+    case REGISTER: at = *(const uint64_t *)((const char *)saved + t->which); break;
+    case SLOT8: at = *(const uint64_t *)(frame + t->which); break;
+    case SLOT4: at = *(const uint32_t *)(frame + t->which); break;
+    case MEMORY8:
+    case MEMORY4: at = held(t->step, t->kind), step = 0; break;
+    default: extend(sum, t, form_of(r, forms, t->which), n); return;
+    }
+    sum->at += at * (uint64_t)t->factor, sum->step += step * (uint64_t)t->factor;
+}
+
 /* The values of all forms that are no shifts at the first of n iterations, and what they rise by. saved: the frame pointer comes first. */
 void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line forms[]) {
     static const uint64_t unit = 1;
     const char *frame = (const char *)saved[0];
     const char *const bases[] = {(const char *)&unit, (const char *)saved, frame};
+    const struct row_term *t = r->terms;
     for (int i = 0; i < r->own_count; i++) {
-        struct line sum = {0, 0, false};
-        for (const struct row_term *t = r->terms + r->starts[i]; t < r->terms + r->starts[i + 1]; t++) {
-            if (__builtin_expect(t->kind <= SLOT8, 1)) {
-                sum.at += *(const uint64_t *)(bases[t->kind] + t->which) * (uint64_t)t->factor;
-                sum.step += (uint64_t)t->step * (uint64_t)t->factor;
-                continue;
-            }
-            uint64_t at = 1, step = t->kind & STEP_IS_FORM ? form_of(r, forms, (int)t->step).at : (uint64_t)t->step;
-            switch (t->kind & ~STEP_IS_FORM) {
-            case REGISTER: at = *(const uint64_t *)(bases[REGISTER] + t->which); break;
-            case SLOT8: at = *(const uint64_t *)(frame + t->which); break;
-            case SLOT4: at = *(const uint32_t *)(frame + t->which); break;
-            case MEMORY8:
-            case MEMORY4: at = held(t->step, t->kind), step = 0; break;
-            default: extend(&sum, t, form_of(r, forms, t->which), n); continue;
-            }
-            sum.at += at * (uint64_t)t->factor, sum.step += step * (uint64_t)t->factor;
+        uint64_t at = 0, step = 0;
+        const struct row_term *end = r->terms + r->starts[i + 1];
+        for (; t < end && t->kind <= SLOT8; t++) {
+            at += *(const uint64_t *)(bases[t->kind] + t->which) * (uint64_t)t->factor;
+            step += (uint64_t)t->step * (uint64_t)t->factor;
         }
-        forms[i] = sum;
+        forms[i] = (struct line){at, step, false};
+        for (; t < end; t++) add_term(r, &forms[i], t, forms, saved, n);
     }
 }
 
@@ -60,25 +67,44 @@ static int64_t read_as(struct line f, int size, bool sign, int64_t n, wide_t *at
     return n;
 }
 
+/* Whether a value is the same however it is read, signed or not, in n iterations: it turns around in none. */
+static inline bool small(struct line f, int size, int64_t n) {
+    uint64_t far = size == 8 ? 1ull << 40 : 1ull << 30;
+    return f.at < far && f.step + 8192 < 16384 && n < 65536 && (int64_t)(f.at + f.step * (uint64_t)(n - 1)) >= 0;
+}
+
+/* For how many of n iterations a difference that rises evenly stays as it is: zero or not, or below zero or not. */
+static int64_t alike(int64_t apart, int64_t step, int64_t n, bool equal, bool is) {
+    int64_t end = apart + step * (n - 1);
+    if (step == 0) return n;
+    if (equal) {
+        bool crosses = apart < 0 ? end >= 0 : end <= 0;
+        return is ? 1 : crosses && apart % step == 0 ? -apart / step : n;
+    }
+    if ((end < 0) == is) return n;
+    return is ? (-apart + step - 1) / step : apart / -step + 1;
+}
+
 /* Whether a guard's jump is taken now, and in how many of n iterations that stays so. */
 static int64_t holds(const struct row_guard *g, struct line one, struct line two, int64_t n, bool *taken) {
     int test = g->test & ~NOT;
+    if (small(one, g->size, n) && small(two, g->size, n)) {
+        int64_t apart = (int64_t)(one.at - two.at) - (test == AT_MOST || test == NOT_ABOVE);
+        bool is = test == EQUAL ? apart == 0 : apart < 0;
+        *taken = is != ((g->test & NOT) != 0);
+        return alike(apart, (int64_t)(one.step - two.step), n, test == EQUAL, is);
+    }
     bool sign = test != BELOW && test != NOT_ABOVE;
     wide_t left, right, rise, other;
     n = read_as(one, g->size, sign, n, &left, &rise);
     n = read_as(two, g->size, sign, n, &right, &other);
     wide_t apart = left - right, step = rise - other;
     if (test == AT_MOST || test == NOT_ABOVE) apart--;
-    wide_t end = apart + step * (n - 1);
     bool is = test == EQUAL ? apart == 0 : apart < 0;
     *taken = is != ((g->test & NOT) != 0);
-    if (step == 0) return n;
-    if (test == EQUAL) {
-        bool crosses = apart < 0 ? end >= 0 : end <= 0;
-        return is ? 1 : crosses && apart % step == 0 ? (int64_t)(-apart / step) : n;
-    }
-    if ((end < 0) == is) return n;
-    return (int64_t)(is ? (-apart + step - 1) / step : apart / -step + 1);
+    const wide_t far = (wide_t)1 << 46; /* of what is that far apart only this iteration is said */
+    if (apart > far || apart < -far || step > far >> 16 || step < -(far >> 16) || n > 65536) return step == 0 ? n : 1;
+    return alike((int64_t)apart, (int64_t)step, n, test == EQUAL, is);
 }
 
 /* Which blocks the next iterations come to, and how many of n come to these; 0: not known. *loose: some may come to

@@ -217,6 +217,7 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
     for (int i = 0; i < loop->sites; i++) ran_place((uintptr_t)loop->site[i] << 2);
+    loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
         double per = (double)(range->high[0] - range->low[0] + 1) / threads;
@@ -235,6 +236,7 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
             kernel(moved, sizes, steps, data);
         }
     }
+    loop->guards[MAX_ARGUMENTS] = 0;
     thread = 0;
     row_advance((int64_t)range->points - 1);
 }
@@ -320,9 +322,14 @@ static inline int is_known(int32_t site) {
     return 0;
 }
 
+/* Whether this iteration wrote the element before: whatever it does there now is right. */
+static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
+    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur && known[site & (PLACES - 1)] == loops_run && running;
+}
+
 void weft_numba_read(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
-    if (now.off) return;
+    if (is_mine(a, bytes, site) || now.off) return;
     if (!running || ((a | bytes) & 7) || !is_known(site)) {
         weft_check_read(address, bytes, site);
         return;
@@ -338,7 +345,7 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site) {
 
 void weft_numba_write(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
-    if (now.off) return;
+    if (is_mine(a, bytes, site) || now.off) return;
     if (!running || ((a | bytes) & 7) || !is_known(site)) {
         weft_check_write(address, bytes, site);
         return;
@@ -451,6 +458,8 @@ typedef struct {
         *(*new_varsize)(size_t), *(*new_varsize_dtor)(size_t, void *);
     void *(*varsize_alloc)(Block *, size_t), *(*varsize_realloc)(Block *, size_t);
     void (*varsize_free)(Block *, void *), (*call_dtor)(Block *);
+    void *(*allocate)(size_t); /* without a head: copies of what an assignment reads and writes */
+    void (*release)(void *);
 } Runtime;
 
 static Runtime real;
@@ -560,4 +569,15 @@ void weft_numba_varsize_free(Block *block, void *data) {
 void weft_numba_call_dtor(Block *block) {
     ended(block->data);
     real.call_dtor(block);
+}
+
+void *weft_numba_allocate(size_t n) {
+    void *data = real.allocate(n);
+    begun(data, n);
+    return data;
+}
+
+void weft_numba_release(void *data) {
+    ended(data);
+    real.release(data);
 }

@@ -21,11 +21,19 @@ typedef struct {
     int32_t stride;
     int32_t stored; /* the kernel writes there, or may */
     int32_t dimension[WEFT_MAX_RANK];
-    int32_t
-        own; /* each iteration uses elements of its own alone, with the indices that follow; 2: it reads some, too */
-    int32_t nest[WEFT_MAX_RANK]; /* of each dimension: the loop's index that stands there; -1: a number */
-    int32_t low[WEFT_MAX_RANK], high[WEFT_MAX_RANK]; /* what is added to it; of a number: the least, the greatest */
+    int32_t own; /* each iteration uses elements of its own alone, within the loop's bounds; 2: it reads some, too */
 } Argument;
+
+/* What a bound is added to: nothing, an index of the loop (its least or greatest value), the extent of a dimension (a
+ * number of `dimensions`), or the value of an argument of 8 bytes. */
+enum { OF_NUMBER = 0, OF_NEST = 1, OF_EXTENT = 2, OF_VALUE = 3 };
+
+/* Between which values an index lies that stands in one dimension of an argument. */
+typedef struct {
+    int32_t argument, dimension;
+    int32_t low_term, low_of, high_term, high_of;
+    int64_t low, high;
+} Bound;
 
 typedef struct {
     int32_t construct; /* id in the side file */
@@ -34,12 +42,17 @@ typedef struct {
     int32_t rank;
     int32_t count;
     int32_t sites;     /* so many numbers of places at `site` */
-    uint8_t *guards; /* a byte for each argument, the schedule's first: 1 where reads are to be seen; NULL: all are */
+    /* a byte for each argument, the schedule's first: 1 where accesses are to be seen; NULL: all are. Behind them,
+     * at MAX_ARGUMENTS: 1 where the kernel is to run without any hook. */
+    uint8_t *guards;
     const int32_t *site; /* of its accesses; owned by the front end */
+    const Bound *bound;  /* of the arguments that are iterations' own; owned by the front end */
+    int64_t bounds;
     Argument argument[];
 } Loop;
 
-_Static_assert(sizeof(Argument) == 160 && sizeof(Loop) == 40, "weft.check.numba.native draws the same");
+_Static_assert(sizeof(Argument) == 64 && sizeof(Bound) == 40 && sizeof(Loop) == 56,
+               "weft.check.numba.native draws the same");
 
 /* What the pieces of a schedule cover: the least and the greatest index of each dimension, and all points. */
 typedef struct {

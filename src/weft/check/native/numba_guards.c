@@ -59,12 +59,25 @@ static int overlaps(const Loop *loop, int a, char **arguments, const size_t *dim
     return 0;
 }
 
+/* One end of a bound; false where it is no number of 8 bytes. */
+static int end_of(int32_t term, int32_t of, int64_t constant, const int64_t index[], char **arguments,
+                  const size_t *dimensions, int64_t *end) {
+    int64_t value = 0;
+    if (term == OF_NEST) value = index[of];
+    if (term == OF_EXTENT) value = (int64_t)dimensions[of];
+    if (term == OF_VALUE) memcpy(&value, arguments[of], sizeof value);
+    return !__builtin_add_overflow(value, constant, end);
+}
+
 /* Whether all elements that the loop uses of an array of which each iteration has its own lie within its bounds. */
-static int within_bounds(const Argument *one, const size_t *dimensions, const Range *range) {
-    for (int d = 0; d < one->rank; d++) {
-        int n = one->nest[d];
-        int64_t low = one->low[d] + (n >= 0 ? range->low[n] : 0), high = one->high[d] + (n >= 0 ? range->high[n] : 0);
-        if (low < 0 || high >= (int64_t)dimensions[one->dimension[d]]) return 0;
+static int within_bounds(const Loop *loop, int a, char **arguments, const size_t *dimensions, const Range *range) {
+    for (const Bound *b = loop->bound; b < loop->bound + loop->bounds; b++) {
+        int64_t low, high;
+        if (b->argument != a) continue;
+        if (!end_of(b->low_term, b->low_of, b->low, range->low, arguments, dimensions, &low) ||
+            !end_of(b->high_term, b->high_of, b->high, range->high, arguments, dimensions, &high) || low < 0 ||
+            high >= (int64_t)dimensions[loop->argument[a].dimension[b->dimension]])
+            return 0;
     }
     return 1;
 }
@@ -79,7 +92,8 @@ void guard(const Loop *loop, char **arguments, const size_t *dimensions, const s
         int look = one->kind != AS_ARRAY || (one->stored && !one->own) ||
                    !extent_of(one, arguments[a + 1], dimensions, steps, &low, &high);
         if (!look && one->stored)
-            look = !within_bounds(one, dimensions, range) || overlaps(loop, a, arguments, dimensions, steps, 1) ||
+            look = !within_bounds(loop, a, arguments, dimensions, range) ||
+                   overlaps(loop, a, arguments, dimensions, steps, 1) ||
                    (one->own > 1 && !has_values(low, high, one->element));
         else if (!look)
             look = overlaps(loop, a, arguments, dimensions, steps, 0) || !has_values(low, high, one->element);

@@ -84,7 +84,12 @@ void mark(uintptr_t low, uintptr_t high, stamp_t written) {
     uintptr_t first = (low + 7) & ~(uintptr_t)7;
     if (first > high) first = high;
     if (low < first) mark_part(low, first, written);
-    for (low = first; low + 8 <= high; low += 8) *cell8(low) = (struct cell){written, 0};
+    for (low = first; low + 8 <= high;) { /* the cells of what lies between two folds are one row */
+        uintptr_t fold = FOLD + 1 - (low & FOLD), bytes = (high - low) & ~(uintptr_t)7;
+        if (bytes > fold) bytes = fold;
+        struct cell *c = cell8(low);
+        for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){written, 0};
+    }
     if (low < high) mark_part(low, high, written);
 }
 

@@ -18,6 +18,7 @@ static struct plan *new_plan(const struct row *r) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
     p->groups = calloc(groups, sizeof *p->groups);
+    p->group_of = calloc(places, sizeof *p->group_of);
     p->ranges = calloc(places, sizeof *p->ranges);
     p->demands = calloc(2 * places, sizeof *p->demands);
     p->kin = calloc(MOST_KIN, sizeof *p->kin);
@@ -31,8 +32,8 @@ static struct plan *new_plan(const struct row *r) {
     p->order = calloc(groups, sizeof *p->order);
     p->ends = calloc(groups, sizeof *p->ends);
     p->written = calloc(groups, sizeof *p->written);
-    if (!p->groups || !p->kin || !p->clusters || !p->ranges || !p->demands || !p->unsorted || !p->sorted || !p->sames ||
-        !p->memories || !p->writers || !p->trackers || !p->order || !p->ends || !p->written)
+    if (!p->groups || !p->group_of || !p->kin || !p->clusters || !p->ranges || !p->demands || !p->unsorted ||
+        !p->sorted || !p->sames || !p->memories || !p->writers || !p->trackers || !p->order || !p->ends || !p->written)
         abort();
     p->one = r->rank == 0;
     return p;
@@ -50,7 +51,8 @@ static int kin_of(struct plan *p, const struct row *r, const struct line forms[]
                                         .step = (int64_t)forms[form].step,
                                         .first = INT64_MAX,
                                         .last = INT64_MIN,
-                                        .ranges = -1};
+                                        .ranges = -1,
+                                        .cluster = -1};
     return p->kin_count++;
 }
 
@@ -70,7 +72,7 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     unsigned slot = (unsigned)(key >> 40) % HASH_SLOTS;
     for (; slots[slot].epoch == epoch; slot = (slot + 1) % HASH_SLOTS) {
         const struct group *g = &p->groups[slots[slot].group];
-        if (g->low != a->at || g->step != (int64_t)a->step || g->size != size) continue;
+        if (low_of(p, g) != a->at || step_of(p, g) != (int64_t)a->step || g->size != size) continue;
         if (g->form != form && (p->same_count == 0 || p->sames[p->same_count - 1].form != form))
             p->sames[p->same_count++] = (struct same){form, slots[slot].group};
         return slots[slot].group;
@@ -82,9 +84,7 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     k->first = shift < k->first ? shift : k->first;
     k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
     slots[slot].epoch = epoch, slots[slot].group = p->group_count;
-    p->groups[p->group_count] = (struct group){.low = a->at,
-                                               .step = (int64_t)a->step,
-                                               .shift = shift,
+    p->groups[p->group_count] = (struct group){.shift = shift,
                                                .form = form,
                                                .kin = kin,
                                                .size = size,
@@ -162,7 +162,7 @@ static bool may_write(struct plan *p, int group, const struct row_place *place, 
     struct group *g = &p->groups[group];
     if (g->first_write != INT_MAX) return true;
     if (!always || (s->track && (s->track != 1 || s->size != place->size)) || (!s->track && s->span == 0)) return false;
-    if (g->step == 0 && !p->one && (s->track || !may_repeat(p, g, s))) return false;
+    if (step_of(p, g) == 0 && !p->one && (s->track || !may_repeat(p, g, s))) return false;
     g->halves |= g->size == 4;
     if (s->track) {
         add_demand(p, group, false, UNDEFINED, now.base - UNDEFINED);
@@ -260,38 +260,42 @@ static bool kin_placed(struct kin *k, const struct line *a, int64_t n) {
 bool row_placed(struct plan *p, const struct line forms[], int64_t n) {
     for (int i = 0; i < p->kin_count; i++)
         if (!kin_placed(&p->kin[i], &forms[p->kin[i].form], n)) return false;
-    for (int i = 0; i < p->group_count; i++) {
-        struct group *g = &p->groups[i];
-        const struct kin *k = &p->kin[g->kin];
-        g->low = k->at + (uintptr_t)g->shift, g->step = k->step;
-    }
     return true;
+}
+
+/* Whether what was one group in another row is one in this one, too. */
+bool row_fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n) {
+    for (int i = 0; i < p->same_count; i++) {
+        struct line a = form_of(r, forms, p->sames[i].form), b = form_of(r, forms, p->groups[p->sames[i].group].form);
+        if (a.at != b.at || a.step != b.step || a.turns) return false;
+    }
+    return row_placed(p, forms, n);
 }
 
 /* Whether all groups lie where cells do. */
 static bool aligned(const struct plan *p) {
     for (int i = 0; i < p->group_count; i++) {
         const struct group *g = &p->groups[i];
-        if ((g->low | (uintptr_t)g->step) & (g->size - 1)) return false;
+        if ((low_of(p, g) | (uintptr_t)step_of(p, g)) & (g->size - 1)) return false;
     }
     return true;
 }
 
 /* Put the groups into clusters. */
 static void gather(struct plan *p) {
-    int k = -1;
     p->cluster_count = 0, p->apart = 0;
+    for (int i = 0; i < p->kin_count; i++) p->kin[i].cluster = -1;
     for (int i = 0; i < p->group_count && p->cluster_count >= 0; i++) {
         const struct group *g = &p->groups[i];
         int64_t low = g->shift, high = g->shift + (int64_t)g->size;
-        if (k < 0 || p->clusters[k].kin != g->kin || p->clusters[k].object != g->object) /* another than the last */
-            k = p->cluster_count - 1;
+        int k = p->kin[g->kin].cluster; /* mostly the last one, and none before the first */
         while (k >= 0 && (p->clusters[k].kin != g->kin || p->clusters[k].object != g->object)) k--;
         if (k < 0 && p->cluster_count == MOST_CLUSTERS) {
             p->cluster_count = -1;
             return;
         }
         if (k < 0) p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+        p->kin[g->kin].cluster = k > p->kin[g->kin].cluster ? k : p->kin[g->kin].cluster;
         struct cluster *c = &p->clusters[k];
         c->low = low < c->low ? low : c->low, c->high = high > c->high ? high : c->high;
         if (g->first_write == INT_MAX) continue;
@@ -337,21 +341,52 @@ bool row_planned(struct row *r, const uint8_t blocks[]) {
     return false;
 }
 
-/* A new plan, from what the sites of the places let pass. */
-enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
-    struct plan *p = r->plan;
-    p->group_count = p->kin_count = p->range_count = p->demand_count = p->same_count = p->writer_count =
-        p->tracker_count = p->memory_count = 0;
+/* Forget what was asked of the groups, and, where they are not the last time's again, the groups. */
+static void empty(struct plan *p, bool again) {
+    if (!again) p->group_count = p->kin_count = p->same_count = p->memory_count = 0;
+    p->range_count = p->demand_count = p->writer_count = p->tracker_count = 0;
+    p->grouped = again;
     p->base = 0; /* not made yet */
     p->last = -1;
+    for (int i = 0; i < p->kin_count; i++) p->kin[i].ranges = -1;
+    for (int i = 0; i < p->group_count; i++) {
+        struct group *g = &p->groups[i];
+        g->object = NULL, g->first_write = g->first_track = INT_MAX, g->demands = -1, g->halves = false;
+    }
+}
+
+/* Whether the groups lie in other objects than those of the clusters. */
+static bool regathered(struct plan *p) {
+    bool other = false;
+    for (int i = 0; i < p->group_count; i++) {
+        struct group *g = &p->groups[i];
+        other |= g->object != g->gathered;
+        g->gathered = g->object;
+    }
+    return other;
+}
+
+/* Which memory the guards of these blocks read. */
+static void guarded(struct plan *p, const struct row *r, const uint8_t blocks[]) {
+    for (int b = 0; b < r->block_count; b++)
+        for (int m = 0; blocks[b] != NEVER && m < r->memory_count; m++)
+            if (r->memories[m].guard == r->blocks[b].guard) p->memories[p->memory_count++] = &r->memories[m];
+}
+
+/* A new plan, from what the sites of the places let pass. Its groups mostly are those of the last loop. */
+enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
+    struct plan *p = r->plan;
+    bool again = p->grouped && memcmp(p->blocks, blocks, (size_t)r->block_count) == 0 && row_fits(r, p, forms, n);
+    empty(p, again);
     for (int i = 0; i < r->place_count; i++) {
         const struct row_place *one = &r->places[i];
         const struct site *s = one->site;
         bool always = blocks[one->block] == ALWAYS;
         if (blocks[one->block] == NEVER) continue;
         if (!s->key) return always && !s->closed ? UNOPENED : REFUSED;
-        int g = group_of(p, r, forms, one->address, (unsigned)one->size);
+        int g = again ? p->group_of[i] : group_of(p, r, forms, one->address, (unsigned)one->size);
         if (g < 0) return REFUSED;
+        p->group_of[i] = g;
         if (!p->groups[g].object) p->groups[g].object = s->object;
         add_range(p, g, s);
         if (!(one->write ? may_write(p, g, one, i, always) : may_read(p, g, one, i, always))) return REFUSED;
@@ -362,16 +397,14 @@ enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t bl
         p->alike &= p->groups[i].size == p->groups[0].size;
         if (p->groups[i].first_track != INT_MAX) p->trackers[p->tracker_count++] = (struct touched){i, 1};
     }
-    for (int b = 0; b < r->block_count; b++)
-        for (int m = 0; blocks[b] != NEVER && m < r->memory_count; m++)
-            if (r->memories[m].guard == r->blocks[b].guard) p->memories[p->memory_count++] = &r->memories[m];
+    if (!again) guarded(p, r, blocks);
     p->ordered = p->group_count;
     if (!row_placed(p, forms, n) || !aligned(p)) return REFUSED;
-    gather(p);
+    if (regathered(p) || !again) gather(p);
     chain(p);
     tiles(p, p->writers, p->writer_count);
     tiles(p, p->trackers, p->tracker_count);
     memcpy(p->blocks, blocks, (size_t)r->block_count);
-    p->sites = weft_sites_changed, p->base = now.base;
+    p->sites = weft_sites_changed, p->base = now.base, p->grouped = true;
     return PASSED;
 }

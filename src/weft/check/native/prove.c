@@ -10,15 +10,6 @@
 
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
-/* Whether what was one group in another row is one in this one, too. */
-static bool fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n) {
-    for (int i = 0; i < p->same_count; i++) {
-        struct line a = form_of(r, forms, p->sames[i].form), b = form_of(r, forms, p->groups[p->sames[i].group].form);
-        if (a.at != b.at || a.step != b.step || a.turns) return false;
-    }
-    return row_placed(p, forms, n);
-}
-
 /* For how many of n iterations all places stay in their sites' intervals. */
 static int64_t inside(const struct plan *p, int64_t n) {
     for (int i = 0; i < p->range_count; i++) {
@@ -34,11 +25,12 @@ static int64_t inside(const struct plan *p, int64_t n) {
 }
 
 /* Whether two groups touch the same granule of 8. */
-static bool meet(const struct group *a, const struct group *b) {
+static bool meet(const struct plan *p, const struct group *a, const struct group *b) {
+    int64_t by = step_of(p, a);
     if (a->begin >= ROUND(b->end) || b->begin >= ROUND(a->end)) return false;
-    if (a->step != b->step || a->step == 0 || a->size != 8 || b->size != 8) return true;
-    uintptr_t step = (uintptr_t)(a->step < 0 ? -a->step : a->step);
-    uintptr_t apart = (a->low > b->low ? a->low - b->low : b->low - a->low) % step;
+    if (by != step_of(p, b) || by == 0 || a->size != 8 || b->size != 8) return true;
+    uintptr_t step = (uintptr_t)(by < 0 ? -by : by), one = low_of(p, a), two = low_of(p, b);
+    uintptr_t apart = (one > two ? one - two : two - one) % step;
     return apart < 8 || apart > step - 8; /* else one lies between the other's */
 }
 
@@ -98,7 +90,7 @@ static bool apart(struct plan *p, int64_t n) {
         for (int k = i - 1; k >= 0 && ends[k] > a->begin; k--) {
             const struct group *b = &p->groups[p->order[k]];
             if (a->first_write == INT_MAX && b->first_write == INT_MAX) continue;
-            if (!(p->one && a->size == b->size) && meet(a, b)) return false;
+            if (!(p->one && a->size == b->size) && meet(p, a, b)) return false;
         }
     }
     p->apart = n;
@@ -107,14 +99,20 @@ static bool apart(struct plan *p, int64_t n) {
 }
 
 /* The cells of a group: those of its own size. */
-static struct cell *cells_of(const struct group *g) { return g->size == 8 ? cell8(g->low) : cell4(g->low); }
-static int64_t stride_of(const struct group *g) { return g->size == 8 ? g->step : 2 * g->step; }
+static struct cell *cells_of(const struct plan *p, const struct group *g) {
+    return g->size == 8 ? cell8(low_of(p, g)) : cell4(low_of(p, g));
+}
+static int64_t stride_of(const struct plan *p, const struct group *g) {
+    return g->size == 8 ? step_of(p, g) : 2 * step_of(p, g);
+}
 
 /* 1: the granules are split into cells of 4, all of them; 0: none is; -1: some are. */
-static int split(const struct group *g, int64_t n) {
-    bool first = cell8(g->low)->written == SPLIT;
-    for (int64_t i = 1; i < n && g->step; i++)
-        if ((cell8(g->low + (uintptr_t)(i * g->step))->written == SPLIT) != first) return -1;
+static int split(const struct plan *p, const struct group *g, int64_t n) {
+    uintptr_t low = low_of(p, g);
+    int64_t step = step_of(p, g);
+    bool first = cell8(low)->written == SPLIT;
+    for (int64_t i = 1; i < n && step; i++)
+        if ((cell8(low + (uintptr_t)(i * step))->written == SPLIT) != first) return -1;
     return first;
 }
 
@@ -124,17 +122,18 @@ static stamp_t also(const struct plan *p, const struct demand *d) { return p->on
 /* The cells of a group, or of a tile of them. */
 static bool met(const struct plan *p, const struct demand *d, int64_t n, int tile) {
     const struct group *g = &p->groups[d->group];
-    int how = g->size == 4 ? split(g, n) : 1;
+    int how = g->size == 4 ? split(p, g, n) : 1;
     if (how < 0 || (how == 0 && g->halves)) return false;
-    if (g->step == 0) n = 1;
-    const struct cell *c = how ? cells_of(g) : cell8(g->low);
-    if (how == 0 && g->step % 8 != 0) { /* a granule stands for two of them */
+    int64_t step = step_of(p, g);
+    if (step == 0) n = 1;
+    const struct cell *c = how ? cells_of(p, g) : cell8(low_of(p, g));
+    if (how == 0 && step % 8 != 0) { /* a granule stands for two of them */
         for (int64_t i = 0; i < n; i++)
-            if (!scan(&cell8(g->low + (uintptr_t)(i * g->step))->written, 8, 1, 1, d->least, d->limit, also(p, d)))
+            if (!scan(&cell8(low_of(p, g) + (uintptr_t)(i * step))->written, 8, 1, 1, d->least, d->limit, also(p, d)))
                 return false;
         return true;
     }
-    int64_t stride = how ? stride_of(g) : g->step;
+    int64_t stride = how ? stride_of(p, g) : step;
     return scan(d->read ? &c->read : &c->written, stride, n, tile, d->least, d->limit, also(p, d));
 }
 
@@ -161,9 +160,13 @@ static bool all_met(const struct plan *p, int64_t n) {
 
 /* A plan for this row: the last one that fits, or a new one. */
 static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
-    if (row_planned(r, blocks) && fits(r, r->plan, forms, n) && apart(r->plan, n)) /* groups may have become one */
-        return PASSED;
+    bool known = row_planned(r, blocks) && row_fits(r, r->plan, forms, n);
+    if (known && apart(r->plan, n)) return PASSED;
+    r->plan->grouped &= !known; /* groups may have become one */
     enum verdict made = row_plan(r, forms, blocks, n);
+    if (made != PASSED || apart(r->plan, n)) return made;
+    r->plan->grouped = false; /* of the last loop they were several */
+    made = row_plan(r, forms, blocks, n);
     return made == PASSED && !apart(r->plan, n) ? REFUSED : made;
 }
 
@@ -183,21 +186,20 @@ enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t 
 
 /* --- what a row did --- */
 
-static void stamp_reads(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile) {
-    if (n > 0) touch(cells_of(g), g->step ? stride_of(g) : 8, g->step ? n : 1, tile, first, !p->one);
+/* `from`: how many iterations come before. */
+static void stamp_reads(const struct plan *p, const struct group *g, int64_t from, stamp_t first, int64_t n, int tile) {
+    int64_t stride = stride_of(p, g);
+    char *cells = (char *)cells_of(p, g) + stride * from;
+    if (n > 0) touch(cells, stride ? stride : 8, stride ? n : 1, tile, first, !p->one);
 }
 
-static void stamp_writes(const struct plan *p, const struct group *g, stamp_t first, int64_t n, int tile) {
+static void stamp_writes(const struct plan *p, const struct group *g, int64_t from, stamp_t first, int64_t n,
+                         int tile) {
     stamp_t rise = !p->one;
-    if (n > 0 && g->step) fill(&cells_of(g)->written, stride_of(g), n, tile, first, rise);
-    else if (n > 0) fill(&cells_of(g)->written, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
-}
-
-/* The group, of the iteration behind so many. */
-static struct group behind(const struct plan *p, const struct touched *one, int64_t full) {
-    struct group g = p->groups[one->group];
-    g.low += (uintptr_t)(g.step * full);
-    return g;
+    int64_t stride = stride_of(p, g);
+    char *cells = (char *)cells_of(p, g) + stride * from;
+    if (n > 0 && stride) fill(cells, stride, n, tile, first, rise);
+    else if (n > 0) fill(cells, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
 }
 
 /* Stamp what `full` iterations did, from the stamp `first` on, and what the first `places` places of one more did. */
@@ -207,20 +209,16 @@ void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
     stamp_t last = first + (p->one ? 0 : (stamp_t)full);
     for (int i = 0, tile; i < p->tracker_count; i += tile) {
         tile = p->trackers[i].tile;
-        stamp_reads(p, &p->groups[p->trackers[i].group], first, full, tile);
+        stamp_reads(p, &p->groups[p->trackers[i].group], 0, first, full, tile);
     }
     for (int i = 0; places > 0 && i < p->tracker_count; i++)
-        if (p->groups[p->trackers[i].group].first_track < places) {
-            struct group g = behind(p, &p->trackers[i], full);
-            stamp_reads(p, &g, last, 1, 1);
-        }
+        if (p->groups[p->trackers[i].group].first_track < places)
+            stamp_reads(p, &p->groups[p->trackers[i].group], full, last, 1, 1);
     for (int i = 0, tile; i < p->writer_count; i += tile) {
         tile = p->writers[i].tile;
-        stamp_writes(p, &p->groups[p->writers[i].group], first, full, tile);
+        stamp_writes(p, &p->groups[p->writers[i].group], 0, first, full, tile);
     }
     for (int i = 0; places > 0 && i < p->writer_count; i++)
-        if (p->groups[p->writers[i].group].first_write < places) {
-            struct group g = behind(p, &p->writers[i], full);
-            stamp_writes(p, &g, last, 1, 1);
-        }
+        if (p->groups[p->writers[i].group].first_write < places)
+            stamp_writes(p, &p->groups[p->writers[i].group], full, last, 1, 1);
 }

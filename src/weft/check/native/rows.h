@@ -107,6 +107,7 @@ struct kin { /* groups whose addresses are shifts of one form: their distances n
     int64_t first, last; /* where its groups lie from there */
     int64_t apart_step; /* when groups were last found apart */
     int ranges; /* the last one; -1: none */
+    int cluster; /* the last one; -1: none */
 };
 
 struct cluster { /* groups of a kin in an object */
@@ -117,11 +118,9 @@ struct cluster { /* groups of a kin in an object */
 };
 
 struct group { /* places with the same addresses */
-    uintptr_t low; /* of the first iteration */
-    int64_t step;
     uintptr_t begin, end; /* all its bytes, when all groups were looked at */
     int64_t shift; /* from where its kin is */
-    const struct object *object;
+    const struct object *object, *gathered; /* the latter: when the clusters were made */
     int form, kin;
     unsigned size;
     int first_write, first_track; /* numbers of places; INT_MAX: none */
@@ -159,6 +158,8 @@ struct plan { /* which groups there are, and what is to be asked of them */
     int group_count, kin_count, cluster_count, range_count, demand_count, same_count, writer_count, tracker_count,
         memory_count;
     struct group *groups;
+    int *group_of; /* of each place that its blocks have */
+    bool grouped; /* these are known: of `blocks`, as long as the same forms agree */
     struct kin *kin;
     struct cluster *clusters; /* cluster_count -1: there are more */
     int64_t apart; /* of so many iterations all groups were found apart; 0: of none yet */
@@ -177,12 +178,16 @@ struct plan { /* which groups there are, and what is to be asked of them */
     uint8_t blocks[MOST_BLOCKS];
 };
 
-/* All bytes of a group. */
+/* Where a group's place is in the first iteration, what it moves by, and all its bytes. */
+static inline uintptr_t low_of(const struct plan *p, const struct group *g) {
+    return p->kin[g->kin].at + (uintptr_t)g->shift;
+}
+static inline int64_t step_of(const struct plan *p, const struct group *g) { return p->kin[g->kin].step; }
 static inline uintptr_t begin_of(const struct plan *p, const struct group *g) {
-    return g->low + (uintptr_t)p->kin[g->kin].below;
+    return low_of(p, g) + (uintptr_t)p->kin[g->kin].below;
 }
 static inline uintptr_t end_of(const struct plan *p, const struct group *g) {
-    return g->low + (uintptr_t)p->kin[g->kin].above + g->size;
+    return low_of(p, g) + (uintptr_t)p->kin[g->kin].above + g->size;
 }
 
 enum verdict { REFUSED, UNOPENED, PASSED };
@@ -191,6 +196,7 @@ enum verdict { REFUSED, UNOPENED, PASSED };
 enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n);
 bool row_planned(struct row *r, const uint8_t blocks[]);
 bool row_placed(struct plan *p, const struct line forms[], int64_t n);
+bool row_fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n);
 
 /* --- prove.c --- */
 enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *count);

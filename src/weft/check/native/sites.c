@@ -350,7 +350,7 @@ static void consistent(struct site *s, struct detail *d, struct object *o, uintp
 static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write) {
     struct private *which;
     struct reduction *r;
-    struct object *o = object_at(a);
+    struct object *o = s->object;
     if (among(here.indices, here.index_count, a, &which)) {
         interval(s, which->low, which->high);
         mode(s, FREE, 0);
@@ -430,7 +430,7 @@ static bool named_remote(const struct object *o, uintptr_t a) {
 }
 
 static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write) {
-    struct object *o = object_at(a);
+    struct object *o = s->object;
     if (o) {
         interval(s, o->low, o->high);
     } else {

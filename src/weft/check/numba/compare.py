@@ -24,8 +24,16 @@ PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), np.generic, n
                 types.BuiltinFunctionType, Dispatcher, np.ufunc)  # fmt: skip
 
 
+_MEMCMP: Final = ctypes.CDLL(None).memcmp
+_MEMCMP.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
 class NotCopyableError(Exception):
     """An argument whose copy would not be the same to the function."""
+
+
+def _address(array: NDArray[Any]) -> int:
+    return array.ctypes.data  # __array_interface__ takes three times as long
 
 
 class Copies:
@@ -55,7 +63,7 @@ class Copies:
         while isinstance(root.base, np.ndarray):
             root = root.base
         low, block = self._block(root)
-        at = array.__array_interface__["data"][0] - low
+        at = _address(array) - low
         if array.size == 0:
             return array.copy()
         made: np.ndarray[Any, Any] = np.ndarray(
@@ -68,9 +76,9 @@ class Copies:
         if id(root) not in self._blocks:
             low, high = np.lib.array_utils.byte_bounds(root)
             raw = np.empty(high - low + 64, np.uint8)
-            skip = (low - raw.__array_interface__["data"][0]) % 64  # the same alignment
+            skip = (low - _address(raw)) % 64  # the same alignment
             block = raw[skip : skip + high - low]
-            block[:] = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+            ctypes.memmove(_address(block), low, high - low)
             self._keep.append(root)
             self._blocks[id(root)] = (low, block)
         return self._blocks[id(root)]
@@ -120,6 +128,8 @@ def _of_arrays(where: str, got: NDArray[Any], expected: NDArray[Any], parts: flo
         return next((one for one in fields if one is not None), None)
     if got.dtype.hasobject or got.dtype.kind in "SUVO":
         return None
+    if _same_bytes(got, expected):
+        return None
     wrong = ~_equal(got, expected, parts)
     if not wrong.any():
         return None
@@ -128,6 +138,13 @@ def _of_arrays(where: str, got: NDArray[Any], expected: NDArray[Any], parts: flo
         return None
     index = tuple(int(one) for one in np.argwhere(wrong)[0])
     return Difference(where, index, got[index], expected[index])
+
+
+def _same_bytes(got: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Whether two arrays of one shape are alike in memory: they are equal then, NaNs included."""
+    if got.dtype != expected.dtype or not (got.flags.c_contiguous and expected.flags.c_contiguous):
+        return False
+    return bool(_MEMCMP(_address(got), _address(expected), got.nbytes) == 0)
 
 
 def _equal(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[Any]:

@@ -95,7 +95,7 @@ class Compiler:
         shared = library._final_module
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
-            guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS)
+            guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
             module = Module(text, self.number_of, kernel, ctypes.addressof(guards) if kernel else 0)
             text = module.instrumented()
             shared = _parsed(text, shared.name)
@@ -153,9 +153,10 @@ class Compiler:
             if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
                 kernel.loop.guard(ctypes.addressof(guards), module.stored)
                 kernel.loop.places(sorted(module.sites))
-                for number, name in enumerate(names[1:], 1):
-                    if name in self._loop[-1][2] and not module.bounds:
-                        kernel.loop.owned(number, self._loop[-1][2][name])
+                if not module.bounds:
+                    numbers = {name: number for number, name in enumerate(names[1:], 1)}
+                    owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
+                    kernel.loop.owned(owned, numbers)
             if module.asks_for_thread:
                 kernel.loop.by_thread()
             module.text = ""  # nobody needs it any more

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft.native.bridge import several
 from weft.native.headers import numba
 
 if TYPE_CHECKING:
     from weft.check.numba.own import Own
+    from weft.check.numba.spans import Span, Sum
 
 SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
 """Symbols of Numba's scheduler, and what stands in for them."""
 
-ALLOCATOR: Final = (
-    "alloc", "alloc_safe", "alloc_aligned", "alloc_safe_aligned", "alloc_dtor", "alloc_dtor_safe",
-    "new_varsize", "new_varsize_dtor", "varsize_alloc", "varsize_realloc", "varsize_free", "call_dtor",
-)  # fmt: skip
-"""Functions of NRT (NRT_MemInfo_...) that weft_numba_... stand in for, in the order of numba.c's Runtime."""
+ALLOCATOR: Final = {
+    **{f"MemInfo_{name}": name for name in (
+        "alloc", "alloc_safe", "alloc_aligned", "alloc_safe_aligned", "alloc_dtor", "alloc_dtor_safe",
+        "new_varsize", "new_varsize_dtor", "varsize_alloc", "varsize_realloc", "varsize_free", "call_dtor",
+    )},
+    "Allocate": "allocate", "Free": "release",
+}  # fmt: skip
+"""Functions of NRT (NRT_...), and which weft_numba_... stand in for them, in the order of numba.c's Runtime."""
 
 HOOKS: Final = (
     "weft_numba_read", "weft_numba_write", "weft_numba_read_given", "weft_numba_write_given",
@@ -45,6 +50,8 @@ class Argument:
     real: int = 0
     stride: int = 0
     dimensions: tuple[int, ...] = ()
+    integer: bool = False
+    """A number of 8 bytes."""
 
 
 class Loop:
@@ -62,6 +69,7 @@ class Loop:
             place.kind, place.data, place.element = one.kind, one.data, one.element
             place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
             place.dimension[: len(one.dimensions)] = one.dimensions
+        self._numbers = [one.integer for one in arguments]
 
     @property
     def address(self) -> int:
@@ -77,13 +85,38 @@ class Loop:
         """The numbers of the places of its accesses."""
         self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
-    def owned(self, number: int, own: Own) -> None:
-        """Each iteration has elements of its own of an argument (from 1)."""
-        one = self._each[number - 1]
-        if one.rank == len(own.places):
-            one.own = 2 if own.read else 1
-            for d, place in enumerate(own.places):
-                one.nest[d], one.low[d], one.high[d] = place.nest, place.low, place.high
+    def owned(self, own: Mapping[int, Own], numbers: Mapping[str, int]) -> None:
+        """Each iteration has elements of its own of these arguments (from 1); `numbers`: of all by their names."""
+        bounds = []
+        for number, uses in own.items():
+            ends = [self._bound(number, d, span, numbers) for d, span in uses.places]
+            held = [one for one in ends if one is not None]
+            if len(held) == len(ends):
+                self._each[number - 1].own = 2 if uses.read else 1
+                bounds += held
+        self._head.bound, self._head.bounds = several(bounds, numba.Bound), len(bounds)
+
+    def _bound(self, number: int, dimension: int, span: Span, numbers: Mapping[str, int]) -> numba.Bound | None:
+        """What the runtime reads of an index's ends; None where it cannot know them."""
+        low, high = self._of(span.low, numbers), self._of(span.high, numbers)
+        if low is None or high is None or dimension >= self._each[number - 1].rank:
+            return None
+        return numba.Bound(
+            argument=number - 1, dimension=dimension, low_term=span.low.term, low_of=low, high_term=span.high.term,
+            high_of=high, low=span.low.constant, high=span.high.constant,
+        )  # fmt: skip
+
+    def _of(self, end: Sum, numbers: Mapping[str, int]) -> int | None:
+        """Where the runtime finds the term of a sum."""
+        if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
+            return end.number
+        number = numbers.get(end.name)
+        if number is None:
+            return None
+        if end.term == numba.OF_VALUE:
+            return number if self._numbers[number - 1] else None
+        array = self._each[number - 1]
+        return int(array.dimension[end.number]) if end.number < array.rank else None
 
     def guard(self, guards: int, stored: Collection[int] | None) -> None:
         """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
@@ -118,14 +151,15 @@ class Runtime:
 
     def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
         """Addresses by the names that compiled code uses; `allocator`: NRT's own functions by theirs."""
-        known = [name for name in ALLOCATOR if f"MemInfo_{name}" in allocator]
-        real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(f"MemInfo_{name}") for name in ALLOCATOR))
+        real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))
         wide = VECTORS if self._library.weft_numba_wide() else ()
         return {
             **{name: self.address(f"{name}_wide" if name in wide else name) for name in HOOKS},
             **{name: self.address(own) for name, own in SCHEDULER.items()},
-            **{f"NRT_MemInfo_{name}": self.address(f"weft_numba_{name}") for name in known},
+            **{
+                f"NRT_{name}": self.address(f"weft_numba_{own}") for name, own in ALLOCATOR.items() if name in allocator
+            },
         }
 
     def follow(self, on: bool) -> None:

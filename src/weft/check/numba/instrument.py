@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
+from weft.native.headers.numba import MAX_ARGUMENTS
+
 BOUNDS: Final = "weft_numba_bounds"
 
 DECLARATIONS: Final = {
@@ -39,6 +41,7 @@ _PHI: Final = re.compile(rf"%({_NAME}) \]")
 _MEMORY: Final = re.compile(r"^\s+(?:tail )?call void @llvm\.(memset|memcpy|memmove)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _MASKED: Final = re.compile(r"call .*@llvm\.masked\.(load|store|gather|scatter)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
+_HEAD: Final = re.compile(rf"^define [\w ]*\bi32 @({_NAME})\((.*)\) [^()]*\{{$")
 _DEBUG: Final = re.compile(r"!dbg (!\d+)")
 _LOCATION: Final = re.compile(
     r"^(!\d+) = (?:distinct )?!DILocation\(line: (\d+)(?:, column: \d+)?, scope: !\d+(?:, inlinedAt: (!\d+))?"
@@ -93,6 +96,11 @@ def arguments(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+def _within(name: str, suffix: str) -> str:
+    """A function's name with something added, within its quotes."""
+    return f'{name[:-1]}{suffix}"' if name.endswith('"') else name + suffix
+
+
 def operand(argument: str) -> str:
     """The value of an argument `type attributes value`."""
     if match := re.search(rf"({_VALUE})$", argument):
@@ -138,8 +146,9 @@ class Module:
                 if line.startswith("define ") and _is_program(line):
                     function, head = [], line
             elif line.startswith("}"):
-                out += self._function(head, function)
-                out.append(line)
+                hooked = [*self._function(head, function), line]
+                whole = self._whole(head, function, hooked) if self._roots else ()
+                out[-1:] = whole or [head, *hooked]
                 function = None
             else:
                 function.append(line)
@@ -169,6 +178,30 @@ class Module:
             before = line
         for line in out:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
+
+    def _whole(self, head: str, lines: list[str], hooked: list[str]) -> list[str]:
+        """The function with its hooks and without them; what has its name calls the one that the runtime wants.
+
+        [] of a function that does not look as Numba's kernels do.
+        """
+        found = _HEAD.match(head)
+        given = [one.split() for one in arguments(found[2])] if found else []
+        if not found or not all(re.fullmatch(r"[\w.]+", words[0]) for words in given):
+            return []
+        names = [_within(found[1], f".weft.{way}") for way in ("hooked", "whole")]
+        rest = head[head.index("(", found.end(1)) :]
+        heads = [f"define internal i32 @{name}{rest}" for name in names]
+        passed = ", ".join(f"{words[0]} {words[-1]}" for words in given)
+        return [
+            heads[0], *hooked,
+            strip(heads[1]), *(strip(self._bounds(line)) for line in lines), "}",
+            strip(head), f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
+            "  %weft.t = icmp eq i8 %weft.g, 0",
+            "  br i1 %weft.t, label %weft.hooked, label %weft.whole",
+            "weft.hooked:", f"  %weft.h = call i32 @{names[0]}({passed})", "  ret i32 %weft.h",
+            "weft.whole:", f"  %weft.w = call i32 @{names[1]}({passed})", "  ret i32 %weft.w",
+            "}",
+        ]  # fmt: skip
 
     def _writes(self, lines: list[str], own: set[str]) -> None:
         """Note which arguments a kernel writes to."""

@@ -8,6 +8,7 @@ show (a value that iterations hand on in a scalar) shows there.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import sys
@@ -15,12 +16,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numba import _dispatcher, _helperlib
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.cpython.randomimpl import rnd_state_t
 
 from weft.check.numba import source
 from weft.check.numba.compare import Copies, Difference, NotCopyableError, Variants, callees, difference
@@ -145,7 +149,7 @@ class LoopChecks:
 
         Where arguments cannot be copied this is never known, and every index of every call is checked instead.
         """
-        key = (id(function), *(_outline(one) for one in (*args, *kwargs.values())))
+        key = _key(function, args, kwargs)
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
 
@@ -158,12 +162,13 @@ class LoopChecks:
             given = copies.copy(args)
             named = {name: copies.copy(value) for name, value in kwargs.items()}
         except NotCopyableError:
-            self._uncopied.add((id(function), *(_outline(one) for one in (*args, *kwargs.values()))))
+            self._uncopied.add(_key(function, args, kwargs))
             return None
         self.runtime.watch(False)
         try:
-            with quiet(True), same_random(), silence():
-                value = plain(self._sequential.of(function), *given, **named)
+            variant = self._sequential.of(function)
+            with quiet(self._calls.get(_key(function, args, kwargs)) == 1), same_random(), silence():
+                value = plain(variant, *given, **named)
         except Exception as error:
             value = error
         finally:
@@ -248,6 +253,11 @@ class Expected:
     kwargs: Mapping[str, object]
 
 
+def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    """What calls of a function have in common that need not all be compared."""
+    return (id(function), *(_outline(one) for one in (*args, *kwargs.values())))
+
+
 def _outline(value: object) -> object:
     """What two calls have in common that need not both be compared: types and shapes."""
     if isinstance(value, np.ndarray):
@@ -272,12 +282,18 @@ def quiet(on: bool) -> Iterator[None]:
 def same_random() -> Iterator[None]:
     """Numba's random numbers go on afterwards from where they were."""
     pointers = [getattr(_helperlib, name)() for name in RANDOM]
-    states = [_helperlib.rnd_get_state(pointer) for pointer in pointers]
+    states = [ctypes.string_at(pointer, _state_bytes()) for pointer in pointers]
     try:
         yield
     finally:
         for pointer, state in zip(pointers, states, strict=True):
-            _helperlib.rnd_set_state(pointer, state)
+            ctypes.memmove(pointer, state, len(state))
+
+
+@cache
+def _state_bytes() -> int:
+    """The size of a generator of Numba's random numbers."""
+    return int(cpu_target.target_context.get_abi_sizeof(rnd_state_t))
 
 
 @contextmanager

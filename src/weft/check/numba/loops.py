@@ -16,6 +16,7 @@ from weft.native.headers.check import MAX_RANK
 from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
 
 MAX_STEPS: Final = 32
+WORD: Final = 64
 PASSED_ON: Final = ("getattr", "getitem", "static_getitem", "cast", "exhaust_iter")
 """Expressions that make a view or a part of a variable."""
 
@@ -110,7 +111,7 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
             arguments.append(Argument(AS_ARRAY if fits else AS_SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
             stride += kind.ndim
         else:
-            arguments.append(Argument(AS_SCALAR))
+            arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     construct = texts.construct("prange", file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(

@@ -1,12 +1,12 @@
 """Arrays of which each iteration of a parallel loop has elements of its own, as the loop's text shows.
 
-`a[i, 0] = b[i + 1]` in a loop over i: all uses of `a` have `i` as their first index, so no two iterations meet there.
-Such a loop need not be run one iteration at a time, if no other array shares the memory and the indices lie within.
+`a[i, j] = b[i + 1]` in a loop over i: all uses of `a` have `i` as their first index, so no two iterations meet there.
+Such a loop need not be run one iteration at a time, if no other array shares the memory and all indices lie within: j,
+too, whose bounds are known when the loop begins (an index outside would be another iteration's element).
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,26 +14,17 @@ from typing import Any, Final
 from numba.core import ir, types
 from numba.parfors.parfor import Parfor
 
-MAX_STEPS: Final = 32
-MOST: Final = 2**31 - 1
+from weft.check.numba.spans import Span, Spans
+
 HARMLESS: Final = ("shape", "size", "ndim", "dtype")
 """Attributes that show nothing of an array's elements."""
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """What stands in one dimension: an index of the loop (its number) with something added, or (-1) a number."""
-
-    nest: int
-    low: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
 class Own:
-    """The indices of all uses of an array."""
+    """What stands in the dimensions of an array in all its uses: (dimension, between which values)."""
 
-    places: tuple[Index, ...]
+    places: tuple[tuple[int, Span], ...]
     read: bool
 
 
@@ -64,15 +55,24 @@ class Body:
     """The statements of a parallel loop, with those of the loops within."""
 
     def __init__(self, parfor: Any) -> None:
-        self.nests = {nest.index_variable.name: number for number, nest in enumerate(parfor.loop_nests)}
-        self.made: dict[str, Any] = dict.fromkeys(parfor.params or ())
+        nests = {nest.index_variable.name: number for number, nest in enumerate(parfor.loop_nests)}
+        given = set(parfor.params or ())
+        self.made: dict[str, Any] = dict.fromkeys(given)
         """What each variable is assigned; None where it is more than one thing, or comes from outside."""
         self.uses: dict[str, Uses] = {}
+        inner: dict[str, tuple[Any, Any]] = {}
         statements = list(_statements(parfor.loop_body.values()))
         for one in statements:
             if isinstance(one, ir.Assign):
                 name = one.target.name
                 self.made[name] = None if name in self.made else one.value
+                given.discard(name)
+            elif isinstance(one, Parfor):
+                inner |= {
+                    nest.index_variable.name: (nest.start, nest.stop) for nest in one.loop_nests if nest.step == 1
+                }
+        self.nests = nests
+        self.spans = Spans(nests, self.made, given, inner)
         for one in statements:
             self._note(one)
 
@@ -90,7 +90,7 @@ class Body:
             elif expression.op != "getattr" or expression.attr not in HARMLESS:
                 self._other(expression.list_vars())
         elif isinstance(one, ir.Assign):
-            if isinstance(one.value, ir.Var) and self._name(one.value) not in self.nests:
+            if isinstance(one.value, ir.Var) and self.spans.name(one.value) not in self.nests:
                 self._other([one.value])
         elif not isinstance(one, ir.Del):
             self._other(one.list_vars())
@@ -104,61 +104,30 @@ class Body:
         for one in variables:
             self.uses.setdefault(one.name, Uses()).otherwise = True
 
-    def _name(self, variable: Any) -> str:
-        """The variable that it is a copy of."""
-        name = str(variable.name)
-        for _ in range(MAX_STEPS):
-            held = self.made.get(name)
-            if not isinstance(held, ir.Var):
-                break
-            name = str(held.name)
-        return name
-
-    def places(self, indices: Iterable[Any], rank: int) -> tuple[Index, ...]:
-        """What stands in each dimension in all of these; () where iterations may meet."""
-        merged: list[Index] = []
+    def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, Span], ...]:
+        """What stands in the dimensions in all of these; () where iterations may meet."""
+        places: dict[tuple[int, Span], None] = {}
+        alike: list[Span | None] = []
         for index in indices:
-            items = [self._place(one) for one in self._items(index)]
-            if len(items) != rank or None in items:
+            items = [self.spans.of(one) for one in self._items(index)]
+            if len(items) != rank:
                 return ()
-            one = [item for item in items if item is not None]
-            if not merged:
-                merged = one
-            for d, (before, now) in enumerate(zip(merged, one, strict=True)):
-                if before.nest != now.nest or (now.nest >= 0 and before != now):
+            for d, item in enumerate(items):
+                if item is None:
                     return ()
-                merged[d] = Index(now.nest, min(before.low, now.low), max(before.high, now.high))
-        held = {place.nest for place in merged}
-        return tuple(merged) if merged and held >= set(self.nests.values()) else ()
+                places[d, item] = None
+            alike = [one if one == other else None for one, other in zip(alike or items, items, strict=True)]
+        held = {one.nest for one in alike if one is not None}
+        return tuple(places) if places and held >= set(self.nests.values()) else ()
 
     def _items(self, index: object) -> list[object]:
         if isinstance(index, tuple | list):
             return list(index)
         if isinstance(index, ir.Var):
-            held = self.made.get(self._name(index))
+            held = self.made.get(self.spans.name(index))
             if isinstance(held, ir.Expr) and held.op == "build_tuple":
                 return list(held.items)
         return [index]
-
-    def _place(self, item: object, steps: int = 0) -> Index | None:
-        if isinstance(item, ir.Var):
-            name = self._name(item)
-            if name in self.nests:
-                return Index(self.nests[name], 0, 0)
-            return self._sum(self.made.get(name), steps + 1) if steps < MAX_STEPS else None
-        return Index(-1, item, item) if type(item) is int and 0 <= item <= MOST else None
-
-    def _sum(self, made: object, steps: int) -> Index | None:
-        """A number, or an index of the loop and a number."""
-        if isinstance(made, ir.Const):
-            return self._place(made.value) if type(made.value) is int else None
-        if not isinstance(made, ir.Expr) or made.op != "binop" or made.fn not in {operator.add, operator.sub}:
-            return None
-        left, right = self._place(made.lhs, steps), self._place(made.rhs, steps)
-        if left is None or right is None or left.nest < 0 or right.nest >= 0:
-            return None
-        added = right.low if made.fn is operator.add else -right.low
-        return Index(left.nest, left.low + added, left.low + added)
 
 
 def _statements(blocks: Iterable[Any]) -> Iterator[object]:

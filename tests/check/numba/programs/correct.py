@@ -231,6 +231,17 @@ def ratio(a, b):
     return out
 
 
+# Numba copies what stands on the right first, as it may overlap: the copies of all iterations lie at one place.
+@njit(parallel=True)
+def broadcast(x, par, chunks):
+    out = np.zeros((par.shape[0], x.size))
+    each = (x.size + chunks - 1) // chunks
+    for i in prange(chunks):
+        start, stop = i * each, (i + 1) * each
+        out[:, start:stop] = x[start:stop] * par[:]
+    return out
+
+
 rng = np.random.default_rng(1)
 scratch_by_thread(rng.random((11, 5)))
 nested(5, 4)
@@ -252,3 +263,4 @@ made(2.5)(rng.random(7))
 sparse(np.array([0, 2, 2, 5]), np.array([0, 1, 2, 0, 1]), rng.random(5), rng.random(3))
 empty(np.zeros(0))
 ratio(rng.random(5), np.array([1.0, 0.0, 2.0, 0.0, 1.0]))
+broadcast(np.arange(6.0), np.array([1.0, 2.0, 3.0]), 2)

@@ -1,0 +1,160 @@
+"""Between which values an integer of a parallel loop's body lies, as its text shows.
+
+`for j in range(1, a.shape[1] - 1)` in `for i in prange(n)`: i lies between the loop's bounds, j between 1 and what
+`a.shape[1]` is when the loop runs, less 2. What stands for a number that is only known then is a term of a sum.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from numba.core import ir
+
+from weft.native.headers.numba import OF_EXTENT, OF_NEST, OF_NUMBER, OF_VALUE
+
+MAX_STEPS: Final = 32
+MOST: Final = 2**31 - 1
+COPIES: Final = ("exhaust_iter", "cast")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A number and a term: an index of the loop (its number), a variable, an extent of an array, or nothing."""
+
+    constant: int
+    term: int = OF_NUMBER
+    number: int = 0
+    """Of an index: which; of an extent: its dimension."""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the greatest value; where one is an index of the loop, its own least or greatest counts."""
+
+    low: Sum
+    high: Sum
+
+    @property
+    def nest(self) -> int | None:
+        """The index of the loop that it is, with something added."""
+        return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
+
+    def plus(self, number: int) -> Span:
+        """With a number added."""
+        return Span(_more(self.low, number), _more(self.high, number))
+
+
+def _more(one: Sum, number: int) -> Sum:
+    return replace(one, constant=one.constant + number)
+
+
+class Spans:
+    """The integers of one loop's body.
+
+    `made`: what each variable is assigned, None where that is more than one thing or it comes from outside.
+    `given`: the variables from outside that keep their values. `inner`: the bounds of loops within that are parallel.
+    """
+
+    def __init__(
+        self, nests: Mapping[str, int], made: Mapping[str, Any], given: set[str], inner: Mapping[str, tuple[Any, Any]]
+    ) -> None:
+        self._nests, self._made, self._given, self._inner = nests, made, given, inner
+
+    def name(self, variable: Any) -> str:
+        """The variable that it is a copy of."""
+        name = str(variable.name)
+        for _ in range(MAX_STEPS):
+            held = self._made.get(name)
+            if isinstance(held, ir.Expr) and held.op in COPIES:
+                held = held.value
+            if not isinstance(held, ir.Var):
+                break
+            name = str(held.name)
+        return name
+
+    def of(self, item: object, steps: int = 0) -> Span | None:
+        """A number's or a variable's; None of what the text does not bound."""
+        if isinstance(item, ir.Const):
+            item = item.value
+        if type(item) is int:
+            return Span(Sum(item), Sum(item)) if abs(item) <= MOST else None
+        if not isinstance(item, ir.Var) or steps >= MAX_STEPS:
+            return None
+        name = self.name(item)
+        if name in self._nests:
+            index = Sum(0, OF_NEST, self._nests[name])
+            return Span(index, index)
+        if name in self._inner:
+            return self._between(*self._inner[name], steps)
+        made = self._made.get(name)
+        if isinstance(made, ir.Const):
+            return self.of(made, steps + 1)
+        if isinstance(made, ir.Expr):
+            return self._of_expression(made, steps + 1)
+        value = Sum(0, OF_VALUE, name=name)
+        return Span(value, value) if made is None and name in self._given else None
+
+    def _of_expression(self, made: Any, steps: int) -> Span | None:
+        if made.op == "binop" and made.fn in {operator.add, operator.sub}:
+            return self._sum(made, steps)
+        if made.op == "pair_first":
+            bounds = self._range(made.value)
+            return self._between(*bounds, steps) if bounds else None
+        if made.op == "static_getitem" and type(made.index) is int:
+            return self._extent(made.value, made.index)
+        if made.op == "call" and self._calls(made, len) and len(made.args) == 1:
+            return self._of_array(made.args[0], 0)
+        return None
+
+    def _sum(self, made: Any, steps: int) -> Span | None:
+        left, right = self.of(made.lhs, steps), self.of(made.rhs, steps)
+        if left is None or right is None:
+            return None
+        if made.fn is operator.add and left.low == left.high and left.low.term == OF_NUMBER:
+            left, right = right, left
+        if right.low != right.high or right.low.term != OF_NUMBER:
+            return None
+        return left.plus(right.low.constant if made.fn is operator.add else -right.low.constant)
+
+    def _between(self, start: object, stop: object, steps: int) -> Span | None:
+        """The indices of a loop from `start` to `stop`, which it does not come to."""
+        first, end = self.of(start, steps + 1), self.of(stop, steps + 1)
+        return Span(first.low, _more(end.high, -1)) if first and end else None
+
+    def _range(self, item: Any) -> tuple[object, object] | None:
+        """The bounds of the `range` that an item comes from, where it counts upwards."""
+        step = self._made_of(item, "iternext")
+        over = self._made_of(step.value, "getiter") if step else None
+        call = self._made_of(over.value, "call") if over else None
+        if call is None or not self._calls(call, range) or call.kws:
+            return None
+        given = list(call.args)
+        if len(given) == 3:
+            by = self.of(given[2])
+            if by is None or by.low != by.high or by.low.term != OF_NUMBER or by.low.constant <= 0:
+                return None
+        return (0, given[0]) if len(given) == 1 else (given[0], given[1])
+
+    def _extent(self, shape: Any, dimension: int) -> Span | None:
+        made = self._made_of(shape, "getattr")
+        return self._of_array(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
+
+    def _of_array(self, array: Any, dimension: int) -> Span | None:
+        name = self.name(array)
+        if name not in self._given or self._made.get(name) is not None:
+            return None
+        extent = Sum(0, OF_EXTENT, dimension, name)
+        return Span(extent, extent)
+
+    def _made_of(self, variable: Any, operation: str) -> Any:
+        """The expression of a variable that is assigned once, if it is this operation."""
+        made = self._made.get(self.name(variable)) if isinstance(variable, ir.Var) else None
+        return made if isinstance(made, ir.Expr) and made.op == operation else None
+
+    def _calls(self, call: Any, function: object) -> bool:
+        made = self._made.get(self.name(call.func)) if isinstance(call.func, ir.Var) else None
+        return isinstance(made, ir.Global | ir.FreeVar) and made.value is function
