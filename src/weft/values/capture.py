@@ -16,18 +16,15 @@ from weft.native.headers.weft_array import Array, Order
 from weft.values.probes import Part
 
 _KINDS: Final = "iufcb"
-_Place = ctypes.CFUNCTYPE(
-    ctypes.c_uint32, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_char_p
-)
-_Scope = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_int64)
-_Leave = ctypes.CFUNCTYPE(None, ctypes.c_uint32)
-_Probe = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
-
-
-class _Entries(ctypes.Structure):
-    """struct weft_entries of weft.h."""
-
-    _fields_ = (("place", _Place), ("enter", _Scope), ("nest", _Scope), ("leave", _Leave), ("probe", _Probe))
+_SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "weft_values_place": (
+        ctypes.c_uint32, (ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_char_p)
+    ),
+    "weft_values_nest": (None, (ctypes.c_uint32, ctypes.c_int64)),
+    "weft_values_leave": (None, (ctypes.c_uint32,)),
+    "weft_values_probe": (None, (ctypes.c_uint32, ctypes.c_void_p)),
+    "weft_values_complain": (None, (ctypes.c_uint32, ctypes.c_char_p)),
+}  # fmt: skip
 
 
 class Unfit(Exception):
@@ -39,23 +36,23 @@ def begun(path: str) -> Capture | None:
     try:
         library = ctypes.CDLL(path)
         give = library.weft_values_entries
+        for name, (returns, parameters) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = returns, parameters
     except (OSError, AttributeError):
         return None
-    give.restype = ctypes.POINTER(_Entries)
-    entries = give()
+    give.restype = ctypes.c_void_p
+    kept = give()
     # The native side has said whose values these are; children that get os.environ are to see it.
     os.environ["WEFT_VALUES_OWNER"] = str(os.getpid())
-    return Capture(library, entries.contents) if entries else None
+    return Capture(library) if kept else None
 
 
 class Capture:
     """What probes of this process call."""
 
-    def __init__(self, library: ctypes.CDLL, entries: Any) -> None:
-        self._entries = entries
-        self._complain = library.weft_values_complain
-        self._complain.argtypes = (ctypes.c_uint32, ctypes.c_char_p)
-        self._complain.restype = None
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         self._places: dict[tuple[int, str, CodeType, int], int] = {}
 
     def enter(self, name: str, index: int | None, frame: FrameType) -> int:
@@ -64,12 +61,12 @@ class Capture:
         with suppress(Exception):
             kind = PlaceKind.REGION if index is None else PlaceKind.LOOP
             place = self._place(kind, name, frame)
-            self._entries.nest(place, 0 if index is None else int(index))
+            self._library.weft_values_nest(place, 0 if index is None else int(index))
         return place
 
     def leave(self, place: int) -> None:
         """It ends."""
-        self._entries.leave(place)
+        self._library.weft_values_leave(place)
 
     def probe(self, name: str, value: object, terms: object, frame: FrameType) -> None:
         """Keep a value; what cannot be kept is told in the trace."""
@@ -79,13 +76,15 @@ class Capture:
             array, given = _array(value)
             if terms is not None:
                 array.terms, array.scale = _scale(terms)
-            self._entries.probe(place, ctypes.addressof(array))
+            self._library.weft_values_probe(place, ctypes.addressof(array))
             del given  # alive until here: C has read it
         except Unfit as error:
-            self._complain(place, str(error).encode(errors="replace"))
+            self._library.weft_values_complain(place, str(error).encode(errors="replace"))
         except Exception as error:  # the program goes on, whatever is wrong here
             with suppress(Exception):
-                self._complain(place, f"{type(error).__name__}: {error}"[:400].encode(errors="replace"))
+                self._library.weft_values_complain(
+                    place, f"{type(error).__name__}: {error}"[:400].encode(errors="replace")
+                )
 
     def _place(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
         key = (int(kind), name, frame.f_code, frame.f_lineno)
@@ -94,7 +93,7 @@ class Capture:
             code = frame.f_code
             texts = [str(text).replace("\0", "?").encode(errors="replace") for text in (name, code.co_filename)]
             function = code.co_qualname.encode(errors="replace")
-            known = self._entries.place(int(kind), *texts, frame.f_lineno, function)
+            known = int(self._library.weft_values_place(int(kind), *texts, frame.f_lineno, function))
             self._places[key] = known
         return known
 

@@ -98,7 +98,13 @@ static struct child *child_of(struct frame *frame, uint32_t name, uint64_t box) 
     return child;
 }
 
-/* ---- what programs call ---- */
+/* ---- what programs call: native ones by weft_values_entries, Python by name ---- */
+
+VISIBLE uint32_t weft_values_place(int kind, const char *name, const char *file, uint32_t line, const char *function);
+VISIBLE void weft_values_enter(uint32_t number, int64_t index);
+VISIBLE void weft_values_nest(uint32_t number, int64_t index);
+VISIBLE void weft_values_leave(uint32_t number);
+VISIBLE void weft_values_probe(uint32_t number, const struct weft_array *array);
 
 static struct thread *begin(void) {
     if (dead || !header) return NULL;
@@ -114,7 +120,7 @@ static void end(struct thread *mine) {
     mine->inside = false;
 }
 
-static uint32_t weft_place(int kind, const char *name, const char *file, uint32_t line, const char *function) {
+uint32_t weft_values_place(int kind, const char *name, const char *file, uint32_t line, const char *function) {
     struct thread *mine = begin();
     if (!mine) return 0;
     uint32_t number = weft_place_at(mine->slot, kind, name, file ? file : "", line, function ? function : "");
@@ -174,12 +180,12 @@ static void entered(uint32_t number, int64_t index, bool nested) {
 }
 
 /* As entered by languages that do not say where an iteration ends: the one before has. */
-static void weft_enter(uint32_t number, int64_t index) { entered(number, index, false); }
+void weft_values_enter(uint32_t number, int64_t index) { entered(number, index, false); }
 
 /* As entered by languages that do: a loop may be open within itself. */
-static void weft_nest(uint32_t number, int64_t index) { entered(number, index, true); }
+void weft_values_nest(uint32_t number, int64_t index) { entered(number, index, true); }
 
-static void weft_leave(uint32_t number) {
+void weft_values_leave(uint32_t number) {
     struct thread *mine = begin();
     if (!mine) return;
     if (number && number <= weft_place_count) {
@@ -236,7 +242,7 @@ static void probed(struct thread *mine, uint32_t at, const struct weft_array *ar
     weft_keep(&weft_places[at], &probe, array, level);
 }
 
-static void weft_probe_given(uint32_t number, const struct weft_array *array) {
+void weft_values_probe(uint32_t number, const struct weft_array *array) {
     struct thread *mine = begin();
     if (!mine) return;
     if (number && number <= weft_place_count) probed(mine, number, array);
@@ -308,7 +314,8 @@ static void start(void) {
     if (folder && *folder && !somebody_elses()) open_trace(folder);
 }
 
-static struct weft_entries entries = {weft_place, weft_enter, weft_nest, weft_leave, weft_probe_given};
+static struct weft_entries entries = {weft_values_place, weft_values_enter, weft_values_nest, weft_values_leave,
+                                      weft_values_probe};
 
 VISIBLE struct weft_entries *weft_values_entries(void);
 /* What probes call; NULL where nothing is to be kept. */
