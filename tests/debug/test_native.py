@@ -15,6 +15,8 @@ import pytest
 
 from debug.conftest import PROGRAMS, Recorded
 from tests_support import ROOT, WEFT, execute
+from weft.debug.hands import HandError
+from weft.debug.mi import Mi, quoted
 
 pytestmark = pytest.mark.usefixtures("gdb")
 
@@ -257,3 +259,16 @@ def test_a_breakpoint_at_an_instruction_is_named_by_file_and_place(cells: Record
     assert made["ok"]
     at = [row["at"] for row in stop["answer"]["ranks"] if row["state"] == "line"]
     assert {(one["function"], one["line"]) for one in at} == {("exchange", line("static void exchange"))}
+
+
+def test_gdb_is_waited_for_while_it_works_and_no_longer() -> None:
+    gdb = Mi()
+    try:
+        works = (
+            "python import time; end = time.process_time() + 0.5; all(time.process_time() < end for _ in iter(int, 1))"
+        )
+        assert gdb.ask(f"-interpreter-exec console {quoted(works)}", 3) == {}
+        with pytest.raises(HandError, match="gave no answer"):
+            gdb.ask('-interpreter-exec console "shell sleep 30"', 3)
+    finally:
+        gdb.exit()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
@@ -12,7 +14,10 @@ from pygdbmi.gdbcontroller import GdbController
 from weft.debug.hands import HandError, Point
 
 PATIENCE = 30.0
-"""Seconds for gdb to answer: the symbols of a large program take their time."""
+"""Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
+and on a machine with other work more of it."""
+BUSY = 0.02
+"""Seconds of the processor that gdb does not use while it only waits."""
 SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set debuginfod enabled off",
             "set print elements 40", "set print repeats 12", "set breakpoint pending off", "set unwindonsignal on",
             "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
@@ -61,8 +66,8 @@ class Mi:
             self._gdb.write(f"{self._token}{command}", read_response=False)
         except Exception as error:
             raise HandError(f"gdb has gone: {error}") from error
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
+        still = self._while_it_works(patience)
+        while next(still):
             for message in self.take(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
                     payload = message["payload"] or {}
@@ -70,6 +75,21 @@ class Mi:
                         raise HandError(str(payload.get("msg", "gdb could not")))
                     return payload if isinstance(payload, dict) else {}
         raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
+
+    def _while_it_works(self, patience: float) -> Iterator[bool]:
+        """True until so many seconds have passed in which gdb did nothing."""
+        until, spent = time.monotonic() + patience, self._spent()
+        while True:
+            if time.monotonic() >= until and (now := self._spent()) > spent + BUSY:
+                until, spent = time.monotonic() + patience, now
+            yield time.monotonic() < until
+
+    def _spent(self) -> float:
+        """Seconds of the processor that gdb has used."""
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{self._gdb.gdb_process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
 
     def said(self, command: str) -> str:
         """What a command of gdb's console prints. HandError with gdb's own words."""
@@ -79,8 +99,8 @@ class Mi:
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The next stop. HandError where none comes."""
-        until = time.monotonic() + seconds
-        while not self.stops and time.monotonic() < until:
+        still = self._while_it_works(seconds)
+        while not self.stops and next(still):
             self.take(0.02)
         if not self.stops:
             raise HandError("the rank could not be halted")
