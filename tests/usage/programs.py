@@ -588,7 +588,7 @@ C_TEMPLATES = [
   for (int i = 0; i < 8; i++) mine[i] = 0;
   for (int i = 0; i < 20; i++) {
     MPI_Win_fence(0, w);
-    if (me == 0) { usleep(1000); a[0] = 50 + i; MPI_Put(a, 1, MPI_INT, 1, 1, 1, MPI_INT, w); } /* BUG */
+    if (me == 0) { usleep(20000); a[0] = 50 + i; MPI_Put(a, 1, MPI_INT, 1, 1, 1, MPI_INT, w); } /* BUG */
     else mine[<<1||2>>] = 9;
     MPI_Win_fence(0, w);
   }
