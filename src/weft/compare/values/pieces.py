@@ -60,25 +60,19 @@ def hash_of(kept: Kept) -> int | None:
     return _hashed(values, kept.box)
 
 
-# As in values/native/hash.h, which tests hold against this.
-STEPS = (
-    0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89,
-    0x452821E638D01377, 0xBE5466CF34E90C6D, 0xC0AC29B7C97C50DD, 0x3F84D5B5B5470917,
-)  # fmt: skip
-
-
 def _hashed(values: np.ndarray, box: Box) -> int:
     if not values.size:
         return 0
     lower = [first for first, _ in box]
+    steps = [kernel().weft_values_step(d) for d in range(len(box))]
     total, kind, itemsize = 0, ord(values.dtype.kind), values.dtype.itemsize
     rows = values.reshape(1) if not values.ndim else np.ascontiguousarray(values)
     for index in np.ndindex(*rows.shape[:-1]) if values.ndim else [()]:
         line = np.ascontiguousarray(rows[index]) if values.ndim else rows
-        place = sum((k + first) * step for k, first, step in zip(index, lower, STEPS, strict=False))
+        place = sum((k + first) * step for k, first, step in zip(index, lower, steps, strict=False))
         last = len(index)
-        place += lower[last] * STEPS[last] if lower else 0
-        step = STEPS[last] if lower else 0
+        place += lower[last] * steps[last] if lower else 0
+        step = steps[last] if lower else 0
         raw = line.view(np.uint8)
         total += kernel().weft_values_hash(raw, len(line), itemsize, kind, itemsize, place % 2**64, step)
     return total % 2**64

@@ -195,3 +195,5 @@ void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t 
     for (uint64_t i = 0; i < count; i++)
         out[i] = same((const void *)(one + at_one[i]), (const void *)(two + at_two[i]));
 }
+
+uint64_t weft_values_step(unsigned dimension) { return dimension < WEFT_VALUES_DIMS ? weft_place_step[dimension] : 0; }

@@ -51,4 +51,7 @@ EXPORT uint64_t weft_values_hash(const uint8_t *at, uint64_t n, int64_t stride, 
 EXPORT void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
                              uint64_t count, uint8_t *out);
 
+/* What one step in a dimension, from 0 to 7, adds to a place. */
+EXPORT uint64_t weft_values_step(unsigned dimension);
+
 #endif
