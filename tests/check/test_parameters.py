@@ -75,3 +75,36 @@ def test_what_is_started_twice_and_a_result_that_is_printed_early_are_told(tmp_p
 
 def test_what_is_started_once_and_printed_late_is_silent(tmp_path: Path) -> None:
     assert found(fortran("", "", "'early'"), "p.fdv", tmp_path) == []
+
+
+TASKS = """\
+      program p
+      parameter (n=8, nb=2)
+      real a(n), b(n)
+!DVM$ task mb(nb)
+!DVM$ distribute :: a, b
+!DVM$ map mb(1) onto p(1:1)
+!DVM$ redistribute a(block) onto mb(1)
+!DVM$ map mb(2) onto p(1:1)
+!DVM$ redistribute b(block) onto mb(2)
+!DVM$ task_region mb
+!DVM$ on mb(1)
+!DVM$ parallel (i) on a(i)
+      do i = 1, n
+        a(i) = i
+      end do
+!DVM$ end on
+!DVM$ on mb(nb+1)
+      x = 1
+!DVM$ end on
+!DVM$ end task_region
+      end
+"""
+
+
+def test_a_task_that_there_is_not_is_told(tmp_path: Path) -> None:
+    assert found(TASKS, "p.fdv", tmp_path) == [("out-of-bounds", 17, "task")]
+
+
+def test_a_task_that_there_is_is_silent(tmp_path: Path) -> None:
+    assert found(TASKS.replace("nb+1", "nb"), "p.fdv", tmp_path) == []

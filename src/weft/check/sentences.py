@@ -47,6 +47,7 @@ PARAMETERS: Final = {
     "over {low}..{high}",
     "genblock": "{start} gives dimension {dimension} of {name} blocks of {value} elements in all; it has {high}",
     "across": "{start} names edges of {value} in dimension {dimension} of {name}, whose shadow edge is {high} wide",
+    "task": "{start} names task {value} of {name}, which has {low}..{high}",
 }
 """What is said of a number of a directive that does not fit what was declared."""
 

@@ -122,7 +122,7 @@ class Arrays:
             number = self.unit.data_id(variable)
             construct = self.unit.texted("array", directive, text)
             if variable.has("task"):
-                self.placed(variable, call("task_array", number, 0, f"(__INT64_TYPE__)({variable.first or 1})"), "")
+                self.placed(variable, call("task_array", number, 0, 0), "")
             elif variable.parameter:
                 self.parameter(variable, number)
             elif c_calls.is_template(variable):

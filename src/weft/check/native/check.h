@@ -273,7 +273,7 @@ void weft_check_get_actual(int construct, int data, const void *base, size_t byt
 
 /* --- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* A task array of `count` tasks; map a task to processors (low..high of a grid's linear order; 0, -1: its own). */
+/* A task array of `count` tasks (0: not known how many); map a task to processors (low..high of a grid's linear order; 0, -1: its own). */
 void weft_check_task_array(int tasks, int64_t lower, int64_t count);
 void weft_check_task_map(int construct, int tasks, int64_t task, int64_t low, int64_t high);
 /* TASK_REGION: reductions and remote accesses of the region come between begin and start, as with a loop

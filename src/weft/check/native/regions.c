@@ -424,11 +424,36 @@ void weft_check_get_actual(int construct, int data, const void *base, size_t byt
 
 /* --- tasks --- */
 
-void weft_check_task_array(int tasks, int64_t lower, int64_t count) { (void)tasks, (void)lower, (void)count; }
+/* The task arrays of the program: how many tasks each has. */
+#define MAX_TASK_ARRAYS 64
+static struct {
+    int tasks;
+    int64_t lower, count;
+} task_arrays[MAX_TASK_ARRAYS];
+static int task_array_count;
+
+void weft_check_task_array(int tasks, int64_t lower, int64_t count) {
+    int i = 0;
+    while (i < task_array_count && task_arrays[i].tasks != tasks) i++;
+    if (i == MAX_TASK_ARRAYS || count < 1) return; /* nothing is known of their tasks */
+    if (i == task_array_count) task_array_count++;
+    task_arrays[i].tasks = tasks, task_arrays[i].lower = lower, task_arrays[i].count = count;
+}
+
+/* Whether a directive names a task that there is. */
+static void existing(int construct, int tasks, int64_t task) {
+    for (int i = 0; i < task_array_count; i++) {
+        int64_t low = task_arrays[i].lower, high = low + task_arrays[i].count - 1;
+        if (task_arrays[i].tasks == tasks && (task < low || task > high))
+            findings_parameter("task", construct, tasks, 0, task, low, high);
+    }
+}
 
 void weft_check_task_map(int construct, int tasks, int64_t task, int64_t low, int64_t high) {
+    if (now.off) return;
     ran(construct);
-    (void)tasks, (void)task, (void)low, (void)high;
+    existing(construct, tasks, task);
+    (void)low, (void)high;
 }
 
 void weft_check_task_region_begin(int construct, int tasks) {
@@ -453,6 +478,7 @@ void weft_check_task_begin(int construct, int64_t task) {
     if (now.off || here.what != TASKS) return;
     if (weft_task.in_task) weft_check_task_end(construct); /* `continue` left it */
     ran(construct);
+    existing(construct, weft_task.tasks, task);
     weft_task.begun = tick();
     weft_task.in_task = true, weft_task.task = task;
     here.started = true;
