@@ -10,6 +10,7 @@ import pytest
 
 from weft.sources.arguments import named
 from weft.sources.dwarf import Module, Shape, Variable
+from weft.sources.variables import _Answers, _Wanted
 
 C = """
 #include <stddef.h>
@@ -29,6 +30,8 @@ void outer(int n) {
   inlined();
   take(unknown);
   take(table);
+  static float kept[5];
+  { static short inside[9]; both(kept, inside); }
 }
 """
 TAKE = """
@@ -43,9 +46,15 @@ subroutine outer(n)
   integer a, b
   common /shared/ a, b
   complex z(2)
+  real*8, save :: whole(9)
+  integer, save :: part(2)
+  real*8, save :: alone(7)
+  equivalence (whole, part)
   call take(x)
   call take(z)
   call take(a)
+  call take(part)
+  call take(alone)
 end subroutine
 """
 
@@ -96,6 +105,8 @@ def test_variables_of_c_have_their_places_sizes_and_members(tmp_path: Path, opti
     statics = by_name(module.globals(place_of(tmp_path, "both")))
     assert (statics["table"].shape.size, statics["table"].shape.element) == (96, 8)
     assert (statics["cells"].shape.size, statics["cells"].shape.element) == (200, 40)
+    inner = by_name(module.statics(place_of(tmp_path, "both")))
+    assert {name: inner[name].shape.text for name in inner} == {"kept": "float [5]", "inside": "short int [9]"}
 
 
 def test_a_variable_of_a_block_is_known_only_inside_of_it(tmp_path: Path) -> None:
@@ -118,6 +129,16 @@ def test_variables_of_fortran_count_from_their_own_bounds(tmp_path: Path, option
     assert found["z"].shape.leaves[0].sort == "c"
     shared = [symbol for symbol in module.symbols() if symbol.name == "shared_"]
     assert [symbol.size for symbol in shared] == [8], "a common block is one object"
+
+
+def test_a_static_variable_that_shares_its_place_has_no_certain_type(tmp_path: Path) -> None:
+    module = compiled(tmp_path, FORTRAN, "f90", "-w", "-g", "-O0", "-fallow-argument-mismatch")
+    call = place_of(tmp_path, "take_")
+    wanted = {symbol.at: {call + 1} for symbol in module.symbols()}
+    rows = _Answers(module, {}).of(_Wanted(set(), wanted, {}))["statics"]
+    types = {size: kind for _, _, size, _, kind in rows}
+    assert types[72] == -1, "whole and part are one place"
+    assert types[56] >= 0, "alone is real(8)"
 
 
 def test_what_is_no_program_is_said(tmp_path: Path) -> None:

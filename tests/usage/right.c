@@ -420,6 +420,23 @@ static void memory_of_variables(void) {
     if (wrong) MPI_Bcast(few, 5, MPI_INT, 0, world); /* BUG buffer-overrun */
     if (wrong) MPI_Bcast(doubles, 4, MPI_FLOAT, 0, world); /* BUG type-mismatch */
     if (wrong) MPI_Bcast(x, 4, MPI_INT, 0, world); /* BUG type-mismatch warning */
+    static double kept[6];
+    OK(MPI_Bcast(kept, 6, MPI_DOUBLE, 0, world));
+    if (wrong) MPI_Bcast(kept, 12, MPI_FLOAT, 0, world); /* BUG type-mismatch */
+    struct { double value; int id; } cells[3] = {{0, 0}};
+    MPI_Datatype parts[2] = {MPI_DOUBLE, MPI_INT}, plain, sized, several, tight;
+    MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8}, parts, &plain);
+    MPI_Type_create_resized(plain, 0, sizeof cells[0], &sized);
+    MPI_Type_create_resized(plain, 0, 12, &tight);
+    MPI_Type_contiguous(3, sized, &several);
+    MPI_Type_commit(&several);
+    MPI_Type_commit(&tight);
+    OK(MPI_Bcast(cells, 1, several, 0, world));
+    if (wrong) MPI_Bcast(cells, 3, tight, 0, world); /* BUG type-mismatch */
+    MPI_Type_free(&plain);
+    MPI_Type_free(&sized);
+    MPI_Type_free(&several);
+    MPI_Type_free(&tight);
     free(block);
     free(x);
 }

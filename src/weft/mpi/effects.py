@@ -35,7 +35,7 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
     if p.handle == "COMM":
         yield from _made_comm(f, p, parent)
     elif p.handle == "DATATYPE":
-        yield f"        weft_made_datatype({handle});"
+        yield f"        weft_made_datatype({handle}, 0, NULL);"
     elif p.handle == "GROUP":
         yield f"        weft_made_group({handle});"
     elif p.handle == "OP":

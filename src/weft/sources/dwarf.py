@@ -6,7 +6,7 @@ lies in registers, in two places, or has a length that only the run tells, is le
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -85,6 +85,8 @@ class Module:
             raise ValueError(f"{path} cannot be read as a program: {error}") from error
         self._units: dict[int, object] = {}
         self._shapes: dict[int, Shape] = {}
+        self._globals: dict[int, list[Variable]] = {}
+        self._statics: dict[int, list[Variable]] = {}
 
     def close(self) -> None:
         """Give the file back."""
@@ -111,12 +113,23 @@ class Module:
         return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), place)), None)
 
     def globals(self, place: int) -> list[Variable]:
-        """The static variables of the file with the code at an address, those of its functions included."""
+        """The static variables of the file with the code at an address, those of its functions left out."""
+        unit = self.unit(place)
+        return self._static(self._globals, unit, self._outer(unit.get_top_DIE())) if unit is not None else []
+
+    def statics(self, place: int) -> list[Variable]:
+        """The static variables of the functions of the file with the code at an address."""
         unit = self.unit(place)
         if unit is None:
             return []
-        found = (v for die in self._outer(unit.get_top_DIE()) if (v := self._variable(die)) is not None)
-        return [v for v in found if v.static]
+        functions = self._functions(unit.get_top_DIE())
+        return self._static(self._statics, unit, (die for one in functions for die in self._within(one)))
+
+    def _static(self, known: dict[int, list[Variable]], unit: Any, entries: Iterable[Any]) -> list[Variable]:
+        """The static ones among entries, looked for once a unit."""
+        if unit.cu_offset not in known:
+            known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
+        return known[unit.cu_offset]
 
     def locals(self, place: int) -> list[Variable]:
         """The variables of the function with the code at an address, as far as they are in scope there."""
@@ -152,12 +165,20 @@ class Module:
     # Entries
 
     def _outer(self, die: Any) -> Iterator[Any]:
-        """The entries of a unit, those of its namespaces and modules, and the static ones of functions."""
+        """The entries of a unit, and those of its namespaces and modules."""
         for child in die.iter_children():
             if child.tag in _SCOPES:
                 yield from self._outer(child)
             else:
                 yield child
+
+    def _within(self, die: Any) -> Iterator[Any]:
+        """The variables of a function or block, wherever in it they are in scope; not of functions within."""
+        for child in die.iter_children():
+            if child.tag == "DW_TAG_variable":
+                yield child
+            elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram":
+                yield from self._within(child)
 
     def _functions(self, die: Any) -> Iterator[Any]:
         """The functions of a unit; a function that holds others behind these."""

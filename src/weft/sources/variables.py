@@ -318,7 +318,6 @@ class _Answers:
         symbols = self.module.symbols() if wanted else []
         starts = [s.at for s in symbols]
         told = set()
-        known: dict[int, list[Any]] = {}
         for address, calls in sorted(wanted.items()):
             before = bisect_right(starts, address)
             holding = [s for s in symbols[max(0, before - 8) : before] if s.at <= address < s.at + s.size]
@@ -326,9 +325,19 @@ class _Answers:
             if symbol is None or symbol in told:
                 continue
             told.add(symbol)
-            call = min(calls)
-            if call not in known:
-                known[call] = self.module.globals(call - 1)
-            same = [v for v in known[call] if v.at == symbol.at and v.shape.size == symbol.size]
+            same = self._declared(symbol, min(calls))
             kind = self._number(same[0].shape) if len(same) == 1 else -1
             yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]
+
+    def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.Variable]:
+        """What the file of a call declares at a symbol, of the file or else of its functions, each type once.
+
+        Nothing where a part of it has a name of its own (EQUIVALENCE): one place then has several types.
+        """
+        end = symbol.at + symbol.size
+        for level in (self.module.globals, self.module.statics):
+            over = {v.shape: v for v in level(call - 1) if v.at < end and symbol.at < v.at + v.shape.size}
+            if over:
+                whole = all(v.at == symbol.at and v.shape.size == symbol.size for v in over.values())
+                return list(over.values()) if whole else []
+        return []

@@ -602,7 +602,7 @@ static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI
 #endif
 }
 
-void weft_made_datatype(MPI_Datatype made) {
+void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
     if (made == MPI_DATATYPE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
     if (id < WEFT_ID_DYNAMIC) return;
@@ -639,8 +639,8 @@ void weft_made_datatype(MPI_Datatype made) {
     for (int64_t k = 0; k < e.addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
     weft_text_u(&d.text, (uint64_t)e.types);
     for (int64_t k = 0; k < e.types; k++) {
-        uint32_t part = weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(t[k]));
-        weft_text_u(&d.text, part);
+        MPI_Datatype part = e.types == n_of ? of_types[k] : t[k];
+        weft_text_u(&d.text, weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(part)));
         struct envelope of; /* MPI 4.1, 5.1.13: derived types that come out of get_contents are to be freed */
         if (envelope_of(t[k], &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
             of.combiner != MPI_COMBINER_F90_COMPLEX && of.combiner != MPI_COMBINER_F90_INTEGER)

@@ -210,6 +210,20 @@ static void watch(const struct call *c, struct weft_pending *pending, MPI_Reques
     else weft_watch(pending, c->event->site, buffer, amount, type);
 }
 
+static void made_datatype(const struct call *c, MPI_Datatype made) {
+    MPI_Datatype one = MPI_DATATYPE_NULL;
+    const MPI_Datatype *of = &one;
+    int64_t n = 0;
+    for (int i = 0; i < c->f->n && !n; i++) {
+        const struct weft_argument *a = &c->arguments[i];
+        if (a->class != WEFT_CLASS_DATATYPE || a->traits & OUT) continue;
+        n = a->traits & ARRAY ? length(c, i) : 1;
+        if (a->traits & ARRAY) of = (const MPI_Datatype *)c->words[i];
+        else one = HANDLE(MPI_Datatype, value(c, i));
+    }
+    weft_made_datatype(made, n, of);
+}
+
 static void made(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     uintptr_t handle = (uintptr_t)value(c, i);
@@ -225,7 +239,7 @@ static void made(const struct call *c, int i) {
     if (!(c->f->manners & GETTER)) {
         switch (a->class) {
         case WEFT_CLASS_COMM: weft_made_comm(c->f->function, comm_of(c), HANDLE(MPI_Comm, handle), "", 0); break;
-        case WEFT_CLASS_DATATYPE: weft_made_datatype(HANDLE(MPI_Datatype, handle)); break;
+        case WEFT_CLASS_DATATYPE: made_datatype(c, HANDLE(MPI_Datatype, handle)); break;
         case WEFT_CLASS_GROUP: weft_made_group(HANDLE(MPI_Group, handle)); break;
         case WEFT_CLASS_OP: weft_made_op(HANDLE(MPI_Op, handle)); break;
         default: weft_new_id(a->class, handle);

@@ -202,7 +202,8 @@ WEFT_HIDDEN int weft_outdegree(MPI_Comm comm);
 WEFT_COLD void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key);
 WEFT_COLD uint64_t weft_group_key(MPI_Group group);
 WEFT_COLD void weft_made_group(MPI_Group made);
-WEFT_COLD void weft_made_datatype(MPI_Datatype made);
+/* `of_types`: what the call was given to make it of. Open MPI tells copies of them, which no call of the program names. */
+WEFT_COLD void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types);
 WEFT_COLD void weft_made_op(MPI_Op made);
 WEFT_COLD void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit);
 WEFT_COLD void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name);
