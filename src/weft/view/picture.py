@@ -119,8 +119,12 @@ class Picture:
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
             "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
-            "sources_note": sources.of(trace).note(), "elsewhere": trace.run.get("host") != platform.node(),
+            "sources_note": sources.of(trace).note(),
         }  # fmt: skip
+
+    def here(self) -> dict[str, Any]:
+        """The facts, as this machine's server tells them; what is exported says the same everywhere."""
+        return {**self.facts(), "elsewhere": self.trace.run.get("host") != platform.node()}
 
     def axis(self, name: str) -> dict[str, Any]:
         """Where the axis ends, and what is folded."""

@@ -28,8 +28,8 @@ export interface Run {
   open: [rank: number, event: number, row: number][];
   groupings: Record<string, [name: string, rows: number[]][]>;
   sources_note: string | null;
-  /** Whether it was recorded on another machine than that of the server. */
-  elsewhere: boolean;
+  /** Whether it was recorded on another machine than that of the server, where there is one. */
+  elsewhere?: boolean;
 }
 
 export interface Axis {
