@@ -114,7 +114,8 @@ def _laid_out(line: str, printable: Any) -> str:
 def _values(args: argparse.Namespace) -> ValueComparison | None:
     """The comparison of what probes kept; None where a run has none, and nobody asked for it."""
     from weft.compare.values import compare_values
-    from weft.values.trace import FOLDER, ValueTrace
+    from weft.values.folder import FOLDER
+    from weft.values.trace import ValueTrace
 
     both = all((run / FOLDER).is_dir() for run in (args.reference, args.run))
     if not both and not args.values and any((run / "ranks").is_dir() for run in (args.reference, args.run)):
@@ -125,7 +126,7 @@ def _values(args: argparse.Namespace) -> ValueComparison | None:
 def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Tolerances by probe: of the command line, before those of the configuration."""
     from weft.values.configuration import read
-    from weft.values.trace import FOLDER
+    from weft.values.folder import FOLDER
 
     given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -26,7 +26,8 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them."""
-    from weft.values.recording import INCLUDE, MODULE
+    from weft.values.ended import MODULE
+    from weft.values.recording import INCLUDE
 
     if args.cflags:
         print(f"-I{INCLUDE}")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.report.terminal import Block
-    from weft.values.recording import Recorded
+    from weft.values.folder import Recorded
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5

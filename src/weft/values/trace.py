@@ -25,11 +25,8 @@ from weft.native.headers.value_format import (
 )  # fmt: skip
 from weft.native.headers.values import VALUE_INDEX, VALUE_ITERATION, VALUE_ROW, VALUE_SITE, kernel
 from weft.plain import dataclass
+from weft.values.folder import FOLDER, LINES, SUFFIX
 from weft.values.kept import Kept, Rebuilt
-
-FOLDER: Final = "values"
-SUFFIX: Final = ".values"
-LINES: Final = "lines.json"
 
 _STOPS: Final = {
     ValuesReason.DISK: "the disk was full, or a limit on the size of files was reached",

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from weft.compare.values.comparison import ValueComparison, compare_values
 from weft.errors import TraceError
-from weft.values.trace import FOLDER, ValueTrace
+from weft.values.folder import FOLDER
+from weft.values.trace import ValueTrace
 
 PAUSE: Final = 1.0
 """Seconds between looks, at least."""

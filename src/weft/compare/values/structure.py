@@ -10,8 +10,9 @@ import numpy as np
 from weft.compare.values.moments import Moments, Rows
 from weft.native.headers.value_format import PlaceKind
 from weft.plain import dataclass
+from weft.values.folder import FOLDER
 from weft.values.kept import Kept
-from weft.values.trace import FOLDER, Process, ValueTrace
+from weft.values.trace import Process, ValueTrace
 
 _KINDS: Final = (PlaceKind.PROBE, PlaceKind.LOOP, PlaceKind.REGION)
 

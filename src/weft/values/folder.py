@@ -1,0 +1,25 @@
+"""What lies in a run's folder of values, by name. Read at every start of `weft run`: nothing here needs numpy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.plain import dataclass
+
+FOLDER: Final = "values"
+SUFFIX: Final = ".values"
+LINES: Final = "lines.json"
+PLAN: Final = "plan"
+CONFIGURATION: Final = "probes.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a run kept."""
+
+    probes: int
+    processes: int
+    notes: list[str]
+    """What the user should know."""
+    unknown: list[str]
+    """Entries of the configuration that name nothing of the program."""
