@@ -1,6 +1,6 @@
 """Small real programs, each with one bug, and their corrected twins, made from templates.
 
-    python tests/usage/programs.py [--mpi mpich|openmpi|both] [--only TEXT] [--jobs N]
+    python tests/usage/programs.py [--mpi mpich|openmpi|both] [--only TEXT] [--pairs N] [--repeat N] [--jobs N]
 
 runs them all under `weft run` and prints a table: every bug must be found, with its kind and its line, and every twin
 must be silent. `<<bug||right>>` in a template is what the two differ in; a line with the comment BUG is one that a
@@ -13,13 +13,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from threading import Lock
 
 from cause_programs import C_CAUSES, PY_CAUSES
 from memory_programs import C_MEMORY
@@ -37,6 +40,9 @@ VENVS = {"mpich": ROOT / ".venv", "openmpi": ROOT / ".venv-openmpi"}
 FORTRAN_OPTIONS = ("-g", "-O0", "-fallow-argument-mismatch")
 LIMIT = 240
 """Seconds for one program; the first run with an MPI builds its recorder."""
+
+BUILDING = Lock()
+"""Held while a program is written and compiled: runs of one program may begin side by side."""
 
 PYTHON = """\
 from mpi4py import MPI
@@ -722,42 +728,61 @@ def race_programs() -> Iterator[RaceProgram]:
         yield RaceProgram(language)
 
 
-def record(program: Program | RaceProgram, folder: Path, venv: Path) -> Path:
-    """Run a program under `weft run`; the run directory."""
-    folder.mkdir(parents=True)
+def spread(only: str, pairs: int | None) -> Iterator[Program | RaceProgram]:
+    """The programs whose title contains a text, or so many pairs of a bug and its twin, evenly from all of those."""
+    wanted = [program for program in programs() if only in program.title]
+    by_pair = [list(pair) for _, pair in groupby(wanted, lambda program: program.title.rsplit("/", 1)[0])]
+    count = min(pairs or len(by_pair), len(by_pair))
+    for k in range(count):
+        yield from by_pair[k * len(by_pair) // count]
+    yield from (program for program in race_programs() if only in program.title)
+
+
+def build(program: Program | RaceProgram, folder: Path, venv: Path) -> list[str]:
+    """Write a program into a folder that is its own, compile it once, and say how `weft run` is to start it."""
+    folder.mkdir(parents=True, exist_ok=True)
     source = folder / f"prog.{'f90' if program.language == 'f' else program.language}"
-    source.write_text(program.source)
-    command = ["-n", str(program.ranks), "--", str(venv / "bin/python"), str(source)]
+    built = folder / "prog"
+    mpi = next(name for name, where in VENVS.items() if where == venv)
+    compilers = {"c": [str(venv / "bin/mpicc"), "-g", "-O0"], "f": [f"mpif90.{mpi}", *FORTRAN_OPTIONS]}
+    with BUILDING:
+        if not source.exists():
+            source.write_text(program.source)
+        if program.language in compilers and not built.exists():
+            subprocess.run([*compilers[program.language], "-o", built, source], check=True, capture_output=True)
+    if program.language == "f":
+        return ["--", *LAUNCHERS[mpi], "-n", str(program.ranks), str(built)]
     if program.language == "c":
-        subprocess.run(
-            [venv / "bin/mpicc", "-g", "-O0", "-o", folder / "prog", source], check=True, capture_output=True
-        )
-        command = ["-n", str(program.ranks), "--", str(folder / "prog")]
-    elif program.language == "f":
-        mpi = next(name for name, where in VENVS.items() if where == venv)
-        subprocess.run(
-            [f"mpif90.{mpi}", *FORTRAN_OPTIONS, "-o", folder / "prog", source], check=True, capture_output=True
-        )
-        command = ["--", *LAUNCHERS[mpi], "-n", str(program.ranks), str(folder / "prog")]
+        return ["-n", str(program.ranks), "--", str(built)]
+    return ["-n", str(program.ranks), "--", str(venv / "bin/python"), str(source)]
+
+
+def record(program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0) -> Path:
+    """Run a program under `weft run`; the run directory, one for each attempt."""
+    command = build(program, folder, venv)
+    run = f"run{attempt}"
     environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [venv / "bin/weft", "run", "--hang-after", "10", "--out", "run", *command],
+        [venv / "bin/weft", "run", "--hang-after", "10", "--out", run, *command],
         cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False,
     )  # fmt: skip
-    if not (folder / "run").is_dir():
+    if not (folder / run).is_dir():
         raise RuntimeError(f"not recorded: {done.stderr[-300:]!r}")
-    return folder / "run"
+    return folder / run
 
 
-def check(program: Program | RaceProgram, folder: Path, venv: Path) -> list[tuple[str, str]]:
+def check(program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0) -> list[tuple[str, str]]:
     """Run a program; each case's title and `ok` or what is wrong, which a program that could not be run is too."""
     import weft
     from weft.report import examine
 
     try:
-        trace = weft.open(record(program, folder / venv.name / program.place, venv))
+        run = record(program, folder / venv.name / program.place, venv, attempt)
+        trace = weft.open(run)
         report = examine(trace)
         unproven = [f.message for f in report.findings if not proven(trace, f)]
+        if attempt:  # the first is kept, to be looked at
+            shutil.rmtree(run)
     except Exception as error:
         return [(program.title, f"{type(error).__name__}: {error}")]
     if report.failures:
@@ -778,24 +803,27 @@ def main() -> int:
     """Print the table; 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="programs whose title contains this")
+    parser.add_argument("--pairs", type=int, help="only so many pairs of a bug and its twin, evenly from all")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=1, help="run each so often; it must be right each time")
+    parser.add_argument("--repeat", type=int, default=1, help="run each so often: it must be right each time")
     parser.add_argument("--mpi", choices=(*VENVS, "both"), default="mpich", help="the MPI from PyPI to run them on")
     parser.add_argument("--keep", type=Path, help="keep programs and runs in this folder")
     options = parser.parse_args()
     mpis = list(VENVS) if options.mpi == "both" else [options.mpi]
-    wanted = [(mpi, p) for mpi in mpis for p in (*race_programs(), *programs()) if options.only in p.title]
+    chosen = list(spread(options.only, options.pairs))
+    wanted = [(attempt, mpi, p) for attempt in range(options.repeat) for mpi in mpis for p in chosen]
     wrong = total = 0
-    wanted = [(k, mpi, p) for k in range(options.repeat) for mpi, p in wanted]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
         folder = options.keep or Path(temporary)
-        checked = pool.map(lambda w: check(w[2], folder / str(w[0]), VENVS[w[1]]), wanted)
-        for (_, mpi, _), rows in zip(wanted, checked, strict=True):
+        checked = pool.map(lambda w: check(w[2], folder, VENVS[w[1]], w[0]), wanted)
+        for (attempt, mpi, _), rows in zip(wanted, checked, strict=True):
             for title, verdict in rows:
                 total += 1
                 wrong += verdict != "ok"
-                print(f"{mpi:<8} {title:<56} {verdict}", flush=True)
-    print(f"{total - wrong} of {total} as they should be")
+                if verdict != "ok" or not attempt:
+                    print(f"{mpi:<8} {title:<56} {verdict}" + (f" (run {attempt})" if attempt else ""), flush=True)
+    ways = f"{len(chosen)} programs, {options.repeat} runs of each, {options.mpi}"
+    print(f"{total - wrong} of {total} as they should be: {ways}")
     return 1 if wrong else 0
 
 
