@@ -67,6 +67,7 @@ def early(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize("python", [False, True])
 def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs(watched: Way, python: bool) -> None:
     lines = watched("race", "3", python=python)
+    assert len(early(lines)) == 1, lines
     (told,) = early(lines)
     assert told.startswith("weft: so far: warning: rank 0 receives from any source at midway.")
     assert "(tag 3)" in told
