@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import weft
-from replay.campaign import environment
+from replay.campaign import Burners, environment
 from tests_support import WEFT, Installed, execute
 
 ORDERS = """
@@ -134,3 +134,50 @@ def test_a_request_that_cannot_be_complete_is_refused(mpich: Installed, tmp_path
     assert "has requests #0 to #2 only" in said(f"0:{first}=#7")
     assert f"request #{taken} is not active" in said(f"0:{first + 1}=#{taken}")
     assert "completes none of several requests" in said("0:0=#0")
+
+
+def late(
+    mpich: Installed, folder: Path, mode: str, *words: str
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Explore programs/late.c in one of its modes."""
+    source = Path(__file__).parent / "programs" / "late.c"
+    execute([mpich.mpicc, "-g", "-o", folder / "late", source]).check_returncode()
+    execute([*WEFT, "run", "--out", "run", "-n", "3", "--", "./late", mode], cwd=folder, env=environment())
+    done = execute([*WEFT, "explore", "run", "--budget", "300", *words], cwd=folder, env=environment())
+    return done, json.loads((folder / "run" / "explored.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_deadlock_is_found_on_a_machine_that_is_busy(mpich: Installed, tmp_path: Path) -> None:
+    with Burners(8):
+        done, told = late(mpich, tmp_path, "hang")
+    assert told["unreached"] == told["cut_off"] == []
+    assert [one["status"] for one in told["outcomes"]] == [0, 3], done.stdout + done.stderr
+    assert [race["label"] for race in told["races"]] == ["harmful"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_program_that_ends_with_a_status_of_ours_has_ended(mpich: Installed, tmp_path: Path) -> None:
+    done, told = late(mpich, tmp_path, "status")
+    assert [one["status"] for one in told["outcomes"]] == [0, 5], done.stdout + done.stderr
+    assert told["outcomes"][1]["effects"] == ["ends with status 5 instead of 0"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [("compute", "was ended after 4 seconds"), ("poll", "was to take a message of rank 2: no rank goes on")],
+)
+def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
+    mpich: Installed, tmp_path: Path, mode: str, why: str
+) -> None:
+    done, told = late(mpich, tmp_path, mode, "--timeout", "4" if mode == "compute" else "100")
+    assert told["unreached"] == []
+    assert [race["label"] for race in told["races"]] == ["cut off"], done.stdout + done.stderr
+    assert why in told["cut_off"][0]["why"]
+    assert "1 more could not be run to the end" in done.stdout
+    assert f"not known: weft replay run --force {told['cut_off'][0]['forced']}: " in done.stdout
+    assert not list(tmp_path.glob("run-other-*"))

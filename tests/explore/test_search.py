@@ -15,9 +15,8 @@ import pytest
 from races.test_races_against_enumeration import ANY, Op, State, Where, build, random_program, record, told
 from weft.explore.choices import Place, Wanted, wanted
 from weft.explore.outcomes import Outcome, Variant
-from weft.explore.search import Search
+from weft.explore.search import Came, Search
 from weft.replay.force import Forcing
-from weft.trace import Trace
 
 PROGRAMS = int(os.environ.get("WEFT_EXPLORE_PROGRAMS", "200"))
 MOST = 3000
@@ -80,14 +79,14 @@ class Machine:
         self.begun.append((variant, wanted(forcing, parent.made)))
         self.runs += 1
 
-    def wait(self) -> tuple[Variant, Trace | None]:
+    def wait(self) -> Came:
         variant, want = self.begun.pop(self.rng.randrange(len(self.begun)))
         named = [list(ops) for ops in self.program]
         for (rank, i), place in self.places.items():
             source = want.get(place, -1)
             if isinstance(source, int) and source >= 0:
                 named[rank][i] = (named[rank][i][0], source, named[rank][i][2])
-        return variant, build(self.program, record(named, self.rng))[0]
+        return Came(variant, build(self.program, record(named, self.rng))[0])
 
 
 def compared(seed: int) -> tuple[int, int, int] | None:

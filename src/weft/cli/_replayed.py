@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import Any, Final
 
 import weft
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text, say, shown_path
@@ -35,6 +35,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         lines, status = _nothing(session, job, args)
         job.run.discard()
     else:
+        job.run.facts["replayed"] = came(session)
         job.run.write()
         if (problem := finish.resolve_sites(job.run.path, texts=trace.run.get("sources") is not False)) is not None:
             say(problem)
@@ -42,6 +43,12 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     for line in lines:
         say(line)
     return status
+
+
+def came(session: Replay) -> dict[str, Any]:
+    """How a replay came out, for run.json: `weft explore` cannot tell it from a status, which is the program's own."""
+    polls = any(c.unanswered(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
+    return {"result": session.result.value, "held": session.held, "polls": polls}
 
 
 def _nothing(session: Replay, job: Job, args: argparse.Namespace) -> Told:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
                 ended = steps(search, args.budget)
     except KeyboardInterrupt:
         ended = "interrupted"
-    if not search.left and len(search.outcomes) == 1 and not search.unreached:
+    if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
         return nothing(trace, args)
     explored = summed(search, runs, ended)
     keep_it(trace, explored, search, runs)
@@ -201,6 +201,8 @@ def told(trace: Trace, explored: Explored) -> None:
     rows = explored.rows
     tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
     how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
+    if explored.cut_off and explored.ended == "all":
+        how = f"{len(explored.cut_off)} more could not be run to the end"
     print(f"{shown_path(trace.path)}: {tried}: {how}")
     if explored.left and explored.ended != "all":
         print(f"at most {explored.left} more to look at: the same command goes on")
@@ -224,9 +226,21 @@ def told(trace: Trace, explored: Explored) -> None:
         first = max((row for row in rows if row.line == line and row.harmful), key=lambda row: row.worst, default=None)
         more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
+    tell_cut_off(trace, explored)
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
     print(NOT_VARIED)
+
+
+def tell_cut_off(trace: Trace, explored: Explored) -> None:
+    """Of each variant that was not run to its end why, and how to see it; some of them."""
+    for variant, why in explored.cut_off[:MANY]:
+        run = shown_path(trace.path.with_name(explored.rows[variant.parent].run))
+        print(f"not known: weft replay {run} --force {variant.forced}: {why}")
+    if len(explored.cut_off) > MANY:
+        print(f"not known: {len(explored.cut_off) - MANY} more (--format json names them)")
+    if explored.cut_off:
+        print("the same command tries these again; --timeout gives each run more time")
 
 
 def _how(row: Any) -> str:

@@ -14,7 +14,7 @@ from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
 from weft.trace.json_file import write_whole
 
-Label = Literal["harmful", "benign as far as tried", "unreached"]
+Label = Literal["harmful", "cut off", "benign as far as tried", "unreached"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Explored:
     ended: str
     """`all`, `budget` or `interrupted`."""
     unreached: tuple[Variant, ...] = ()
+    cut_off: tuple[tuple[Variant, str], ...] = ()
+    """Variants of which nothing is known, as they were not run to their end, and why."""
     unknown: int = 0
     """Requests that another call of the record could have completed first, for all that messages tell."""
 
@@ -58,8 +60,11 @@ def summed(search: Search, runs: Runs, ended: str) -> Explored:
     for row in rows[1:]:
         if labels.get(row.line) != "harmful":
             labels[row.line] = "harmful" if row.harmful else "benign as far as tried"
+    for came in search.cut_off:
+        if labels.get(came.variant.line) != "harmful":
+            labels[came.variant.line] = "cut off"
     return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached),
-                    untold(search.outcomes[0]))  # fmt: skip
+                    tuple((came.variant, came.cut) for came in search.cut_off), untold(search.outcomes[0]))  # fmt: skip
 
 
 def _row(outcome: Outcome, search: Search, runs: Runs) -> ToldOutcome:
@@ -94,5 +99,8 @@ def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
         ],
         "races": [{"line": line, "label": label} for line, label in explored.races],
         "unreached": [{"parent": one.parent, "forced": str(one.forced)} for one in explored.unreached],
+        "cut_off": [
+            {"parent": one.parent, "forced": str(one.forced), "why": why} for one, why in explored.cut_off
+        ],
     }  # fmt: skip
     write_whole(run / FILE, json.dumps(data, indent=1).encode() + b"\n")

@@ -12,19 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import weft
 from weft.errors import WeftError
+from weft.explore.choices import Wanted, agrees, choices, wanted
 from weft.explore.outcomes import Outcome, Variant
+from weft.explore.search import Came
+from weft.launch.rundir import facts_of
+from weft.match import match
 from weft.plain import dataclass
+from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
 from weft.report import examine
 from weft.trace import Trace
 
-DEADLOCK: Final = 3
-LEFT: Final = (4, 5)
-"""What `weft replay` exits with where the outcome did not come about, besides the program's own statuses."""
+STANDS: Final = "stands"
+"""How a run ended in which no rank went on, though that is no proven deadlock."""
 MOST_TEXT: Final = 160
 
 
@@ -56,6 +60,7 @@ class Runs:
     _warm: subprocess.Popen[bytes] | None = None
     _scratch: tempfile.TemporaryDirectory[str] | None = None
     _running: dict[int, tuple[Variant | None, Path]] = field(default_factory=dict)
+    _wants: dict[Variant, Wanted] = field(default_factory=dict)
     _begun: int = 0
 
     def __enter__(self) -> Self:
@@ -84,34 +89,50 @@ class Runs:
             self._begin(None, self.base, Path(self._scratch.name) / f"plain-{k}")
             _, number, status = self._finished()
             printed.append((status, _lines(self._text(number, "out"))))
-        if printed[0][0] in LEFT:
-            said = _last(self._text(self._begun, "err"))
+        if (result := _replayed(Path(self._scratch.name) / "plain-0").get("result")) != Replayed.FINISHED.value:
+            said = _said(self._text(1, "err")) or f"it came to {result or 'nothing'}"
             raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
         self.steady = printed[0][1] == printed[1][1]
-        result = Result(printed[0][0], _ended(trace), printed[0][1], _found(trace))
-        self.results[self.base] = result
-        return result
+        first = Result(printed[0][0], _ended(trace), printed[0][1], _found(trace))
+        self.results[self.base] = first
+        return first
 
     def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
         """Begin to run a variant."""
         taken = [out for _, out in self._running.values()]
         out = next(path for path in self._names() if path not in taken and not path.exists())
+        self._wants[variant] = wanted(forcing, parent.made)
         self._begin(variant, parent.trace.path, out, "--force", str(variant.forced))
 
-    def wait(self) -> tuple[Variant, Trace | None]:
-        """One of those that were begun, when it has ended; None where it did not come about."""
+    def wait(self) -> Came:
+        """One of those that were begun, when it has ended."""
         (variant, out), number, status = self._finished()
         assert variant is not None
-        if status in LEFT or not (out / "run.json").is_file():
-            shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
-            return variant, None
+        want, replayed = self._wants.pop(variant), _replayed(out)
+        result = replayed.get("result")
+        if result == Replayed.FINISHED.value and facts_of(out).get("ended") != "interrupted":
+            return Came(variant, self._taken_in(out, number, status))
+        if result == Replayed.STALLED.value and not replayed.get("polls"):
+            if not replayed.get("held") and _has(out, want):
+                return Came(variant, self._taken_in(out, number, status, STANDS))
+            cut = ""
+        else:
+            cut = _said(self._text(number, "err")) or f"its replay ended with status {status}"
+        shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
+        return Came(variant, cut=cut)
+
+    def _taken_in(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
+        """The record of a run that is an outcome."""
         trace = weft.open(out)
-        self.results[out] = Result(status, _ended(trace), _lines(self._text(number, "out")), _found(trace))
-        return variant, trace
+        ended = _ended(trace) if _ended(trace) == "deadlock" else ended or _ended(trace)
+        self.results[out] = Result(status, ended, _lines(self._text(number, "out")), _found(trace))
+        return trace
 
     def remember(self, trace: Trace, status: int, output: list[str]) -> None:
         """Take in a run of an earlier session."""
-        self.results[trace.path] = Result(status, _ended(trace), [str(line) for line in output], _found(trace))
+        stands = _replayed(trace.path).get("result") == Replayed.STALLED.value
+        ended = STANDS if stands else _ended(trace)
+        self.results[trace.path] = Result(status, ended, [str(line) for line in output], _found(trace))
 
     def _names(self) -> Iterator[Path]:
         k = 0
@@ -177,6 +198,9 @@ def effects(result: Result, than: Result, *, output: bool) -> Effects:
         found.append("deadlock" + (f": {_short(words[0])}" if words else ""))
     elif than.ended == "deadlock" and result.ended != "deadlock":
         found.append("ends without the deadlock")
+    elif result.ended == STANDS and than.ended != STANDS:
+        worst = Harm.DEADLOCK
+        found.append("no rank goes on (a deadlock is not proven)")
     elif result.status != than.status:
         found.append(f"ends with status {result.status} instead of {than.status}")
     new = Counter(kind for kind, _ in result.findings.keys() - than.findings.keys() if kind != "deadlock")
@@ -206,8 +230,22 @@ def _lines(text: str) -> list[str]:
     return sorted(text.splitlines())
 
 
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or ["it said nothing"])[-1].removeprefix("weft: ")
+def _said(text: str) -> str:
+    """What the replay itself said first, among all that its ranks wrote on standard error."""
+    lines = [line.removeprefix("weft: ") for line in text.splitlines() if line.startswith("weft: ")]
+    return next((line for line in lines if not line.startswith("damaged: ")), "")
+
+
+def _replayed(out: Path) -> dict[str, Any]:
+    """What run.json of a replay says of how it came out; {} where it was not written."""
+    found = facts_of(out).get("replayed")
+    return found if isinstance(found, dict) else {}
+
+
+def _has(out: Path, want: Wanted) -> bool:
+    """Whether a run made these choices."""
+    trace = weft.open(out)
+    return agrees(choices(trace, match(trace)), want)
 
 
 def _ended(trace: Trace) -> str:

@@ -36,6 +36,17 @@ Key = tuple[bool, int, int, int]
 """The least first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of a variant that was begun."""
+
+    variant: Variant
+    trace: Trace | None = None
+    """Its record; None where it did not come about, or was cut off."""
+    cut: str = ""
+    """Why it was not run to its end; empty where it was, or where none of its ranks went on."""
+
+
 class Machine(Protocol):
     """Runs variants, some at once."""
 
@@ -44,8 +55,8 @@ class Machine(Protocol):
     def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
         """Begin to run a variant."""
 
-    def wait(self) -> tuple[Variant, Trace | None]:
-        """One of those that were begun, when it has ended. None where it did not come to an end that can be read."""
+    def wait(self) -> Came:
+        """One of those that were begun, when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,8 @@ class Search:
     outcomes: list[Outcome] = field(default_factory=list)
     unreached: list[Variant] = field(default_factory=list)
     """Variants that did not come about: the message never came."""
+    cut_off: list[Came] = field(default_factory=list)
+    """Variants that were not run to their end, so that nothing is known of them."""
     known: set[tuple[int, str]] = field(default_factory=set)
     """Unreached variants of an earlier session, by parent and force."""
     only: str | None = None
@@ -125,13 +138,16 @@ class Search:
                 self.machine.start(self.outcomes[found.variant.parent], found.variant, found.forcing)
             if not running:
                 return
-            variant, trace = self.machine.wait()
-            yield variant, self._ended(variant, trace, running.pop(variant))
+            came = self.machine.wait()
+            yield came.variant, self._ended(came, running.pop(came.variant))
 
-    def _ended(self, variant: Variant, trace: Trace | None, want: Wanted) -> Outcome | None:
+    def _ended(self, came: Came, want: Wanted) -> Outcome | None:
         """Take in what came of a variant; the ways that wait for it go on from there."""
-        outcome = self.add(trace, variant) if trace is not None else None
-        if outcome is None or not agrees(outcome.made, want):
+        variant = came.variant
+        outcome = self.add(came.trace, variant) if came.trace is not None else None
+        if came.cut:
+            self.cut_off.append(came)
+        elif outcome is None or not agrees(outcome.made, want):
             self.unreached.append(variant)
         self._tried.add(variant)
         for way in self._ways:

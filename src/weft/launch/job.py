@@ -52,7 +52,6 @@ class Job:
     told: Callable[[], None] | None = None
     """Passes on what was found so far, as often as the watcher looks."""
     _question: Question | None = None
-    _judged: bool = False
     _kill_at: float | None = None
 
     def tick(self) -> float:
@@ -81,7 +80,7 @@ class Job:
 
     def _judge(self) -> None:
         """Ask once for each standstill whether it is a deadlock; end the job when it is proven."""
-        if self._judged:
+        if self.watch.judged:
             return
         if self._question is None:
             self._question = Question(self.run.path)
@@ -90,7 +89,7 @@ class Job:
         if proof is None:
             return
         self._forget()
-        self._judged = True
+        self.watch.judged = True
         if proof and self.warnings:
             self._end("interrupted")  # what stands still since a Ctrl-C stands still by it
         elif proof:
@@ -99,7 +98,7 @@ class Job:
 
     def _forget(self) -> None:
         """The job has moved: whatever was asked about it no longer counts."""
-        self._judged = False
+        self.watch.judged = False
         if self._question is not None:
             self._question.drop()
             self._question = None

@@ -34,6 +34,8 @@ class Watch:
         self.files: dict[str, Watched] = {}
         self.still_for = 0.0
         """Seconds of watching (not of sleeping) without any movement, with every rank inside MPI."""
+        self.judged = False
+        """Whether this standstill was looked into."""
         self.pause = INTERVAL
         self._looked = time.monotonic()
         self._favourite: str | None = None
@@ -101,6 +103,11 @@ class Watch:
     def standstill(self) -> bool:
         """Whether the job has stood still long enough to ask why."""
         return self.still_for >= (QUIET if self.local else QUIET_REMOTE)
+
+    @property
+    def in_question(self) -> bool:
+        """Whether the job stands still, and it is not known yet whether that is a deadlock."""
+        return self.still_for > 0 and not self.judged
 
     @property
     def local(self) -> bool:

@@ -83,6 +83,10 @@ class Control:
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
 
+    def held(self, thread: int = 0) -> bool:
+        """Whether a thread polls on though its record goes on with something else."""
+        return bool(self.page["thread"]["polling"][0, thread])
+
     def over(self, thread: int = 0) -> bool:
         """Whether a thread that was there is there no more, or its process is not."""
         tid = self.tid(thread) or (self.pid if thread == 0 else 0)

@@ -14,11 +14,12 @@ from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
+from weft.replay.pace import Pace
 from weft.replay.plan import RankPlan
 from weft.trace.functions import FunctionTable
 
 STALL = 6.0
-"""Seconds without any progress, every rank inside MPI or in waits of ours, that are a stall."""
+"""Seconds (as the ranks have them) without any progress, every rank inside MPI or in waits of ours: a stall."""
 IDLE = 2.0
 """The same where every rank is in waits of ours: parked, at its end, or asking for what its record does not give."""
 JOINED = 1.0
@@ -66,6 +67,8 @@ class Replay:
     controls: list[Control] = field(default_factory=list)
     _progress: object = None
     _since: float = 0.0
+    _pace: Pace | None = None
+    """Since the ranks have been quiet for a while."""
     _began: float = field(default_factory=time.monotonic)
     _parent: int = field(default_factory=os.getppid)
 
@@ -97,21 +100,34 @@ class Replay:
         now = time.monotonic()
         progress = [control.progress() for control in self.controls]
         if progress != self._progress:
-            self._progress, self._since = progress, now
+            self._progress, self._since, self._pace = progress, now, None
         if now - self._since > SETTLE:
             watch.look_at_all()
+            self._pace = self._pace or Pace(self._tasks() if watch.local else (), now)
         late = self.timeout is not None and now - self._began > self.timeout
         if self.cut.goals and self.at_goals(watch, now):
             self.settled, self.result = True, Result.STOPPED
             return not self.hold or late
-        quiet = now - self._since
-        if quiet > IDLE and (self.idle(quiet) or (quiet > STALL and self.stalled(watch))):
+        if now - self._since > IDLE and self._cannot_go_on(watch, now):
             self.result = Result.STALLED
             return True
         if late:
             self.result = Result.TIMED_OUT
             return True
         return False
+
+    def _cannot_go_on(self, watch: Watch, now: float) -> bool:
+        """Whether no rank goes on, after as much time as they need to on a machine that is as busy as this one."""
+        quiet = self._pace.began - self._since + self._pace.seconds(now) if self._pace is not None else 0.0
+        if quiet <= IDLE or watch.in_question:  # a deadlock that can be proven is one, and no stall
+            return False
+        return self.idle(quiet) or (quiet > STALL and self.stalled(watch))
+
+    def _tasks(self) -> list[tuple[int, int]]:
+        """The threads of all ranks, by the kernel's ids."""
+        return [
+            (c.pid, c.tid(t) or c.pid) for c in self.controls if c.pid for t in range(len(self.plans[c.rank].threads))
+        ]
 
     def begun(self, rank: int) -> bool:
         """Whether a rank has begun, or is sure to."""
@@ -176,6 +192,11 @@ class Replay:
         return bool(files) and all(
             inside(f) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
         )
+
+    @property
+    def held(self) -> bool:
+        """Whether a thread waits for what its record says next, which does not come."""
+        return any(c.parked(t) or c.held(t) for c in self.controls for t in range(len(self.plans[c.rank].threads)))
 
     def stalled(self, watch: Watch) -> bool:
         """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
