@@ -13,12 +13,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from weft import __version__
 from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
 
 WRAPPED: Final = ("memcpy", "memmove", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk")
 """Functions of libc whose calls the linker leads to the object."""
-_FLAGS: Final = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.")
+_FLAGS: Final = (
+    "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.",
+    f'-DWEFT_VERSION="{__version__}"',
+)  # fmt: skip
 _BUILD_SECONDS: Final = 120
 
 

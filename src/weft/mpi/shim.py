@@ -28,7 +28,7 @@ from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
             "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
-            "seldom.c")  # fmt: skip
+            "seldom.c", "strangers.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h", "access.h", "client.h")
 _INSIDE = "leaving.py"  # runs in Python programs
@@ -42,6 +42,7 @@ _TOGETHER = {
         "leaving.c",
         "ends.c",
         "cores.c",
+        "strangers.c",
         "memory.c",
         "tables.c",
         "accessed.c",

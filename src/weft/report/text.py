@@ -30,6 +30,7 @@ MAX_REPLAYS: Final = 3
 MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
+UNSEEN_LINES: Final = 4
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "wait-at-epoch", "imbalance"))
 """Kinds that only cost time."""
 
@@ -59,12 +60,22 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     lines += [(failure_line(failure), "failure") for failure in report.failures]
     if not loud and not report.failures:
         lines.append(("no misuse of MPI found" if ended else "nothing found", ""))
+    lines += [(text, "") for text in unseen(trace)]
     lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
     if notes:
         lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
+
+
+def unseen(trace: Trace) -> list[str]:
+    """What the recorder says that it did not see, as "nothing found" does not speak for it."""
+    whose: dict[str, list[int]] = {}
+    for rank in trace.ranks:
+        for note in rank.definitions.notes[:UNSEEN_LINES]:
+            whose.setdefault(note, []).append(rank.index)
+    return [f"not seen: {printable(note)} ({rank_set(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
 
 
 def told(findings: Iterable[Finding]) -> set[int]:

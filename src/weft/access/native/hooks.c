@@ -11,8 +11,11 @@
 
 volatile uint8_t weft_hook_pages[WEFT_PAGES]; /* the assembler's inlined hooks know this name (assembler.sh) */
 static volatile uintptr_t range_low, range_span;
-static struct weft_client client = {
-    .version = WEFT_CLIENT_VERSION, .pages = weft_hook_pages, .low = &range_low, .span = &range_span};
+static struct weft_client client = {.version = WEFT_CLIENT_VERSION,
+                                    .weft = WEFT_VERSION,
+                                    .pages = weft_hook_pages,
+                                    .low = &range_low,
+                                    .span = &range_span};
 
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));

@@ -213,12 +213,8 @@ static inline uint64_t moment_now(void) {
 static struct weft_touch *row_new(struct toucher *t) {
     if (t->stopped) return NULL;
     if (t->rows == MOST_ROWS || !weft_stream_fits(&t->stream, sizeof(struct weft_touch))) {
-        static const char why[] = "of the program's accesses of memory that MPI had only the first were kept";
-        uint8_t payload[sizeof why + 16];
-        struct weft_text text = {.p = payload, .end = payload + sizeof payload};
         t->stopped = true;
-        weft_text_s(&text, why, sizeof why - 1);
-        weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+        weft_access_note("of the program's accesses of memory that MPI had only the first were kept");
         return NULL;
     }
     struct weft_touch *row = (struct weft_touch *)t->stream.next;
@@ -388,7 +384,10 @@ static void tell_hold(uint8_t kind, uintptr_t low, int64_t count, uint32_t type,
 /* ---- clients ---- */
 __attribute__((visibility("default"))) void weft_access_join(struct weft_client *client);
 void weft_access_join(struct weft_client *client) {
-    if (client->version != WEFT_CLIENT_VERSION) return;
+    if (client->version != WEFT_CLIENT_VERSION) {
+        weft_access_stranger(client);
+        return;
+    }
     pthread_mutex_lock(&hold_lock);
     client->fine = fine_bits;
     client->coarse = coarse_bits;
@@ -421,6 +420,7 @@ void weft_access_leave(struct weft_client *client) {
 }
 
 void weft_access_begin(bool threads) {
+    weft_access_tell_strangers();
     if (!clients || weft_accessing) return;
     weft_access_threads = threads;
     first_thread = weft_self;

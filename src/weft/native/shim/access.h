@@ -28,6 +28,12 @@ extern WEFT_HIDDEN volatile int weft_access_threads; /* several threads may touc
 WEFT_COLD void weft_access_begin(bool threads);
 WEFT_COLD void weft_access_fork(void);
 
+/* What is not seen, for people (strangers.c). */
+struct weft_client;
+WEFT_COLD void weft_access_note(const char *words);
+WEFT_COLD void weft_access_stranger(const struct weft_client *client);
+WEFT_COLD void weft_access_tell_strangers(void);
+
 /* Names the parts of the call under way. */
 WEFT_HIDDEN void weft_parts_begin(void);
 WEFT_HIDDEN void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written);

@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_CLIENT_VERSION = 2 };
+/* Rises with every change of this struct and of what hooks do. `version` and `weft` stay where they are, so that a client of
+ * any version can say which Weft built it; those of versions 1 and 2 cannot. */
+enum { WEFT_CLIENT_VERSION = 3, WEFT_CLIENT_NAMED = 3 };
 
 /* What an access is, as enum weft_touch_kind of format.h; an update of an atomic variable is READ | WRITE | ATOMIC. */
 enum { WEFT_HOOK_READ = 1, WEFT_HOOK_WRITE = 2, WEFT_HOOK_ATOMIC = 4, WEFT_HOOK_VOLATILE = 8 };
@@ -24,6 +26,7 @@ enum { WEFT_FINE_SHIFT = 8, WEFT_FINE = 1 << 16, WEFT_COARSE_SHIFT = 16, WEFT_CO
 
 struct weft_client {
     uint32_t version;
+    const char *weft; /* the version of the Weft that built it: "0.1.0" */
     volatile uint8_t *pages; /* WEFT_PAGES of them: hooks in the program's code look there themselves */
     volatile uintptr_t *low, *span;
     const volatile uint8_t *fine, *coarse;

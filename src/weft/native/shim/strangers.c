@@ -1,0 +1,46 @@
+/* Parts of the program that a `weft cc` of another version built: they are not watched, and the record says so.
+ *
+ * They announce themselves when they are loaded, mostly before there is a record, and may be gone when there is one: what is
+ * to be said is kept as words.
+ */
+#define _GNU_SOURCE
+#include "access.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client.h"
+
+enum { STRANGERS = 8, LONGEST = 512 };
+static char waiting[STRANGERS][LONGEST];
+static int waiting_count;
+static bool recording;
+
+void weft_access_note(const char *words) {
+    uint8_t payload[LONGEST + 16];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&text, words, strnlen(words, LONGEST));
+    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+}
+
+void weft_access_stranger(const struct weft_client *client) {
+    Dl_info info;
+    char words[LONGEST];
+    bool placed = dladdr(client, &info) && info.dli_fname && info.dli_fname[0];
+    const char *weft = client->version < WEFT_CLIENT_NAMED ? "an older Weft"
+                       : client->weft && client->weft[0]   ? client->weft
+                                                           : "another Weft";
+    snprintf(
+        words, sizeof words,
+        "%.300s was built with `weft cc` of %.40s, which this Weft does not watch: its own loads and stores are not "
+        "seen. Build it again with `weft cc`",
+        placed ? info.dli_fname : "a part of the program", weft);
+    if (recording) weft_access_note(words);
+    else if (waiting_count < STRANGERS) memcpy(waiting[waiting_count++], words, sizeof words);
+}
+
+void weft_access_tell_strangers(void) {
+    recording = true;
+    for (int i = 0; i < waiting_count; i++) weft_access_note(waiting[i]);
+    waiting_count = 0;
+}
