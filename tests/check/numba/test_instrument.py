@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.check.numba.instrument import Module, Roots, arguments, chains, frames, operand, size_of, strip
+from weft.check.numba.instrument import Module, Roots, Stamps, arguments, chains, frames, operand, size_of, strip
 from weft.native.headers.numba import MAX_ARGUMENTS
 
 KERNEL = """\
@@ -44,6 +44,16 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
     assert "[ %x, %entry ]" not in hooked
     assert "[ %x, %entry ]" in whole
     assert module.stored == {2}
+
+
+def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before() -> None:
+    stamps = Stamps(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
+    hooked = Module(KERNEL, lambda chain: 3, True, stamps, 8192).instrumented().split("@_ZN4main.weft.whole(")[0]
+    assert hooked.count("and i64") == 2
+    assert "load i32, ptr inttoptr (i64 64 to ptr)" in hooked
+    assert f"load i32, ptr inttoptr (i64 {4096 + 4 * 3} to ptr)" in hooked
+    split = KERNEL.replace("store double %y, ptr %arg.b.4, align 8", "store double %y, ptr %arg.b.4, align 1")
+    assert Module(split, lambda chain: 3, True, stamps, 8192).instrumented().count("and i64") == 1
 
 
 def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:

@@ -18,7 +18,7 @@
 static const Loop *entered[MAX_DEPTH];
 static int depth;
 static int running; /* inside iterations of a checked loop */
-static uint32_t loops_run; /* so far */
+uint32_t weft_numba_loops_run; /* so far; kernels read it */
 static int64_t thread;
 static char *frames; /* of iterations: all below this address */
 static double magnitude;
@@ -295,7 +295,7 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
     exempt(loop, arguments, steps, threads);
     weft_check_loop_start();
-    loops_run++;
+    weft_numba_loops_run++;
     running = 1;
     current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
     frames = __builtin_frame_address(0);
@@ -312,19 +312,21 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
 
 /* Accesses of a kernel, whose iterations run in any order: what the cells alone tell to be right is noted here, all
  * else goes to the runtime's judge; and the first access of each place in a loop, so that the judge knows the places. */
-#define PLACES 8192
-static uint32_t known[PLACES]; /* the loop in which a place was seen last */
+const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kernels */
+uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
 
 static inline int is_known(int32_t site) {
-    uint32_t *of = &known[site & (PLACES - 1)];
-    if (*of == loops_run) return 1;
-    *of = loops_run;
+    uint32_t *of = &weft_numba_known[site & (PLACES - 1)];
+    if (*of == weft_numba_loops_run) return 1;
+    *of = weft_numba_loops_run;
     return 0;
 }
 
-/* Whether this iteration wrote the element before: whatever it does there now is right. */
+/* Whether this iteration wrote the element before: whatever it does there now is right. Kernels ask that by themselves
+ * (check/numba/instrument.py). */
 static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
-    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur && known[site & (PLACES - 1)] == loops_run && running;
+    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur &&
+           weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
 }
 
 void weft_numba_read(const char *address, size_t bytes, int32_t site) {
@@ -368,8 +370,9 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
  * that of its write, its second that of its read. */
 #define FOUR __attribute__((target("avx2")))
 #define IS_PLAIN(a, bytes, site)                                                                                       \
-    (__builtin_expect(                                                                                                 \
-        ((a) & 7) == 0 && (bytes) == 32 && running && !now.off && known[(site) & (PLACES - 1)] == loops_run, 1))
+    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off &&                                        \
+                          weft_numba_known[(site) & (PLACES - 1)] == weft_numba_loops_run,                             \
+                      1))
 
 FOUR __attribute__((always_inline)) static inline __m256i at_most(__m256i w, __m256i most) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(w, most), w);

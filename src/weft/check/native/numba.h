@@ -5,6 +5,7 @@
 #include "state.h"
 
 #define MAX_ARGUMENTS 256
+#define PLACES 8192 /* of which is known in which loop each was seen last */
 
 /* --- loops, as weft.check.numba.loops describes them ----------------------------------------------------------- */
 

@@ -96,7 +96,8 @@ class Compiler:
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
-            module = Module(text, self.number_of, kernel, ctypes.addressof(guards) if kernel else 0)
+            known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
+            module = Module(text, self.number_of, kernel, *known)
             text = module.instrumented()
             shared = _parsed(text, shared.name)
             self._made[id(library)] = (module, guards)

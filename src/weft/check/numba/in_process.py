@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft.check.numba.instrument import Stamps
 from weft.native.bridge import several
 from weft.native.headers import numba
 
@@ -148,6 +149,12 @@ class Runtime:
     def address(self, name: str) -> int:
         """The address of one of its functions."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
+
+    def stamps(self) -> Stamps:
+        """Where the iteration that runs is known by."""
+        each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
+        cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
+        return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
 
     def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
         """Addresses by the names that compiled code uses; `allocator`: NRT's own functions by theirs."""

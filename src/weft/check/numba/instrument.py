@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from weft.native.headers.numba import MAX_ARGUMENTS
+from weft.native.headers.numba import MAX_ARGUMENTS, PLACES
 
 BOUNDS: Final = "weft_numba_bounds"
 
@@ -48,6 +48,9 @@ _LOCATION: Final = re.compile(
 )
 _STRIPPED: Final = re.compile(r",? !dbg !\d+|^!llvm\.dbg\.cu = .*$|^\s+#dbg_.*$", re.MULTILINE)
 _BITS: Final = {"double": 64, "float": 32, "half": 16, "ptr": 64, "fp128": 128, "x86_fp80": 128}
+
+WORD: Final = 8
+"""Bytes of a whole cell of the shadow memory."""
 
 _FRESH: Final = count()
 """Numbers for values: unique in the process, because modules are linked into one another."""
@@ -108,6 +111,22 @@ def operand(argument: str) -> str:
     return argument
 
 
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Where the runtime's cells lie, and addresses of what it knows of the iteration that runs (numba.c)."""
+
+    fold: int
+    """The bits of an address that choose its cell."""
+    cells: int
+    """What is added to them."""
+    iteration: int
+    """Its stamp."""
+    loop: int
+    """Which of the loops that ran it belongs to."""
+    places: int
+    """For each place, in which loop it was seen last."""
+
+
 @dataclass
 class Module:
     """One module. `number_of` gives the runtime's number for a chain of lines, or None of an access to leave alone."""
@@ -115,6 +134,8 @@ class Module:
     text: str
     number_of: Callable[[Chain], int | None]
     kernel: bool
+    stamps: Stamps | None = None
+    """Of a kernel, where it is to tell by itself that an iteration wrote an element before."""
     guards: int = 0
     """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is done there."""
     asks_for_thread: bool = False
@@ -252,9 +273,9 @@ class Module:
                 return
             bytes_, site = size_of(match[1]), self._site(line, match[2])
             if bytes_ is not None and site is not None:
-                root = self._roots.argument(match[2]) if self._roots else None
                 call = self._call(what, match[2], str(bytes_), site)
-                yield from [call] if root is None else self._guarded(root, call)
+                whole = bytes_ == WORD and re.search(r", align (?:8|16|32|64)\b", line)
+                yield from self._guarded(match[2], call, site if whole else None)
         elif "call " not in line:
             return
         elif "@llvm.masked." in line:
@@ -267,9 +288,7 @@ class Module:
                 return
             for what, pointer in (("write", given[0]), ("read", given[1])):
                 if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
-                    root = self._roots.argument(pointer) if self._roots else None
-                    call = self._call(what, pointer, length, site)
-                    yield from [call] if root is None else self._guarded(root, call)
+                    yield from self._guarded(pointer, self._call(what, pointer, length, site))
         elif "@get_thread_id()" in line and self._site(line) is not None:
             self.asks_for_thread = True
 
@@ -279,16 +298,24 @@ class Module:
         self.sites.add(site)
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
 
-    def _guarded(self, root: int, call: str) -> Iterator[str]:
-        """A call behind a branch that is seldom taken."""
+    def _guarded(self, pointer: str, call: str, cell: int | None = None) -> Iterator[str]:
+        """A call behind branches past it: of an array that need not be seen; where the iteration wrote the element.
+
+        `cell`: the place of an access of one whole cell, for which the latter is asked.
+        """
         new = f"weft.{next(_FRESH)}"
-        yield f"  %{new}.g = load i8, ptr inttoptr (i64 {self.guards + root} to ptr), align 1"
-        yield f"  %{new}.t = icmp ne i8 %{new}.g, 0"
-        yield f"  br i1 %{new}.t, label %{new}.call, label %{new}.on"
-        yield f"{new}.call:"
-        yield call
-        yield f"  br label %{new}.on"
-        yield f"{new}.on:"
+        root = self._roots.argument(pointer) if self._roots else None
+        lines: list[str] = []
+        if root is not None:
+            lines += [
+                f"  %{new}.g = load i8, ptr inttoptr (i64 {self.guards + root} to ptr), align 1",
+                f"  %{new}.t = icmp ne i8 %{new}.g, 0",
+                f"  br i1 %{new}.t, label %{new}.look, label %{new}.on",
+                f"{new}.look:",
+            ]
+        if cell is not None and self.stamps is not None:
+            lines += _unless_own(new, pointer, cell, self.stamps)
+        yield from [*lines, call, f"  br label %{new}.on", f"{new}.on:"] if lines else [call]
 
     def _masked(self, line: str, own: set[str]) -> Iterator[str]:
         match, site = _MASKED.search(line), self._site(line)
@@ -311,8 +338,7 @@ class Module:
         if pointers.startswith("ptr"):
             self._used.add(name := f"weft_numba_{what}_masked")
             call = f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
-            root = self._roots.argument(pointer) if self._roots else None
-            yield from [call] if root is None else self._guarded(root, call)
+            yield from self._guarded(pointer, call)
             return
         self._used.add(name := f"weft_numba_{what}_lane")
         for lane in range(lanes):
@@ -323,6 +349,28 @@ class Module:
         """The call of a bounds check, told at which place it stands."""
         site = self._site(line)
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
+
+
+def _unless_own(new: str, pointer: str, place: int, stamps: Stamps) -> Iterator[str]:
+    """On to the label `on`, where the runtime would do nothing (numba.c, is_mine), else further.
+
+    What an iteration does with an element that it wrote before is right, if the place was seen in this loop.
+    """
+    seen = stamps.places + 4 * (place & (PLACES - 1))
+    yield f"  %{new}.a = ptrtoint ptr {pointer} to i64"
+    yield f"  %{new}.f = and i64 %{new}.a, {stamps.fold}"
+    yield f"  %{new}.c = add i64 %{new}.f, {stamps.cells}"
+    yield f"  %{new}.p = inttoptr i64 %{new}.c to ptr"
+    yield f"  %{new}.w = load i32, ptr %{new}.p, align 8"
+    yield f"  %{new}.i = load i32, ptr inttoptr (i64 {stamps.iteration} to ptr), align 4"
+    yield f"  %{new}.e = icmp eq i32 %{new}.w, %{new}.i"
+    yield f"  br i1 %{new}.e, label %{new}.own, label %{new}.call"
+    yield f"{new}.own:"
+    yield f"  %{new}.s = load i32, ptr inttoptr (i64 {seen} to ptr), align 4"
+    yield f"  %{new}.l = load i32, ptr inttoptr (i64 {stamps.loop} to ptr), align 4"
+    yield f"  %{new}.k = icmp eq i32 %{new}.s, %{new}.l"
+    yield f"  br i1 %{new}.k, label %{new}.on, label %{new}.call"
+    yield f"{new}.call:"
 
 
 class Roots:
