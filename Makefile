@@ -225,9 +225,10 @@ bench-tasks: setup
 bench-check: setup
 	$(BIN)/python benchmarks/check.py $(BENCH)
 
-# What probes cost, how fast arrays are hashed, what it takes to compare 10^8 values; limits included.
+# What probes and hashes of messages cost, how fast both hash, what it takes to compare 10^8 values; limits included.
 bench-values: setup
 	$(BIN)/python benchmarks/values.py $(BENCH)
+	$(BIN)/python benchmarks/messages.py
 
 # What `weft cc` costs, in time and memory; --lulesh FOLDER measures LULESH too.
 bench-access: setup

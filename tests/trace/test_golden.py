@@ -32,5 +32,12 @@ def test_accesses_of_memory_that_mpi_had_are_read_whole() -> None:
     assert (row["kind"], row["thread"]) == (layout.TouchKind.WRITE, 1)
 
 
+def test_hashes_of_messages_are_read_whole() -> None:
+    rows = Trace.open(GOLDEN / "1.5").ranks[1].hashes
+    columns = ("hash", "bytes", "event", "request")
+    assert [tuple(map(int, (row[c] for c in columns))) for row in rows] == [(0xABCD, 2**33, 0, 0), (41, 8, 1, 256)]
+    assert set(rows["side"]) == {layout.HashSide.RECEIVED}
+
+
 def test_the_present_version_has_a_golden_run() -> None:
     assert (GOLDEN / f"{layout.FORMAT_MAJOR}.{layout.FORMAT_MINOR}" / "run.json").is_file()

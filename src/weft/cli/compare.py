@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
-    from weft.compare import compare, slower
+    from weft.compare import compare, slower, told_contents
+    from weft.compare.contents import compare_contents
     from weft.compare.told import lines, to_json, worth_telling
     from weft.match import match
     from weft.order import order
@@ -77,13 +78,16 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
 
     before, after = opened(args.reference), opened(args.run)
     one, two = match(before), match(after)
-    comparison = compare(one, two, order(after, two))
+    ordered = order(after, two)
+    comparison = compare(one, two, ordered)
+    contents = compare_contents(comparison, ordered)
     places = slower(comparison)
     findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
-    said = lines(comparison, places, findings)
-    document = to_json(comparison, places, findings)
-    return _told(args, values, said, document, alike=comparison.alike and ended[0] == ended[1])
+    said = [*told_contents.lines(contents, comparison), *lines(comparison, places, findings)]
+    document = to_json(comparison, places, findings) | {"contents": told_contents.to_json(contents, comparison)}
+    alike = comparison.alike and (contents is None or not contents.differing) and ended[0] == ended[1]
+    return _told(args, values, said, document, alike=alike)
 
 
 def _told(

@@ -46,7 +46,7 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--probes CONFIG] [--against REFERENCE] [--whole-buffers] [--hang-after S] -- PROGRAM",
+              "[--probes CONFIG] [--against REFERENCE] [--hash-messages] [--whole-buffers] [--hang-after S] -- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -64,6 +64,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--whole-buffers", action="store_true",
         help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hash-messages", action="store_true",
+        help="keep a hash of what each message holds: `weft compare` tells the first that differs",
     )  # fmt: skip
     parser.add_argument(
         "--probes", type=Path, metavar="CONFIG",
@@ -126,6 +130,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--watch-findings needs --level trace: level `outcomes` holds no calls to find anything in")
     if args.level == "outcomes" and args.whole_buffers:
         raise UsageError("--whole-buffers needs --level trace: level `outcomes` holds no calls with buffers")
+    if args.level == "outcomes" and args.hash_messages:
+        raise UsageError("--hash-messages needs --level trace: level `outcomes` holds no calls with messages")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     from weft.values import recording
@@ -155,7 +161,10 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     try:
         directory.facts["n"] = args.n
         directory.facts["sources"] = not args.no_sources
-        variables = recorder.variables(shim, directory, args.level, whole_buffers=args.whole_buffers)
+        directory.facts["hashes"] = args.hash_messages
+        variables = recorder.variables(
+            shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages
+        )
         if args.tasks:
             from weft.tasks import calling
 

@@ -38,10 +38,12 @@ def announce(library: Path) -> None:
     print(f"weft: building the recorder for {library} (first use) ...", file=sys.stderr, flush=True)
 
 
-def variables(shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False) -> dict[str, str]:
+def variables(
+    shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False
+) -> dict[str, str]:
     """Return what the ranks need in their environment. The shim takes it out again, for their children."""
-    watch = {"WEFT_WATCH": "all"} if whole_buffers else {}
-    return {PRELOAD: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | watch
+    more = ({"WEFT_WATCH": "all"} if whole_buffers else {}) | ({"WEFT_HASH": "1"} if hash_messages else {})
+    return {PRELOAD: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
 
 
 def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:

@@ -53,7 +53,9 @@ def _body(f: Function, statements: list[str]) -> str:
     lines += [f"    {line}" for line in before]
     lines += [f"    {f.result} result = {expressions.forwarded(f, 'weft_beneath')};"]
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]
-    lines += ["    weft_parts_returned();"] if "returned:" in statements else []
+    if "returned:" in statements:
+        status = next((p.name for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), "NULL")
+        lines.append(f"    weft_parts_returned(result == MPI_SUCCESS, {status});")
     return "\n".join([*lines, "    return result;", "}"])
 
 
@@ -64,6 +66,7 @@ def _statements(f: Function) -> Iterator[str]:
     if one_sided:
         yield "weft_parts_begin();"
         yield from _of_one_sided(f, names)
+        yield "weft_parts_begun();"
         if not one_sided[1]:
             yield "after:weft_parts_of_window(win, target_rank);"
     elif _COMPLETING.fullmatch(f.name):
@@ -78,8 +81,10 @@ def _statements(f: Function) -> Iterator[str]:
     elif any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters):
         yield "weft_parts_begin();"
         yield from _of_request(f, names)
+        if not f.name.removesuffix("_c").endswith("_init"):
+            yield "weft_parts_begun();"
     elif parts := list(_of_blocking(f, names)):
-        yield "if (weft_access_threads) {"
+        yield "if (weft_access_threads | weft_hashing) {"
         yield from ("    " + line for line in ("weft_parts_begin();", *parts, "weft_parts_call();"))
         yield "}"
         yield "returned:"
@@ -125,7 +130,12 @@ def _of_message(f: Function, names: set[str]) -> Iterator[str]:
         yield f"if (dest != MPI_PROC_NULL) {_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
         yield f"if (source != MPI_PROC_NULL) {_part('recvbuf', 'recvcount', 'recvtype', written=True)}"
     elif "source" in names:  # a sendrecv_replace both
-        yield f"if (source != MPI_PROC_NULL) {_part('buf', 'count', 'datatype', written=True)}"
+        named = _part("buf", "count", "datatype", written=True)
+        both = "dest" in names
+        yield f"if (source != MPI_PROC_NULL) {{ {named}{' if (dest != MPI_PROC_NULL) weft_part_brought();' * both} }}"
+        if both:
+            replaced = _part("buf", "count", "datatype", written=False)
+            yield f"if (source == MPI_PROC_NULL && dest != MPI_PROC_NULL) {replaced}"
     elif "dest" in names:
         yield f"if (dest != MPI_PROC_NULL) {_part('buf', 'count', 'datatype', written=False)}"
     elif "message" in names:
@@ -163,7 +173,7 @@ def _of_reduction(base: str, names: set[str]) -> Iterator[str]:
     yield f"weft_part(sendbuf, {many}, datatype, false);"
     # In place, what is combined is read from there, all of it, before the result comes.
     both = f"sendbuf == MPI_IN_PLACE ? {many} : {got}"
-    yield f"{where}weft_part(recvbuf, {both}, datatype, true);"
+    yield f"{where}{{ weft_part(recvbuf, {both}, datatype, true); if (sendbuf == MPI_IN_PLACE) weft_part_brought(); }}"
 
 
 def _side(side: str, base: str, names: set[str], peers: str) -> str:

@@ -108,7 +108,7 @@ def after_call(f: Function) -> Iterator[str]:
         elif p.handle and p.direction == "inout" and not p.array and frees(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
-                yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, false).guessed) event->buffer = WEFT_GUESSED;"
+                yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_ended){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
             else:
                 yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
     if meaning_of(f).act is Act.START:

@@ -28,9 +28,20 @@ from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
             "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
-            "seldom.c", "strangers.c")  # fmt: skip
+            "seldom.c", "strangers.c", "hashes.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
-_HEADERS = ("shim.h", "wrap.h", "stub.h", "plan.h", "replay.h", "endings.h", "seldom.h", "access.h", "client.h")
+_HEADERS = (
+    "shim.h",
+    "wrap.h",
+    "stub.h",
+    "plan.h",
+    "replay.h",
+    "endings.h",
+    "seldom.h",
+    "access.h",
+    "client.h",
+    "xxhash.h",
+)
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
     "hot": ("objects.c", "sites.c", "buffers.c", "access.c", "python.c"),
@@ -51,7 +62,13 @@ _TOGETHER = {
 }
 """Sources that are compiled as one, as every compilation reads mpi.h: what each recorded call goes through, what loops
 seldom meet, what a replay adds, and what runs once."""
-_EFFORT = {"hot.c": ["-O2"], "shared.c": ["-O2"], "cold.c": ["-O0"], "lean.c": ["-O0", "-DWEFT_LEAN"]}
+_EFFORT = {
+    "hot.c": ["-O2"],
+    "shared.c": ["-O2"],
+    "hashes.c": ["-O2"],
+    "cold.c": ["-O0"],
+    "lean.c": ["-O0", "-DWEFT_LEAN"],
+}
 """How hard the compiler is to try where it is not -O1: the wrappers that loops call are straight lines, on which -O2
 gains nothing, and of those that are called seldom only the time to compile them counts."""
 _LINK = ("-s", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread")

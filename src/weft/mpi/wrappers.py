@@ -268,14 +268,14 @@ def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
             yield f"    int64_t chosen = {index};"
         return
     if not p.array:
-        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {value_of(p)});"
+        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {value_of(p)}, ok, w_status);"
     elif row.many is Many.ANY:
         yield "    int64_t chosen = ok && *index >= 0 && *index < completion.n ? *index : 0;"
-        yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index]);"
+        yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index], true, w_status);"
     elif row.many is Many.SOME:
         yield "    for (int i = 0; ok && i < *outcount; i++)"
-        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]]);"
+        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]], true, &w_statuses[i]);"
         yield "    completion.indices = array_of_indices;"
     else:
         yield "    for (int64_t i = 0; i < completion.n; i++)"
-        yield f"        weft_completion_done(&completion, i, event, {p.name}[i]);"
+        yield f"        weft_completion_done(&completion, i, event, {p.name}[i], ok, &w_statuses[i]);"

@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 4
+#define WEFT_FORMAT_MINOR 5
 #define WEFT_PAGE 4096u
 
 /* What a chunk holds. */
@@ -45,6 +45,7 @@ enum weft_stream_kind {
     WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread (since 1.1) */
     WEFT_STREAM_ACCESSES = 7, /* struct weft_touch (since 1.3), one for each thread of a program that was built with
                                  `weft cc`; numbered on their own, as threads that make no calls have one too */
+    WEFT_STREAM_HASHES = 8, /* struct weft_hashed (since 1.5), one a thread, with `weft run --hash-messages` */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -438,6 +439,32 @@ enum weft_touch_kind {
     WEFT_TOUCH_GONE = 34,
 };
 
+/* HASHES: what messages held. One row for what an operation brings, one for what it gets: a message of a send or a receive,
+ * the part of this process in a collective.
+ *
+ *    0      8       16      24        28       30     31
+ *    | hash | bytes | event | request | thread | side | 0 |
+ *
+ * Worked example: MPI_Send(buf, 2, MPI_INT, ...) as the third call of the thread in slot 0 is hash XXH3_64bits(buf, 8),
+ * bytes 8, event 2, request 0, thread 0, side SENT. */
+struct weft_hashed {
+    uint64_t hash; /* XXH3, 64 bits, seed 0, of the bytes of the type signature, element behind element, without gaps */
+    uint64_t bytes;
+    uint64_t
+        event; /* that began the operation, in the EVENTS of its thread; of a persistent one the call that started it */
+    uint32_t request; /* object id, 0: the call is the operation */
+    uint16_t thread; /* slot of the thread that began it */
+    uint8_t side; /* enum weft_hash_side */
+    uint8_t pad;
+};
+
+/* Which way a message goes. */
+enum weft_hash_side {
+    WEFT_HASH_SENT = 1,
+    WEFT_HASH_RECEIVED = 2,
+};
+
+_Static_assert(sizeof(struct weft_hashed) == 32, "hash layout");
 _Static_assert(sizeof(struct weft_touch) == 72, "touch layout");
 _Static_assert(sizeof(struct weft_access) == 80, "access layout");
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");

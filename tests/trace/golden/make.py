@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.trace.builder import ANY, Builder, standard_functions
-from weft.trace.layout import ACCESS, TOUCH, AccessKind, EndingKind, TouchKind
+from weft.trace.layout import ACCESS, HASHED, TOUCH, AccessKind, EndingKind, HashSide, TouchKind
 
 NAMES = """MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe
 MPI_Finalize""".split()
@@ -36,6 +36,10 @@ def make(path: Path) -> None:
     touch["low"], touch["count"], touch["size"], touch["stride"], touch["event"] = 0x1000, 10, 8, 16, 2
     touch["kind"], touch["thread"] = TouchKind.WRITE, 1
     r1.touches(touch)
+    hashed = np.zeros(2, HASHED)
+    hashed["hash"], hashed["bytes"], hashed["event"], hashed["request"] = (0xABCD, 41), (2**33, 8), (0, 1), (0, 256)
+    hashed["side"] = HashSide.RECEIVED
+    r1.hashes(hashed)
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     r0.ends(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",

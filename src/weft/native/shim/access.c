@@ -429,12 +429,16 @@ void weft_access_begin(bool threads) {
     if (holds == MAP_FAILED) return;
     hold_top = 1;
     pthread_key_create(&toucher_end, toucher_ended);
+    weft_parts_wanted();
+    weft_accessing = 1;
+}
+
+void weft_parts_wanted(void) {
     for (int k = 0; k < weft_count; k++)
-        if (weft_accessed[k]) {
+        if (weft_accessed[k] && !weft_beneath[k]) {
             weft_beneath[k] = weft_under[k];
             weft_under[k] = weft_accessed[k];
         }
-    weft_accessing = 1;
 }
 
 void weft_access_fork(void) {
@@ -447,9 +451,21 @@ enum { FEW = 64 };
 static __thread struct {
     int64_t n, space;
     struct weft_part *each, few[FEW];
+    struct weft_hash sent; /* of those that the call sends; `known` only between weft_parts_begun and weft_parts_take */
 } named;
 
-void weft_parts_begin(void) { named.n = 0; }
+void weft_parts_begin(void) {
+    named.n = 0;
+    named.sent.known = false;
+}
+
+void weft_parts_begun(void) {
+    if (weft_hashing) named.sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX);
+}
+
+void weft_part_brought(void) {
+    if (named.n) named.each[named.n - 1].brought = true;
+}
 
 int64_t weft_many(MPI_Comm comm) {
     int n = weft_peers(comm);
@@ -457,7 +473,11 @@ int64_t weft_many(MPI_Comm comm) {
 }
 
 void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
-    if (!buffer || buffer == MPI_IN_PLACE || buffer == MPI_BOTTOM || count <= 0 || type == MPI_DATATYPE_NULL) return;
+    if (buffer == MPI_IN_PLACE || count <= 0 || type == MPI_DATATYPE_NULL) return;
+    /* A type of absolute addresses has its bytes there. */
+    if ((!buffer || buffer == MPI_BOTTOM) &&
+        (!weft_hashing || weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) < WEFT_ID_DYNAMIC))
+        return;
     if (!named.each) {
         named.each = named.few;
         named.space = FEW;
@@ -497,13 +517,19 @@ static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *hig
 
 static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     uintptr_t low, high;
-    if (!span_of(part, &low, &high)) return 0;
+    if (!weft_accessing || !part->buffer || !span_of(part, &low, &high)) return 0;
     uint32_t number = hold_add(low, high, part->written);
     uint32_t type = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
     if (number)
         tell_hold(part->written ? WEFT_TOUCH_WRITTEN : WEFT_TOUCH_SENT, (uintptr_t)part->buffer, part->count, type,
                   high - low, object);
     return number;
+}
+
+static void hold_all(struct weft_parts *parts, uint32_t request) {
+    if (parts->held || !parts->holds || !weft_accessing) return;
+    parts->held = true;
+    for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = part_hold(&parts->each[i], request);
 }
 
 struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
@@ -513,14 +539,21 @@ struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
     if (!parts) return NULL;
     *parts = (struct weft_parts){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
     memcpy(parts->each, named.each, (size_t)n * sizeof *parts->each);
-    if (!persistent) weft_parts_hold(parts, request);
+    if (weft_hashing) parts->at = weft_moment_now();
+    if (named.sent.known) weft_hash_tell(&named.sent, WEFT_HASH_SENT, parts->at, request);
+    named.sent.known = false;
+    parts->active = !persistent;
+    if (!persistent) hold_all(parts, request);
     return parts;
 }
 
 void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
-    if (parts->held || !parts->holds) return;
-    parts->held = true;
-    for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = part_hold(&parts->each[i], request);
+    hold_all(parts, request);
+    if (!weft_hashing) return;
+    parts->at = weft_moment_now();
+    parts->active = true;
+    struct weft_hash sent = weft_hash_parts(parts->each, parts->n, true, UINT64_MAX);
+    weft_hash_tell(&sent, WEFT_HASH_SENT, parts->at, request);
 }
 
 void weft_parts_let_go(struct weft_parts *parts) {
@@ -539,17 +572,26 @@ enum { MOST_OF_CALL = 8 };
 static __thread struct {
     int n;
     uint32_t holds[MOST_OF_CALL];
+    bool hashed; /* the parts are named until it returns */
 } called;
 
 void weft_parts_call(void) {
-    int64_t n = named.n;
-    named.n = called.n = 0;
-    for (int64_t i = 0; i < n && called.n < MOST_OF_CALL; i++)
+    called.n = 0;
+    for (int64_t i = 0; i < named.n && called.n < MOST_OF_CALL; i++)
         if ((called.holds[called.n] = part_hold(&named.each[i], 0))) called.n++;
+    called.hashed = weft_hashing && named.n;
+    if (!called.hashed) return;
+    struct weft_hash sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX);
+    weft_hash_tell(&sent, WEFT_HASH_SENT, weft_moment_now(), 0);
 }
 
-void weft_parts_returned(void) {
+void weft_parts_returned(bool ok, const MPI_Status *status) {
     while (called.n) hold_end(called.holds[--called.n]);
+    if (!called.hashed) return;
+    called.hashed = false;
+    if (!ok) return;
+    struct weft_hash got = weft_hash_parts(named.each, named.n, false, status ? weft_status_bytes(status) : UINT64_MAX);
+    weft_hash_tell(&got, WEFT_HASH_RECEIVED, weft_moment_now(), 0);
 }
 
 /* ---- one-sided operations ---- */
@@ -566,6 +608,7 @@ void weft_parts_of_window(MPI_Win window, int target) {
     int64_t n = named.n;
     named.n = 0;
     if (target < 0) return;
+    if (named.sent.known) weft_hash_tell(&named.sent, WEFT_HASH_SENT, weft_moment_now(), 0);
     for (int64_t i = 0; i < n; i++) {
         uint32_t hold = part_hold(&named.each[i], 0);
         if (!hold) continue;
@@ -644,6 +687,7 @@ void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, 
 void weft_access_attached(MPI_Win window, const void *base, int64_t size) {
     MPI_Group group;
     int rank = 0;
+    if (!weft_accessing) return;
     if (REAL(MPI_Win_get_group)(window, &group) != MPI_SUCCESS) return;
     REAL(MPI_Group_rank)(group, &rank);
     REAL(MPI_Group_free)(&group);

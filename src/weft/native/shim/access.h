@@ -12,10 +12,17 @@ struct weft_part { /* of the buffers of one operation */
     int64_t count;
     MPI_Datatype type;
     bool written;
+    bool brought; /* of one that is written: what is there before is part of what the call sends */
+};
+struct weft_moment { /* a call: its place in the events of its thread, and that thread's slot */
+    uint64_t event;
+    uint32_t thread;
 };
 struct weft_parts {
     int64_t n;
     bool held;
+    bool active; /* begun, and not known to be complete */
+    struct weft_moment at; /* the call that began the operation; hashing only */
     uint32_t *holds;
     struct weft_part each[];
 };
@@ -26,6 +33,7 @@ extern WEFT_HIDDEN void *const weft_accessed[];  /* what stands beneath the wrap
 extern WEFT_HIDDEN volatile int weft_access_threads; /* several threads may touch what a blocking call has */
 
 WEFT_COLD void weft_access_begin(bool threads);
+WEFT_COLD void weft_parts_wanted(void); /* the functions that name parts stand beneath the wrappers from here on */
 WEFT_COLD void weft_access_fork(void);
 
 /* What is not seen, for people (strangers.c). */
@@ -38,6 +46,7 @@ WEFT_COLD void weft_access_tell_strangers(void);
 WEFT_HIDDEN void weft_parts_begin(void);
 WEFT_HIDDEN void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written);
 WEFT_HIDDEN void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written);
+WEFT_HIDDEN void weft_part_brought(void); /* the part named last is sent, too */
 WEFT_HIDDEN int64_t weft_many(MPI_Comm comm);
 
 /* The parts of a request, held until they are let go; NULL where there are none. `persistent`: held when it starts. */
@@ -46,9 +55,12 @@ WEFT_COLD void weft_parts_hold(struct weft_parts *parts, uint32_t request);
 WEFT_COLD void weft_parts_let_go(struct weft_parts *parts);
 WEFT_COLD void weft_parts_free(struct weft_parts *parts);
 
-/* Those of a blocking call, until it returns. */
+/* All parts of a call that makes a request are named, and MPI gets it now. */
+WEFT_HIDDEN void weft_parts_begun(void);
+
+/* Those of a blocking call, until it returns. Status NULL: what it gets is as long as it may be. */
 WEFT_HIDDEN void weft_parts_call(void);
-WEFT_HIDDEN void weft_parts_returned(void);
+WEFT_HIDDEN void weft_parts_returned(bool ok, const MPI_Status *status);
 
 /* Those of a one-sided operation, until a call on its window completes it. Target -1: all. */
 WEFT_HIDDEN void weft_parts_of_window(MPI_Win window, int target);
@@ -59,5 +71,19 @@ WEFT_COLD void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, in
                                   int64_t size, int64_t unit);
 WEFT_COLD void weft_access_attached(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_access_window_gone(MPI_Win window, const void *base);
+
+/* ---- hashes of messages (hashes.c) ---- */
+extern WEFT_HIDDEN volatile int weft_hashing;
+struct weft_hash {
+    uint64_t hash, bytes;
+    bool known;
+};
+WEFT_COLD void weft_hash_begin(void);
+/* Of what is sent, or of the first `most` bytes of what is received. */
+WEFT_HIDDEN struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most);
+WEFT_HIDDEN void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
+                                uint32_t request);
+WEFT_HIDDEN void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status);
+WEFT_HIDDEN struct weft_moment weft_moment_now(void);
 
 #endif

@@ -785,7 +785,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
     }
     if (UNLIKELY(!kept)) free(pending->seen);
     table_unlock(t);
-    if (UNLIKELY(weft_accessing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
+    if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
     return id;
 }
 
@@ -858,12 +858,13 @@ void weft_request_started(MPI_Request request) {
     struct weft_pending *p = e ? e->extra : NULL;
     bool watched = p && p->persistent && p->bytes;
     table_unlock(t);
-    if (UNLIKELY(weft_accessing) && p && p->parts) weft_parts_hold(p->parts, p->id);
+    if (UNLIKELY(weft_accessing | weft_hashing) && p && p->parts) weft_parts_hold(p->parts, p->id);
     if (UNLIKELY(watched))
         weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
 }
 
-struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed) {
+struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
+    bool guessed = ended.guessed;
     if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = false};
     if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_window_waited(weft_self, before);
     struct table *t = &tables[WEFT_CLASS_REQUEST];
@@ -881,7 +882,12 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         done = *p;
         if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
     }
-    if (UNLIKELY(weft_accessing) && p && p->parts) weft_parts_let_go(p->parts);
+    struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && p ? p->parts : NULL;
+    bool arrived = parts && weft_hashing && ended.ok && !guessed;
+    if (UNLIKELY(parts)) {
+        weft_parts_let_go(parts);
+        if (after == MPI_REQUEST_NULL) p->parts = NULL; /* ours now */
+    }
     if (p && after == MPI_REQUEST_NULL) {
         struct weft_pending *head = e->extra;
         guessed |= id <= head->doubt;
@@ -906,6 +912,8 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         e->id = 0;
     }
     table_unlock(t);
+    if (UNLIKELY(arrived)) weft_hash_arrived(parts, id, ended.status);
+    if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_parts_free(parts);
     told.guessed = guessed;
     if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);

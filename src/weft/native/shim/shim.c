@@ -411,6 +411,7 @@ static void clean_python_environment(void) {
     }
     snprintf(code, sizeof code,
              "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', "
+             "'WEFT_HASH', "
              "'WEFT_REPLAY', 'WEFT_AGENT')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n",
              quoted, quoted);
@@ -480,6 +481,7 @@ static void clean_environment(void) {
     unsetenv("WEFT_RUN");
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
+    unsetenv("WEFT_HASH");
     unsetenv("WEFT_REPLAY");
     unsetenv("WEFT_AGENT");
 }
@@ -572,7 +574,10 @@ void weft_started(bool world, int provided) {
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
     int replayed = world && replay_path[0] ? weft_replay_start(replay_path, header->rank) : -1;
-    if (!replay_path[0] && level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
+    if (!replay_path[0] && level == WEFT_LEVEL_TRACE) {
+        weft_access_begin(provided != MPI_THREAD_SINGLE);
+        weft_hash_begin();
+    }
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -615,7 +620,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = calloc(count + 7, sizeof *vector);
+        char **vector = calloc(count + 8, sizeof *vector);
         size_t at = 3;
         if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 ||
             asprintf(&vector[1], "WEFT_RUN=%s", run_path) < 0 ||
@@ -623,6 +628,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
             break;
         if (replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", replay_path) < 0) break;
         if (agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", agent_path) < 0) break;
+        if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
         spawn.variables = (int)at;
         vector[at++] = commands[i];
         for (size_t k = 0; k < count; k++) vector[at + k] = given[k];

@@ -81,7 +81,8 @@ struct weft_site_cached {
 };
 
 struct weft_thread {
-    struct weft_stream events, tails, outcomes, windows;
+    struct weft_stream events, tails, outcomes, windows, hashes;
+    struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
     uint32_t slot;
     uint64_t stamps; /* given out by weft_stamp */
     bool fresh; /* its call came a way that it had not come before: */
@@ -247,7 +248,12 @@ WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int6
 struct weft_done {
     bool changed, guessed;
 }; /* `changed`: the program wrote into a watched buffer */
-WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, bool guessed);
+struct weft_ended { /* how the call that completes a request went; status NULL: it says nothing of a message */
+    bool ok, guessed;
+    const MPI_Status *status;
+};
+WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after,
+                                               struct weft_ended ended);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 /* A buffer that the operation reads, and one that it writes (buffers.c). */
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,

@@ -141,9 +141,10 @@ WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thre
                                                         const MPI_Request *requests, bool all);
 
 WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event,
-                                      MPI_Request after) {
+                                      MPI_Request after, bool ok, const MPI_Status *status) {
     if (i < 0 || i >= c->n) return;
-    struct weft_done done = weft_request_done(c->ids[i], c->before[i], after, c->guessed[i]);
+    struct weft_done done = weft_request_done(c->ids[i], c->before[i], after,
+                                              (struct weft_ended){ok, c->guessed[i], c->silent[i] ? NULL : status});
     if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
     if (UNLIKELY(done.guessed)) event->buffer = WEFT_GUESSED;
 }

@@ -194,6 +194,10 @@ class RankRecord:
         """Append accesses and holds of memory that MPI has (dtype layout.TOUCH) to an ACCESSES stream."""
         self._file().append(StreamKind.ACCESSES, number, rows)
 
+    def hashes(self, rows: NDArray[Any], thread: int = 0) -> None:
+        """Append hashes of messages (dtype layout.HASHED) to the thread's HASHES stream."""
+        self._file().append(StreamKind.HASHES, thread, rows)
+
     def switch(
         self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
         until: int = 0,

@@ -1,0 +1,195 @@
+"""What messages hold: where the hashes of two runs differ first, and at which end of a message.
+
+What a rank sends is decided where the call begins, what it receives where the call, or the one that completes it,
+returns. A message that is received otherwise was sent otherwise, unless the record of its sender says that it was not:
+then it was changed on its way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.compare.calls import Calls, Ints, Stretch
+from weft.compare.differences import Comparison
+from weft.match import NONE, Match
+from weft.order import Order
+from weft.plain import dataclass
+from weft.trace import Rank
+from weft.trace.layout import HashSide
+
+EventId = tuple[int, int]
+_OF_A_CALL: Final = 20
+"""Bits that count the operations of one call (MPI_Startall)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A message, or a rank's part in a collective, that holds other bytes than in the reference.
+
+    `sent`: what the rank sends differs; else what it receives. `before` and `after` are the calls that began it, in the
+    reference and in the run; `bytes_before` and `bytes_after` how much it was. `known`: the last call of the rank
+    before it whose content is that of the reference.
+    """
+
+    rank: int
+    sent: bool
+    before: EventId
+    after: EventId
+    bytes_before: int
+    bytes_after: int
+    known: EventId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How many contents both runs have, how many of them differ and on which ranks, and those that come first."""
+
+    compared: int
+    differing: int
+    ranks: tuple[int, ...]
+    first: tuple[Content, ...]
+
+
+class _Kept:
+    """The hashes of one rank in both runs, those that belong together side by side, in the order of the run."""
+
+    def __init__(self, before: Rank, after: Rank, pairs: tuple[Ints, Ints]) -> None:
+        one, two = before.hashes, after.hashes
+        at = np.minimum(np.searchsorted(pairs[1], two["event"]), max(len(pairs[1]) - 1, 0))
+        paired = pairs[1][at] == two["event"] if len(pairs[1]) else np.zeros(len(two), bool)
+        own = _keys(two, two["event"].astype(np.int64))
+        two, at, own = two[paired], at[paired], own[paired]
+        ordinal = own & ((1 << _OF_A_CALL + 2) - 1)
+        keys = pairs[0][at] << _OF_A_CALL + 2 | ordinal if len(pairs[0]) else ordinal
+        _, i, j = np.intersect1d(_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
+        shown = np.argsort(j)
+        self.one, self.two = one[i[shown]], two[j[shown]]
+        self.other = (self.one["hash"] != self.two["hash"]) | (self.one["bytes"] != self.two["bytes"])
+        self.sent = self.two["side"] == HashSide.SENT
+
+    def content(self, rank: int, row: int) -> Content:
+        """A row as a difference."""
+        event = int(self.two["event"][row])
+        alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
+        return Content(
+            rank, bool(self.sent[row]), (rank, int(self.one["event"][row])), (rank, event),
+            int(self.one["bytes"][row]), int(self.two["bytes"][row]),
+            (rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
+        )  # fmt: skip
+
+    def alike_sent(self, event: int, reference: int | None = None) -> bool | None:
+        """Whether what a call sends is that of the reference (of its call `reference`, where that is given).
+
+        None where it has no hash in both.
+        """
+        rows = np.flatnonzero((self.two["event"] == event) & self.sent)
+        if not len(rows):
+            return None
+        return not self.other[rows].any() and (reference is None or int(self.one["event"][rows[0]]) == reference)
+
+
+def _keys(rows: NDArray[Any], events: Ints) -> Ints:
+    """The event of each row, its side, and which of that side it is among the event's."""
+    requests = np.lexsort((rows["request"], rows["side"], events))
+    event, side = events[requests], rows["side"][requests].astype(np.int64)
+    starts = np.flatnonzero(np.diff(event, prepend=-1).astype(bool) | np.diff(side, prepend=-1).astype(bool))
+    ordinal = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    keys = np.empty(len(rows), np.int64)
+    keys[requests] = event << _OF_A_CALL + 2 | side << _OF_A_CALL | ordinal
+    return keys
+
+
+def hashed(match: Match) -> bool:
+    """Whether a run has hashes of its messages."""
+    return any(len(rank.hashes) for rank in match.trace.ranks)
+
+
+def compare_contents(comparison: Comparison, order: Order) -> Contents | None:
+    """Hold what the messages of two runs held against each other, where their calls are alike.
+
+    None where a run has no hashes. `order` is of the run.
+    """
+    if not (hashed(comparison.before) and hashed(comparison.after)):
+        return None
+    kept = {rank: _Kept(*ranks, pairs) for rank, ranks, pairs in _pairs(comparison)}
+    found = [one for rank, rows in kept.items() for one in _candidates(rank, rows, kept, comparison)]
+    points = {id(one): _point(one, comparison.after) for one in found}
+
+    def explains(a: Content, b: Content) -> bool:
+        return a is not b and order.reaches(points[id(a)], points[id(b)], a_end=not a.sent, b_end=not b.sent)
+
+    first = [b for b in found if not any(explains(a, b) and not explains(b, a) for a in found)]
+    differing = {rank: int(rows.other.sum()) for rank, rows in kept.items() if rows.other.any()}
+    compared = sum(len(rows.two) for rows in kept.values())
+    return Contents(compared, sum(differing.values()), tuple(differing), tuple(first))
+
+
+def _pairs(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
+    """By rank the events of both runs that are the same call, in the order of the run."""
+    by_rank: dict[int, list[tuple[Calls, Calls, list[Stretch]]]] = defaultdict(list)
+    for thread in comparison.threads:
+        by_rank[thread[1].rank.index].append(thread)
+    for rank, threads in by_rank.items():
+        parts = [
+            (one.events[s.before : s.before + s.count], two.events[s.after : s.after + s.count])
+            for one, two, stretches in threads for s in stretches
+        ]  # fmt: skip
+        before, after = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+        sorted_ = np.argsort(after)
+        yield rank, (threads[0][0].rank, threads[0][1].rank), (before[sorted_], after[sorted_])
+
+
+def _candidates(rank: int, rows: _Kept, kept: dict[int, _Kept], comparison: Comparison) -> Iterator[Content]:
+    """The first thing that a rank sends otherwise, and the first that it gets otherwise though it was sent alike."""
+    sent = np.flatnonzero(rows.other & rows.sent)
+    if len(sent):
+        yield rows.content(rank, int(sent[0]))
+    for row in np.flatnonzero(rows.other & ~rows.sent).tolist():
+        if len(sent) and row > sent[0]:
+            return
+        content = rows.content(rank, row)
+        if _sent_alike(content, comparison, kept):
+            yield content
+            return
+
+
+def _sent_alike(content: Content, comparison: Comparison, kept: dict[int, _Kept]) -> bool:
+    """Whether all that this was made of was sent as in the reference, and is the same message."""
+    match = comparison.after
+    if match.collective_of(content.after) is not None:
+        members = [match.collectives.id(int(row)) for row in _members(match, content.after)]
+        said = [kept[rank].alike_sent(event) for rank, event in members if rank in kept]
+    else:
+        # A wildcard may have taken another message: that is told with the calls.
+        ends = zip(match.partners(content.after), comparison.before.partners(content.before), strict=False)
+        said = [
+            kept[now[0]].alike_sent(now[1], then[1]) if now[0] == then[0] else False
+            for now, then in ends if now[0] in kept
+        ]  # fmt: skip
+    known = [one for one in said if one is not None]
+    return bool(known) and all(known)
+
+
+def _members(match: Match, event: EventId) -> NDArray[Any]:
+    instance = match.collective_of(event)
+    return np.flatnonzero(match.collectives.instance == instance)
+
+
+def _point(content: Content, match: Match) -> EventId:
+    """The event at whose begin what is sent is decided, or at whose end what is received is there."""
+    if content.sent:
+        return content.after
+    for row in match.receives_of(content.after):
+        if int(match.recvs.completion[row]) != NONE:
+            return content.rank, int(match.recvs.completion[row])
+    part = match.collectives.of_rank(content.rank)
+    for row in np.flatnonzero(match.collectives.event[part] == content.after[1]).tolist():
+        completion = int(match.collectives.completion[part][row])
+        if completion != NONE:
+            return content.rank, completion
+    return content.after

@@ -1,0 +1,264 @@
+/* Hashes of what messages hold (`weft run --hash-messages`), as rows of the HASHES stream.
+ *
+ * The buffers of a call are its parts (access.h). What a call sends is hashed before MPI gets it, what it receives when MPI
+ * says that it is there, up to the bytes that came. A datatype of the program's own is packed before, so that a message has
+ * one hash whatever types the two ends have for it. XXH3, 64 bits.
+ *
+ * Of each page the kernel reads the first message that lies there: a buffer that is not memory of the host, or not there,
+ * has no hash, and harms nobody. Later ones are read where they are, as MPI reads them itself. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include "access.h"
+#include "xxhash.h"
+
+volatile int weft_hashing;
+
+enum { CHUNK = 64 << 10, SHAPES = 64, DEEPEST = 16, PAGES = 4096, PAGE_SHIFT = 12 };
+
+/* How the bytes of a datatype are taken. */
+enum manner {
+    AS_THEY_LIE = 1, /* element behind element, without gaps */
+    PACKED = 2,
+    LONG_DOUBLES = 3, /* as they lie, but of each number of 16 bytes 6 are not part of it (x87) */
+    NOT_AT_ALL = 4,
+};
+struct shape {
+    uint32_t id;
+    enum manner manner;
+    int64_t size, extent;
+};
+
+struct weft_hashing {
+    XXH3_state_t state;
+    struct shape shapes[SHAPES];
+    uintptr_t pages[PAGES]; /* numbers of pages that the kernel could read */
+    uint8_t *space;
+    size_t room;
+};
+
+static struct weft_hashing *hashing_of(struct weft_thread *thread) {
+    if (LIKELY(thread->hashing != NULL)) return thread->hashing;
+    void *made = NULL;
+    if (posix_memalign(&made, 64, (sizeof(struct weft_hashing) + 63) / 64 * 64)) return NULL;
+    struct weft_hashing *h = memset(made, 0, sizeof *h);
+    h->space = malloc(CHUNK);
+    h->room = h->space ? CHUNK : 0;
+    return thread->hashing = h;
+}
+
+/* ---- datatypes ---- */
+#define X87 (sizeof(long double) == 16 && __LDBL_MANT_DIG__ == 64)
+
+static bool of_long_doubles(MPI_Datatype type) {
+    return X87 && (type == MPI_LONG_DOUBLE || type == MPI_C_LONG_DOUBLE_COMPLEX);
+}
+
+/* What the types that `type` is made of come to: whether they lie without gaps one behind the other, and whether all of
+ * their bytes mean something. */
+struct made_of {
+    bool dense, whole;
+};
+
+static struct made_of look_into(MPI_Datatype type, int depth) {
+    int ints = 0, addresses = 0, types = 0, combiner = MPI_COMBINER_NAMED;
+    struct made_of found = {.dense = false, .whole = true};
+    if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &combiner) != MPI_SUCCESS) return found;
+    if (!types) {
+        MPI_Aint lb = 0, extent = 0;
+        int size = 0;
+        bool known = REAL(MPI_Type_size)(type, &size) == MPI_SUCCESS &&
+                     REAL(MPI_Type_get_extent)(type, &lb, &extent) == MPI_SUCCESS;
+        bool padded = X87 && type == MPI_LONG_DOUBLE_INT;
+        return (struct made_of){known && !lb && size == extent, !of_long_doubles(type) && !padded};
+    }
+    found.dense = combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_DUP;
+    size_t n = (size_t)ints, m = (size_t)addresses, k = (size_t)types;
+    void *space = depth < DEEPEST ? malloc(m * sizeof(MPI_Aint) + k * sizeof(MPI_Datatype) + n * sizeof(int)) : NULL;
+    if (!space) return (struct made_of){false, false};
+    MPI_Aint *a = space;
+    MPI_Datatype *t = (MPI_Datatype *)(a + m);
+    int *i = (int *)(t + k);
+    if (REAL(MPI_Type_get_contents)(type, ints, addresses, types, i, a, t) != MPI_SUCCESS) k = 0;
+    for (size_t j = 0; j < k; j++) {
+        struct made_of inner = look_into(t[j], depth + 1);
+        found.dense &= inner.dense;
+        found.whole &= inner.whole;
+        int of = MPI_COMBINER_NAMED, no = 0;
+        /* MPI-4.1, 5.1.13: derived types that come out of get_contents are to be freed */
+        if (REAL(MPI_Type_get_envelope)(t[j], &no, &no, &types, &of) == MPI_SUCCESS && of != MPI_COMBINER_NAMED &&
+            of != MPI_COMBINER_F90_REAL && of != MPI_COMBINER_F90_COMPLEX && of != MPI_COMBINER_F90_INTEGER)
+            REAL(MPI_Type_free)(&t[j]);
+    }
+    free(space);
+    return found;
+}
+
+static WEFT_COLD void shape_learn(struct shape *shape, uint32_t id, MPI_Datatype type) {
+    MPI_Count size = 0, lb = 0, extent = 0;
+    *shape = (struct shape){.id = id, .manner = NOT_AT_ALL};
+    if (REAL(MPI_Type_size_x)(type, &size) != MPI_SUCCESS || size <= 0 || size == MPI_UNDEFINED ||
+        REAL(MPI_Type_get_extent_x)(type, &lb, &extent) != MPI_SUCCESS || extent == MPI_UNDEFINED)
+        return;
+    shape->size = (int64_t)size;
+    shape->extent = (int64_t)extent;
+    if (of_long_doubles(type)) {
+        shape->manner = LONG_DOUBLES;
+        return;
+    }
+    struct made_of of = look_into(type, 0);
+    if (!of.whole) return;
+    bool dense = of.dense && !lb && size == extent;
+    shape->manner = dense ? AS_THEY_LIE : size <= INT32_MAX ? PACKED : NOT_AT_ALL;
+}
+
+static const struct shape *shape_of(struct weft_hashing *h, MPI_Datatype type) {
+    uint32_t id = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type);
+    struct shape *shape = &h->shapes[id % SHAPES];
+    if (UNLIKELY(shape->id != id || !shape->manner)) shape_learn(shape, id, type);
+    return shape;
+}
+
+/* ---- bytes ---- */
+static bool copied(void *to, const void *from, size_t n) {
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = n}, here = {.iov_base = to, .iov_len = n};
+    ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (UNLIKELY(got < 0 && errno != EFAULT && errno != EINTR)) {
+        static const char why[] = "messages were not hashed: the kernel does not let a process read its own memory "
+                                  "(process_vm_readv), as some containers forbid it";
+        uint8_t payload[sizeof why + 16];
+        struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+        weft_hashing = 0;
+        weft_text_s(&text, why, sizeof why - 1);
+        weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    }
+    return got == (ssize_t)n;
+}
+
+/* Of each number of 16 bytes the 10 that count. */
+static size_t without_padding(uint8_t *bytes, size_t n) {
+    enum { LIES = 16, COUNTS = 10 };
+    size_t k = 0;
+    for (size_t at = 0; at + LIES <= n; at += LIES, k += COUNTS) memmove(bytes + k, bytes + at, COUNTS);
+    return k;
+}
+
+/* Whether every page has been read before. */
+static bool met(const struct weft_hashing *h, const char *from, size_t n) {
+    uintptr_t page = (uintptr_t)from >> PAGE_SHIFT, last = ((uintptr_t)from + n - 1) >> PAGE_SHIFT;
+    for (; page <= last; page++)
+        if (h->pages[page % PAGES] != page) return false;
+    return true;
+}
+
+static void meet(struct weft_hashing *h, const char *from, size_t n) {
+    uintptr_t page = (uintptr_t)from >> PAGE_SHIFT, last = ((uintptr_t)from + n - 1) >> PAGE_SHIFT;
+    for (; page <= last; page++) h->pages[page % PAGES] = page;
+}
+
+static bool hash_memory(struct weft_hashing *h, const struct weft_part *part, bool padded, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += CHUNK) {
+        size_t n = bytes - at < CHUNK ? (size_t)(bytes - at) : (size_t)CHUNK;
+        const char *from = (const char *)part->buffer + at;
+        if (!padded && met(h, from, n)) {
+            XXH3_64bits_update(&h->state, from, n);
+            continue;
+        }
+        if (!copied(h->space, from, n)) return false;
+        meet(h, from, n);
+        XXH3_64bits_update(&h->state, h->space, padded ? without_padding(h->space, n) : n);
+    }
+    return true;
+}
+
+static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, const struct shape *shape,
+                        uint64_t bytes) {
+    if ((size_t)shape->size > h->room) {
+        uint8_t *larger = realloc(h->space, (size_t)shape->size);
+        if (!larger) return false;
+        h->space = larger;
+        h->room = (size_t)shape->size;
+    }
+    int64_t step = (int64_t)h->room / shape->size;
+    if (step > INT32_MAX / shape->size) step = INT32_MAX / shape->size;
+    for (int64_t k = 0; k < part->count && bytes; k += step) {
+        int many = (int)(part->count - k < step ? part->count - k : step), filled = 0;
+        const char *from = (const char *)part->buffer + k * shape->extent;
+        if (REAL(MPI_Pack)(from, many, part->type, h->space, (int)(many * shape->size), &filled, MPI_COMM_SELF) !=
+                MPI_SUCCESS ||
+            filled != many * shape->size)
+            return false; /* an MPI that packs more than the bytes: no hash */
+        uint64_t n = (uint64_t)filled < bytes ? (uint64_t)filled : bytes;
+        XXH3_64bits_update(&h->state, h->space, (size_t)n);
+        bytes -= n;
+    }
+    return true;
+}
+
+struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most) {
+    struct weft_hash made = {.known = false};
+    struct weft_hashing *h = hashing_of(weft_self);
+    if (!h || !h->space) return made;
+    bool any = false;
+    XXH3_64bits_reset(&h->state);
+    for (int64_t i = 0; i < n; i++) {
+        const struct weft_part *part = &parts[i];
+        if (sent ? part->written && !part->brought : !part->written) continue;
+        const struct shape *shape = shape_of(h, part->type);
+        uint64_t bytes = (uint64_t)shape->size * (uint64_t)part->count;
+        if (bytes > most) bytes = most;
+        if (shape->manner == NOT_AT_ALL) return made;
+        if (shape->manner == PACKED ? !hash_packed(h, part, shape, bytes)
+                                    : !hash_memory(h, part, shape->manner == LONG_DOUBLES, bytes))
+            return made;
+        made.bytes += bytes;
+        most -= bytes;
+        any = true;
+    }
+    made.known = any;
+    if (any) made.hash = XXH3_64bits_digest(&h->state);
+    return made;
+}
+
+/* ---- rows ---- */
+void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
+    struct weft_stream *s = &weft_self->hashes;
+    if (!hash->known) return;
+    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_HASHES, (int)weft_self->slot)) weft_stop();
+    if (!s->base || !weft_stream_fits(s, sizeof(struct weft_hashed))) return;
+    *(struct weft_hashed *)s->next = (struct weft_hashed){.hash = hash->hash,
+                                                          .bytes = hash->bytes,
+                                                          .event = at.event,
+                                                          .request = request,
+                                                          .thread = (uint16_t)at.thread,
+                                                          .side = (uint8_t)side};
+    s->next += sizeof(struct weft_hashed);
+    weft_stream_publish(s);
+}
+
+struct weft_moment weft_moment_now(void) {
+    const struct weft_stream *events = &weft_self->events;
+    return (struct weft_moment){(uint64_t)(events->next - events->base) / sizeof(struct weft_event) - 1,
+                                weft_self->slot};
+}
+
+void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status) {
+    if (!parts->active) return; /* a persistent one that was not started */
+    parts->active = false;
+    if (status && weft_status_cancelled(status)) return;
+    struct weft_hash hash =
+        weft_hash_parts(parts->each, parts->n, false, status ? weft_status_bytes(status) : UINT64_MAX);
+    weft_hash_tell(&hash, WEFT_HASH_RECEIVED, parts->at, request);
+}
+
+void weft_hash_begin(void) {
+    const char *wanted = getenv("WEFT_HASH");
+    if (!wanted || strcmp(wanted, "1")) return;
+    weft_parts_wanted();
+    weft_hashing = 1;
+}

@@ -1,0 +1,193 @@
+"""What messages hold: the first that differs between two runs, and at which of its ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replay.campaign import environment
+from tests_support import WEFT, Installed, execute
+from weft.compare import compare, told_contents
+from weft.compare.contents import Contents, compare_contents
+from weft.match import match
+from weft.order import order
+from weft.trace.builder import ANY, Builder
+from weft.trace.layout import HASHED, HashSide
+from weft.trace.run import Trace
+
+PROGRAMS = Path(__file__).parent / "programs"
+S, R = HashSide.SENT, HashSide.RECEIVED
+
+
+def kept(rank: Any, *rows: tuple[int, HashSide, int]) -> None:
+    """Hashes of a rank: event, side, hash."""
+    made = np.zeros(len(rows), HASHED)
+    for column, name in enumerate(("event", "side", "hash")):
+        made[name] = [row[column] for row in rows]
+    made["bytes"] = 8
+    rank.hashes(made)
+
+
+def relay(sent: int = 1, got: int = 1, onward: int = 1, at_last: int = 1) -> Trace:
+    """Rank 0 sends to 1, which sends to 2; the hashes of each end."""
+    b = Builder(ranks=3)
+    r0, r1, r2 = b.ranks
+    r0.send(1, tag=1, site=("r.c", 5, "main"))
+    r1.recv(0, tag=1, site=("r.c", 7, "main"))
+    r1.send(2, tag=2, site=("r.c", 9, "main"))
+    r2.recv(1, tag=2, site=("r.c", 11, "main"))
+    kept(r0, (0, S, sent))
+    kept(r1, (0, R, got), (1, S, onward))
+    kept(r2, (0, R, at_last))
+    return b.open()
+
+
+def compared(before: Trace, after: Trace) -> tuple[Contents, list[str]]:
+    one, two = match(before), match(after)
+    ordered = order(after, two)
+    comparison = compare(one, two, ordered)
+    contents = compare_contents(comparison, ordered)
+    assert contents is not None
+    return contents, told_contents.lines(contents, comparison)
+
+
+def test_contents_that_are_alike_are_counted() -> None:
+    contents, lines = compared(relay(), relay())
+    assert (contents.compared, contents.differing, contents.first) == (4, 0, ())
+    assert lines == ["what messages hold is alike: 4 contents of calls that are alike"]
+
+
+def test_what_a_rank_sends_otherwise_is_first_and_what_follows_from_it_is_not() -> None:
+    contents, lines = compared(relay(), relay(sent=2, got=2, onward=2, at_last=2))
+    [first] = contents.first
+    assert (first.rank, first.sent, first.after, contents.differing) == (0, True, (0, 0), 4)
+    assert "rank 0 sends 8 bytes that differ: event 0, send(dest=1, tag=1) at r.c:5" in lines[0]
+    assert (
+        "the sender's end: it was computed there, and went to rank 1 (event 0, recv(source=0, tag=1) at r.c:7)"
+        in lines[1]
+    )
+
+
+def test_a_message_that_was_sent_alike_and_received_otherwise_is_the_receivers() -> None:
+    contents, lines = compared(relay(), relay(got=3, onward=2, at_last=2))
+    [first] = contents.first
+    assert (first.rank, first.sent, first.after) == (1, False, (1, 0))
+    assert "the receiver's end: it was sent as in the reference by rank 0" in lines[1]
+
+
+def test_a_rank_that_computes_otherwise_has_the_last_content_that_was_alike_named() -> None:
+    contents, lines = compared(relay(), relay(onward=2, at_last=2))
+    [first] = contents.first
+    assert (first.rank, first.sent, first.known) == (1, True, (1, 0))
+    assert "the last content of rank 1 that is as in the reference: event 0, recv(source=0, tag=1) at r.c:7" in lines[2]
+
+
+def test_a_wildcard_that_took_another_message_was_not_given_other_bytes_on_the_way() -> None:
+    def pool(first: int) -> Trace:
+        b = Builder(ranks=3)
+        for rank in (1, 2):
+            b.ranks[rank].send(0, tag=1)
+            kept(b.ranks[rank], (0, S, rank))
+        for taken in (first, 3 - first):
+            b.ranks[0].recv(ANY, got=taken, tag=1)
+        kept(b.ranks[0], (0, R, first), (1, R, 3 - first))
+        return b.open()
+
+    contents, lines = compared(pool(1), pool(2))
+    assert (contents.differing, contents.first) == (2, ())
+    assert "only where a receive took another message" in lines[0]
+
+
+def test_members_that_bring_the_same_and_get_another_result_differ_in_the_result() -> None:
+    def sums(result: int) -> Trace:
+        b = Builder(ranks=2)
+        for rank in b.ranks:
+            rank.allreduce(site=("r.c", 3, "main"))
+            kept(rank, (0, S, rank.index), (0, R, result))
+        return b.open()
+
+    contents, lines = compared(sums(1), sums(2))
+    assert {one.rank for one in contents.first} <= {0, 1} and not any(one.sent for one in contents.first)
+    assert "every member brings what it did in the reference" in lines[1]
+
+
+def test_a_run_without_hashes_is_told_as_such() -> None:
+    b = Builder(ranks=3)
+    b.ranks[0].send(1, tag=1)
+    b.ranks[1].recv(0, tag=1)
+    before, after = match(relay()), match(b.open())
+    comparison = compare(before, after, order(after.trace, after))
+    assert compare_contents(comparison, order(after.trace, after)) is None
+    [line] = told_contents.lines(None, comparison)
+    assert line == "what messages hold was not compared: the run was recorded without --hash-messages"
+
+
+def recorded(folder: Path, name: str, weft: tuple[str, ...], *words: str, env: Any = None) -> Path:
+    done = execute(
+        [*weft, "run", "--hash-messages", "--out", name, "-n", "3", "--", *words],
+        cwd=folder, env=env or environment(), timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+def told(folder: Path, one: str, two: str) -> dict[str, Any]:
+    done = execute([*WEFT, "compare", one, two, "--format", "json"], cwd=folder, env=environment())
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["contents"]
+    return found
+
+
+FIRST = {"1": (1, "MPI_Sendrecv", 14), "2": (0, "MPI_Isend", 18), "3": (2, "MPI_Allreduce", 22)}
+
+
+@pytest.mark.timeout(600)  # may have to build two recorders
+def test_messages_in_c_are_compared_across_two_mpis(mpich: Installed, openmpi: Installed, tmp_path: Path) -> None:
+    for mpi in (mpich, openmpi):
+        done = execute([mpi.mpicc, "-g", PROGRAMS / "messages.c", "-o", tmp_path / mpi.name], env=mpi.environment)
+        assert done.returncode == 0, done.stderr
+        weft = (str(mpi.python), "-P", "-m", "weft.cli.main")
+        recorded(tmp_path, f"{mpi.name}-right", weft, f"./{mpi.name}", env=mpi.environment)
+    across = told(tmp_path, "mpich-right", "openmpi-right")
+    assert (across["compared"], across["differing"]) == (63, 0)
+    for fault, (rank, call, line) in FIRST.items():
+        recorded(tmp_path, fault, WEFT, "./mpich", fault)
+        [first] = told(tmp_path, "openmpi-right", fault)["first"]
+        assert (first["rank"], first["end"], first["call"], first["line"]) == (rank, "sent", call, line)
+
+
+def test_the_first_message_of_a_fortran_program_that_differs_is_named(debian_mpich: Installed, tmp_path: Path) -> None:
+    compiler = shutil.which("mpif90.mpich")
+    if compiler is None:
+        pytest.skip("there is no mpif90.mpich here")
+    done = execute([compiler, "-g", PROGRAMS / "messages.f90", "-o", tmp_path / "ring"])
+    assert done.returncode == 0, done.stderr
+    for name in ("right", "fault"):
+        words = [*debian_mpich.mpiexec, "-n", "3", "./ring", name]
+        run = execute([*WEFT, "run", "--hash-messages", "--out", name, "--", *words], cwd=tmp_path, timeout=100)
+        assert run.returncode == 0, run.stderr
+    found = told(tmp_path, "right", "fault")
+    [first] = found["first"]
+    assert (first["rank"], first["end"], first["peer"], first["tag"], first["line"]) == (1, "sent", 2, 2, 21)
+    assert first["bytes"] == 64
+
+
+def test_the_first_message_of_a_python_program_that_differs_is_named(mpich: Installed, tmp_path: Path) -> None:
+    words = (str(mpich.python), str(PROGRAMS / "messages.py"))
+    recorded(tmp_path, "right", WEFT, *words)
+    recorded(tmp_path, "again", WEFT, *words)
+    recorded(tmp_path, "fault", WEFT, *words, "fault")
+    assert told(tmp_path, "right", "again")["differing"] == 0
+    [first] = told(tmp_path, "right", "fault")["first"]
+    assert (first["rank"], first["peer"], first["tag"], first["line"]) == (1, 2, 2, 14)
+
+
+def test_hashes_need_calls(tmp_path: Path) -> None:
+    done = execute([*WEFT, "run", "--hash-messages", "--level", "outcomes", "--", "true"], cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--hash-messages needs --level trace" in done.stderr
