@@ -147,22 +147,47 @@ int main(void) {
     weft_probe_n("inside", end - 10, double, 10);
     weft_probe_n("nowhere", (double *)0, double, 3);
     weft_probe_n("negative", end - 10, double, -3);
+    weft_probe("wild", end + 5, double);
+    weft_probe("there", end - 1, double);
     weft_end("never begun");
     return 7;
 }
 """
 
 
-def test_memory_that_is_not_there_is_told_once_and_never_read(mpich: Installed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", ["cc -O0", "cc -O2", "c++ -x c++ -O2"])
+def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(FAULTY)
-    execute(["cc", "-g", INCLUDE, "-o", tmp_path / "f", tmp_path / "f.c"])
+    words = [*compiler.split(), "-g", "-Wall", "-Wextra", "-Werror", INCLUDE]
+    built = execute([*words, "-o", tmp_path / "f", tmp_path / "f.c"])
+    assert built.returncode == 0, built.stderr
     assert execute([tmp_path / "f"]).returncode == 7
     done = run(tmp_path, "./f")
     assert done.returncode == 7
     assert done.stderr.count("'beyond' at f.c:8 kept nothing: its memory ends before its elements do") == 1
     assert "'nowhere' at f.c:10 kept nothing: it is a null pointer" in done.stderr
     assert "'negative' at f.c:11 kept nothing: its size is negative" in done.stderr
-    assert len(kept(tmp_path, "inside")) == 1
+    assert "'wild' at f.c:12 kept nothing: its memory ends before its elements do" in done.stderr
+    assert len(kept(tmp_path, "inside")) == len(kept(tmp_path, "there")) == 1
+
+
+def test_the_header_may_stand_before_all_others(tmp_path: Path) -> None:
+    program = """#include <weft.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    volatile float v = 3;
+    (void)argv;
+    weft_probe("v", &v, float);
+    return argc == 1 && dlopen(NULL, RTLD_NOW) ? 0 : 1;
+}
+"""
+    (tmp_path / "f.c").write_text(program)
+    for compiler in ("cc -std=c99", "cc -std=c11 -O2 -pedantic", "c++ -x c++ -std=c++11", "c++ -x c++ -std=c++20 -O2"):
+        words = [*compiler.split(), "-Wall", "-Wextra", "-Werror", INCLUDE, "-o", tmp_path / "f", tmp_path / "f.c"]
+        built = execute(words)
+        assert built.returncode == 0, built.stderr
+        assert execute([tmp_path / "f"]).returncode == 0
 
 
 ODD = """

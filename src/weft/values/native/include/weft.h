@@ -14,8 +14,10 @@
 #ifndef WEFT_H
 #define WEFT_H
 
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "weft_array.h"
 
@@ -39,10 +41,9 @@ struct weft_entries {
 #if defined(WEFT_OFF) || !defined(__GNUC__) || defined(WEFT_CAPTURE)
 static inline struct weft_entries *weft_entries(void) { return NULL; }
 #else
-/* Weak: a libc that has them in another library links all the same. */
-extern void *dlopen(const char *, int) __attribute__((weak));
-extern void *dlsym(void *__restrict, const char *__restrict) __attribute__((weak));
-extern char *getenv(const char *);
+/* A libc that has them in another library links all the same. */
+#pragma weak dlopen
+#pragma weak dlsym
 
 /* What `weft run` offers; NULL without it. */
 static inline struct weft_entries *weft_entries(void) {
@@ -57,6 +58,14 @@ static inline struct weft_entries *weft_entries(void) {
     asked = 1;
     return known;
 }
+#endif
+
+#ifdef __GNUC__
+#define WEFT_KNOWN(pointer, size)                                                                                      \
+    (__builtin_object_size((const void *)(pointer), 0) != (size_t)-1 &&                                                \
+     __builtin_object_size((const void *)(pointer), 0) >= (size))
+#else
+#define WEFT_KNOWN(pointer, size) 0
 #endif
 
 enum { WEFT_IS_PROBE = 1, WEFT_IS_LOOP = 2, WEFT_IS_REGION = 3, WEFT_IS_END = 5 };
@@ -136,14 +145,17 @@ extern "C" {
 #define WEFT_LIST(...) ((const int64_t[]){__VA_ARGS__})
 #endif
 
-/* A variable of some type. It is copied: its own address goes nowhere, so that it may stay in a register. */
+/* A variable of some type. One that the compiler knows is copied: its own address goes nowhere, so that it may stay in a
+ * register. Any other pointer is handed on, and looked at before it is followed. */
 #define weft_probe(name, pointer, type)                                                                                \
     do {                                                                                                               \
         if (weft_entries()) {                                                                                          \
-            type weft_value = (pointer) ? *(pointer) : (type)0;                                                        \
+            const int weft_known = WEFT_KNOWN(pointer, sizeof(type));                                                  \
+            type weft_value = weft_known ? *(pointer) : (type)0;                                                       \
+            const void *weft_at = weft_known ? (const void *)&weft_value : (const void *)(pointer);                    \
             WEFT_PLACE(WEFT_IS_PROBE, name);                                                                           \
-            weft_probe_array(weft_here, (pointer) ? &weft_value : NULL, WEFT_LETTER(type), sizeof(type), NULL, 0,      \
-                             WEFT_LIST(0), WEFT_LIST(0), WEFT_LIST(0));                                                \
+            weft_probe_array(weft_here, weft_at, WEFT_LETTER(type), sizeof(type), NULL, 0, WEFT_LIST(0), WEFT_LIST(0), \
+                             WEFT_LIST(0));                                                                            \
         }                                                                                                              \
     } while (0)
 
@@ -164,7 +176,11 @@ extern "C" {
 
 static inline void weft_probe_array(uint32_t place, const void *data, int type, size_t size, const char *of, int dims,
                                     const int64_t *shape, const int64_t *lower, const int64_t *pitch) {
+#ifdef __cplusplus
+    struct weft_array array = {};
+#else
     struct weft_array array = {0};
+#endif
     array.data = data;
     array.of = of;
     array.type = (uint8_t)type;
