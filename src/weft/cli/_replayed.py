@@ -7,15 +7,12 @@ from typing import Any, Final
 
 import weft
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text, say, shown_path
-from weft.compare.told import worth_telling
 from weft.launch import finish
 from weft.launch.job import Job
 from weft.launch.verdict import certain_deadlocks
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
-from weft.replay.outcome import told
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
-from weft.report import Ground, examine
 from weft.trace import Trace
 
 _TELLS: Final = {
@@ -93,6 +90,11 @@ def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """What the other outcome changed, beside the record."""
     if args.uncompared:
         return []
+    # Most replays have nothing to compare, and a stop is waited for.
+    from weft.compare.told import worth_telling
+    from weft.replay.outcome import told
+    from weft.report import Ground, examine
+
     one, two = Ground(trace), Ground(weft.open(job.run.path))
     known, new = (worth_telling(examine(ground.trace, ground=ground).findings) for ground in (one, two))
     return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))

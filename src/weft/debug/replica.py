@@ -19,12 +19,11 @@ from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
 from weft.replay.layout import CONTROL_SIZE, ControlState
-from weft.replay.running import IDLE, begun
+from weft.replay.pace import Quiet, tasks_of
+from weft.replay.running import IDLE, SETTLE, begun
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
-SETTLE = 0.3
-"""Seconds inside one call at the goal that count as standing in it, as `weft replay` does."""
 DYING = 5.0
 """Seconds that the launcher has to end the ranks beside one that has died."""
 STUCK = 10.0
@@ -161,33 +160,38 @@ class Replica:
         `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run;
         `only`: the rank that is waited for, whatever the others do.
         """
-        since, before = time.monotonic(), None
+        quiet_for = Quiet(lambda: tasks_of(self.controls) if self.watch.local else ())
         while True:
             at_lines = stopped()
             if self.over or self.left_record():
                 return not self.left_record()
-            progress = [control.progress() for control in self.controls], at_lines
-            now = time.monotonic()
-            if progress != before:
-                before, since = progress, now
+            quiet = quiet_for.seconds(([control.progress() for control in self.controls], at_lines), time.monotonic())
             self.watch.look_at_all()
             rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=5)
                 return True
-            if not any(only in (None, rank) for rank, _ in rest) or (
-                (now - since > SETTLE or self.kept_waiting.issuperset(rest))
-                and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
-                and (now - since > DYING or not self._one_has_died())
-            ):
+            if not any(only in (None, rank) for rank, _ in rest) or self._stand_in_calls(rest, quiet):
                 return True
-            if now - since > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
-                return False
-            if now - since > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest):
+            if self._cannot(rest, quiet):
                 return False
             tick()
-            time.sleep(TICK if now - since > TICK * 10 else TICK / 10)
+            time.sleep(TICK if quiet else TICK / 10)
+
+    def _stand_in_calls(self, rest: Sequence[Position], quiet: float) -> bool:
+        """Whether threads that are not parked stand all the same: in their last call, or waiting for another thread."""
+        return (
+            (quiet > SETTLE or self.kept_waiting.issuperset(rest))
+            and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
+            and (quiet > DYING or not self._one_has_died())
+        )
+
+    def _cannot(self, rest: Sequence[Position], quiet: float) -> bool:
+        """Whether these threads will not come to their goals."""
+        if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
+            return True
+        return quiet > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest)
 
     def _one_has_died(self) -> bool:
         """Whether a rank is gone that had not come to its end: the launcher is about to end the others."""

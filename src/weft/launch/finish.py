@@ -8,7 +8,6 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, Signals
 from typing import TYPE_CHECKING
 
-from weft.endings.ranks import library_code
 from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
@@ -116,8 +115,12 @@ def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
 
 def told_places(trace: Trace) -> Iterable[Frame]:
     """Places besides the calls and their callers that a report names: their source is kept too."""
-    for rank in trace.ranks:
-        for ending in () if rank.missing else rank.endings:
+    ended = [ending for rank in trace.ranks if not rank.missing for ending in rank.endings]
+    if ended:
+        # Few runs crash, and a stop of a replay is waited for.
+        from weft.endings.ranks import library_code
+
+        for ending in ended:
             for site in ending.stack:
                 if site.known and not library_code(site):
                     yield site.file or "", site.line, site.function or ""

@@ -74,6 +74,10 @@ class Control:
         """The kernel's id of a thread, 0 before its first call."""
         return int(self.page["thread"]["tid"][0, thread])
 
+    def tids(self) -> list[int]:
+        """The kernel's ids of all threads that have made a call."""
+        return [tid for tid in self.page["thread"]["tid"][0].tolist() if tid]
+
     def parked(self, thread: int = 0) -> bool:
         """Whether a thread stands at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])

@@ -14,7 +14,7 @@ from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
-from weft.replay.pace import Pace
+from weft.replay.pace import Quiet, tasks_of
 from weft.replay.plan import RankPlan
 from weft.trace.functions import FunctionTable
 
@@ -24,7 +24,7 @@ IDLE = 2.0
 """The same where every rank is in waits of ours: parked, at its end, or asking for what its record does not give."""
 JOINED = 1.0
 """Seconds without any progress after which a thread that sleeps counts as waiting for one that stands at its goal."""
-SETTLE = 0.3
+SETTLE = 0.2
 """Seconds that a call at the goal has not returned for before its rank counts as standing in it."""
 
 
@@ -65,10 +65,7 @@ class Replay:
     outside: set[Thread] = field(default_factory=set)
     """Threads that stand outside of MPI: they wait for others of their process, or have ended."""
     controls: list[Control] = field(default_factory=list)
-    _progress: object = None
-    _since: float = 0.0
-    _pace: Pace | None = None
-    """Since the ranks have been quiet for a while."""
+    _quiet: Quiet | None = None
     _began: float = field(default_factory=time.monotonic)
     _parent: int = field(default_factory=os.getppid)
 
@@ -98,17 +95,12 @@ class Replay:
             self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED
             return True
         now = time.monotonic()
-        progress = [control.progress() for control in self.controls]
-        if progress != self._progress:
-            self._progress, self._since, self._pace = progress, now, None
-        if now - self._since > SETTLE:
-            watch.look_at_all()
-            self._pace = self._pace or Pace(self._tasks() if watch.local else (), now)
+        quiet = self._quiet_for(watch, now)
         late = self.timeout is not None and now - self._began > self.timeout
-        if self.cut.goals and self.at_goals(watch, now):
+        if self.cut.goals and self.at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
             return not self.hold or late
-        if now - self._since > IDLE and self._cannot_go_on(watch, now):
+        if quiet > IDLE and self._cannot_go_on(watch, quiet):
             self.result = Result.STALLED
             return True
         if late:
@@ -116,18 +108,18 @@ class Replay:
             return True
         return False
 
-    def _cannot_go_on(self, watch: Watch, now: float) -> bool:
-        """Whether no rank goes on, after as much time as they need to on a machine that is as busy as this one."""
-        quiet = self._pace.began - self._since + self._pace.seconds(now) if self._pace is not None else 0.0
-        if quiet <= IDLE or watch.in_question:  # a deadlock that can be proven is one, and no stall
-            return False
-        return self.idle(quiet) or (quiet > STALL and self.stalled(watch))
+    def _quiet_for(self, watch: Watch, now: float) -> float:
+        """Seconds without any progress, as the ranks have them."""
+        if self._quiet is None:
+            self._quiet = Quiet(lambda: tasks_of(self.controls) if watch.local else ())
+        quiet = self._quiet.seconds([control.progress() for control in self.controls], now)
+        if quiet:
+            watch.look_at_all()
+        return quiet
 
-    def _tasks(self) -> list[tuple[int, int]]:
-        """The threads of all ranks, by the kernel's ids."""
-        return [
-            (c.pid, c.tid(t) or c.pid) for c in self.controls if c.pid for t in range(len(self.plans[c.rank].threads))
-        ]
+    def _cannot_go_on(self, watch: Watch, quiet: float) -> bool:
+        """Whether no rank goes on. A standstill that may be proven to be a deadlock is no stall."""
+        return not watch.in_question and (self.idle(quiet) or (quiet > STALL and self.stalled(watch)))
 
     def begun(self, rank: int) -> bool:
         """Whether a rank has begun, or is sure to."""
@@ -142,9 +134,9 @@ class Replay:
         awaited = [self.plans[c.rank].threads[t].gap(c.at(t)) for c, t in threads if c.polling(t)]
         return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
-    def at_goals(self, watch: Watch, now: float) -> bool:
+    def at_goals(self, watch: Watch, quiet: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
-        settled, quiet = True, now - self._since
+        settled = True
         self.outside.clear()
         for rank, control in enumerate(self.controls):
             for thread in range(len(self.plans[rank].threads)) if self.begun(rank) else ():

@@ -21,7 +21,7 @@ from weft.debug.debugger import Debugger as Ranks
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
 from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
-from weft.debug.replica import SETTLE, Replica
+from weft.debug.replica import Replica
 from weft.errors import UsageError
 from weft.tasks import console
 from weft.tasks.answers import tell
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Command] = {
     ),
 }
 LEGEND = "RANKS is 0,2-3 or all; after `task ID`, next, step, finish, where, print and list mean that task; "
-STUCK = 10 * SETTLE
+STUCK = 3.0
 """Seconds inside the last call that the record lets a rank make, after which it gets no further."""
 Idle = Callable[[], bool]
 
