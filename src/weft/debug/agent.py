@@ -1,8 +1,9 @@
 """The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
 
-A thread answers questions about the frames of the thread that initialised MPI; breakpoints and steps are a trace
-function in that thread (sys.settrace), put there as a pending call of the interpreter, so that it takes effect when
-the call of MPI that the rank is parked in returns. Standard library and 3.11 only; no name is left in the program.
+A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
+breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there as a pending call of the
+interpreter, so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
+trace_threads.py. Standard library and 3.11 only; no name is left in the program.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FOLDER: str
 RANK: int
 
 OWN = __file__ if "__file__" in globals() else "agent.py"
-HIDDEN: tuple[str, ...] = ("<frozen importlib",)
+HIDDEN: tuple[str, ...] = ("<frozen importlib", os.path.dirname(os.__file__) + "/threading.py")  # noqa: PTH120
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxarray = 40
@@ -85,7 +86,17 @@ class Agent:
 
     def __init__(self, folder: str, rank: int) -> None:
         self.rank = rank
-        self.thread = _thread.get_ident()
+        self.thread = self.focus = _thread.get_ident()
+        """The thread that initialised MPI, and the one that is looked at: another one where that stands."""
+        self.spared = {self.thread}
+        self.standing = _thread.allocate_lock()
+        """Of the thread that stands at a line; others that come to one wait for it."""
+        self.several = False
+        """Whether each thread may call MPI at any time."""
+        self.reach: Any = None
+        ctypes.pythonapi.PyThreadState_Get.restype = ctypes.c_void_p
+        self.state: int = ctypes.pythonapi.PyThreadState_Get()
+        """The interpreter's own name for the thread that initialised MPI."""
         self.breakpoints: list[Breakpoint] = []
         self.watched: dict[int, Watched] = {}
         self.numbers = 0
@@ -119,6 +130,7 @@ class Agent:
     def serve(self) -> None:
         """Answer one debugger after the other."""
         self.aside()
+        self.spared.add(_thread.get_ident())
         while True:
             self.client = self.listener.accept()[0]
             for line in self.client.makefile():
@@ -140,7 +152,10 @@ class Agent:
 
     def frames(self) -> list[Any]:
         """The program's frames, innermost first."""
-        frame = sys._current_frames().get(self.thread)
+        frames = sys._current_frames()
+        if self.focus not in frames:  # it has ended
+            self.focus = self.thread
+        frame = frames.get(self.focus)
         found = []
         while frame is not None:
             if not hidden(frame.f_code.co_filename):
@@ -235,15 +250,23 @@ class Agent:
 
     def do_count(self, marks: dict[str, Any], stop_at: int, visit_at: int) -> dict[str, Any]:
         """Count ticks from here on (count_python.py), instead of stopping at breakpoints."""
-        names: dict[str, Any] = {"__name__": "weft_count"}
-        path = self.folder + "/count_python.py"
-        with open(path) as file:  # noqa: PTH123
-            exec(compile(file.read(), OWN, "exec"), names)
+        if self.focus != self.thread:
+            return {
+                "error": "the rank stands in another thread than the one that makes its calls, by which ways back go"
+            }
+        names = self.executed("count_python.py")
         names |= {"hidden": hidden, "short": short, "depth_of": depth_of, "Breakpoint": Breakpoint}
         self.breakpoints, self.watched, self.stepping = [], {}, ""
         self.count = self.counted = names["Count"](self, marks, stop_at, visit_at)
         self.ask_to_arm()
         return {"own": self.count.own()}
+
+    def executed(self, name: str) -> dict[str, Any]:
+        """The names of another file of the debugger's, executed here as the program's own frames never see it."""
+        names: dict[str, Any] = {"__name__": name.removesuffix(".py")}
+        with open(f"{self.folder}/{name}") as file:  # noqa: PTH123
+            exec(compile(file.read(), OWN, "exec"), names)
+        return names
 
     def do_counted(self, last: int = 1) -> dict[str, Any]:
         """How many ticks there were, how often the place was visited, and the lines of the last ticks."""
@@ -266,6 +289,10 @@ class Agent:
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
         if known or places:
             self.ask_to_arm()
+        if places:
+            self.several = several()
+            self.reach = self.reach or self.executed("trace_threads.py")["reach"]
+            self.reach(self.called, self.hits, self.happened, (self.spared, self.state))
         return {}
 
     def do_step(self, how: str) -> dict[str, object]:
@@ -342,21 +369,36 @@ class Agent:
 
     def wants(self, frame: FrameType) -> bool:
         """Whether lines of this frame matter."""
-        code = frame.f_code
-        if hidden(code.co_filename):
-            return False
-        return bool(self.stepping or self.watched) or any(point.within(code) for point in self.breakpoints)
+        every = bool(self.stepping or self.watched)
+        return self.hits(frame) or (every and not hidden(frame.f_code.co_filename))
+
+    def hits(self, frame: FrameType) -> bool:
+        """Whether a breakpoint is within this frame's code, and that is no code of ours."""
+        return not hidden(frame.f_code.co_filename) and any(point.within(frame.f_code) for point in self.breakpoints)
+
+    def elsewhere(self) -> bool:
+        """Whether the thread that asks is not the one that is stepped, watched and counted: breakpoints alone hold."""
+        return _thread.get_ident() != (self.focus if self.count is None else self.thread)
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
-        """The trace function of the thread: a new frame."""
+        """The trace function of a thread: a new frame."""
+        if self.elsewhere():
+            return self.passing(frame, event, _) if self.count is None and self.hits(frame) else None
         if self.count is not None:
             return self.count.traced(frame, event, _)
         self.event = event
         over = self.stepping in ("next", "finish") and not self.watched
-        if not self.wants(frame) or (over and not any(p.within(frame.f_code) for p in self.breakpoints)):
+        if not self.wants(frame) or (over and not self.hits(frame)):
             return None
         if event == "call":
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
+        return self.happened
+
+    def passing(self, frame: FrameType, event: str, _: object) -> Any:
+        """A call or a line of a thread that is not looked at."""
+        here = [p for p in self.breakpoints if p.within(frame.f_code)] if self.hits(frame) else []
+        functions, lines = event == "call", event == "line"
+        self.meet([p for p in here if (functions if p.function else lines and p.line == frame.f_lineno)], frame)
         return self.happened
 
     def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
@@ -383,6 +425,8 @@ class Agent:
 
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
         """The trace function of a frame: a line, or its return."""
+        if self.elsewhere():
+            return self.passing(frame, event, argument) if self.count is None else self.happened
         if self.count is not None:
             return self.count.traced(frame, event, argument)
         self.event = event
@@ -406,14 +450,42 @@ class Agent:
 
     def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
         """Stand here until the debugger says otherwise; messages for others go on."""
-        self.stepping, self.base = "", None
-        self.go.acquire()
-        self.stopped, self.news = frame, news or {}
-        self.send({"stopped": why, "at": spot(frame), "news": news or {}})
-        while not self.go.acquire(timeout=0.002):
-            self.drive()
-        self.go.release()
-        self.arm()
+        with self.standing:
+            self.stepping, self.base = "", None
+            other = _thread.get_ident() != self.thread
+            self.focus = _thread.get_ident()
+            self.go.acquire()
+            self.stopped, self.news = frame, news or {}
+            named = {"thread": name_of_this()} if other else {}
+            self.send({"stopped": why, "at": spot(frame), "news": {**self.news, **named}})
+            drive = self.drive if not other or self.several else _nothing
+            while not self.go.acquire(timeout=0.002):
+                drive()
+            self.go.release()
+            if not self.stepping:
+                self.focus = self.thread
+        self.go_on(frame) if other else self.arm()
+
+    def go_on(self, frame: FrameType | None) -> None:
+        """In another thread than the main one: trace what is wanted now."""
+        while frame is not None:
+            if self.wants(frame):
+                frame.f_trace = self.happened
+            frame = frame.f_back
+        sys.settrace(self.called)
+
+
+def name_of_this() -> str:
+    """What the program calls the thread."""
+    threading: Any = sys.modules.get("threading")
+    known = threading._active.get(_thread.get_ident()) if threading is not None else None
+    return str(known.name) if known is not None else f"thread {_thread.get_native_id()}"
+
+
+def several() -> bool:
+    """Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
+    mpi: Any = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
 
 
 def caller(frame: FrameType) -> FrameType | None:

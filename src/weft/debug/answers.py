@@ -52,6 +52,7 @@ def _stands(row: Answer) -> str:
         signal = f"{row['signal']} " if "signal" in row else ""
         text = f"  {at['text']}" if at["text"] else ""
         task = f"task {row['task']} " if "task" in row else ""
+        task += f"{row['news']['thread']} " if "thread" in row.get("news", {}) else ""
         return f"{signal}{task}at {_line(at)} in {at['function']}{text}{_news(row)}"
     if state == "before":
         if row["next"] is None:

@@ -277,12 +277,11 @@ class Standing:
 
     def next_of_lines(self) -> list[EventId]:
         """The calls that ranks which stand at lines would make next: what depends on them is the future."""
-        found = []
-        for rank in self.at_lines():
-            coming = self.record.entry(rank, self.replica.at(rank))
-            if coming is not None:
-                found.append(coming.id)
-        return found
+        stopped = self.at_lines()
+        coming = [
+            self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
+        ]
+        return [event.id for event in coming if event is not None]
 
     def goal(self, thread: tuple[int, int]) -> int:
         """The goal of a thread that is to stay where it is."""

@@ -1,0 +1,85 @@
+"""The trace function of agent.py in the other threads of its rank: executed there, never imported by Weft.
+
+Threads that `threading` starts from now on take it from `threading.settrace`; those that run already are given it from
+outside, by what the interpreter has for that: `sys._settraceallthreads` from 3.12 on, before that the C function behind
+`sys.settrace`, which takes any thread of the interpreter while the caller has its lock. Standard library only.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+CALL, EXCEPTION, LINE, RETURN = range(4)
+NAMES = {CALL: "call", EXCEPTION: "exception", LINE: "line", RETURN: "return"}
+Traced = Callable[[FrameType, str, Any], Any]
+
+_kept: list[Any] = []
+"""C functions of ours that threads call: they stay as long as the process."""
+
+
+def reach(traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced, spared: tuple[set[int], int]) -> None:
+    """Trace all threads but those that are spared. RuntimeError where the program traces them itself.
+
+    `wanted`: whether lines of a frame that is on a stack already matter; `happened` is given them. `spared`: the idents
+    of the debugger's threads and of the one that traces itself, and what the interpreter calls that one.
+    """
+    hook_new(traced)
+    running = {ident: frame for ident, frame in sys._current_frames().items() if ident not in spared[0]}
+    for frame in running.values():
+        at: FrameType | None = frame
+        while at is not None:
+            if wanted(at) and at.f_trace is None:
+                at.f_trace = happened
+            at = at.f_back
+    if not running:
+        return
+    if sys.version_info >= (3, 12):
+        sys._settraceallthreads(traced)  # type: ignore[attr-defined]
+    else:
+        hook_running(traced, spared[1])
+
+
+def hook_new(traced: Traced) -> None:
+    """Have threads that are started from now on traced. RuntimeError where something else has that hook."""
+    threading: Any = sys.modules.get("threading")
+    if threading is None:
+        if _thread.get_native_id() != os.getpid():
+            return  # imported first by another thread, it would take that for the main one
+        import threading
+    if threading.gettrace() not in (None, traced):
+        raise RuntimeError("the program traces its threads itself (threading.settrace): they stop at no line")
+    threading.settrace(traced)
+
+
+def hook_running(traced: Traced, spared: int) -> None:
+    """Give the threads that run now the trace function (3.11): not the one that calls, which is the debugger's."""
+    api = ctypes.pythonapi
+    for name in ("PyThreadState_Get", "PyInterpreterState_Get", "PyInterpreterState_ThreadHead", "PyThreadState_Next"):
+        getattr(api, name).restype = ctypes.c_void_p
+    api.PyInterpreterState_ThreadHead.argtypes = api.PyThreadState_Next.argtypes = [ctypes.c_void_p]
+    api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    if not _kept:
+        _kept.append(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int, ctypes.c_void_p)(
+            lambda _, frame, what, __: passed_on(traced, frame, what)
+        ))  # fmt: skip
+    own = api.PyThreadState_Get()
+    state = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Get())
+    while state:
+        if state not in (own, spared):
+            api._PyEval_SetTrace(state, ctypes.cast(_kept[0], ctypes.c_void_p), None)
+        state = api.PyThreadState_Next(state)
+
+
+def passed_on(traced: Traced, frame: FrameType, what: int) -> int:
+    """What the interpreter's own C function does behind `sys.settrace`: a call asks for the frame's function."""
+    if what == CALL:
+        frame.f_trace = traced(frame, "call", None)
+    elif what in NAMES and frame.f_trace is not None:
+        frame.f_trace = frame.f_trace(frame, NAMES[what], None) or frame.f_trace
+    return 0
