@@ -50,7 +50,8 @@ def hook_new(traced: Traced) -> None:
     threading: Any = sys.modules.get("threading")
     if threading is None:
         if _thread.get_native_id() != os.getpid():
-            return  # imported first by another thread, it would take that for the main one
+            return
+        # Nothing is imported into a program that never needs it; another thread would be taken for the main one.
         import threading
     if threading.gettrace() not in (None, traced):
         raise RuntimeError("the program traces its threads itself (threading.settrace): they stop at no line")
