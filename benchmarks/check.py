@@ -6,7 +6,8 @@ Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the ch
 The children that verify reductions run beside the program: their time is in `CPU`. `-p 2x2`: its instructions beside
 those without a grid. `memory`: the most that each held. `compiled`: seconds of processor time to mark and compile the
 source, the first time and again from the cache. A stencil, a multiplication and a histogram of Numba's on one thread:
-processor time of their calls, which they tell themselves.
+processor time of their calls, which they tell themselves; `compiled`: of a whole run that calls nothing, checked and
+plain, which is the start of Python and Numba and what they compile.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ SMALL_NUMBA = (1000, 2)
 """The same of Numba's programs: a call costs some 500,000 instructions of Python's, whatever it works on."""
 VECTORS = {"GLIBC_TUNABLES": ":".join(f"glibc.cpu.x86_rep_{one}sb_threshold=0x40000000" for one in ("mov", "sto"))}
 """Long copies in the C library's own loop: callgrind counts each byte of `rep movsb`, a single instruction, as one."""
+
+ONE_THREAD = {"NUMBA_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,9 @@ def main() -> int:
 
 def told(command: list[str]) -> str:
     """What a program of Numba's says, on one thread."""
-    one = os.environ | VECTORS | {"NUMBA_NUM_THREADS": "1"}
-    return subprocess.run(command, env=one, capture_output=True, text=True, check=True, timeout=900).stdout
+    return subprocess.run(
+        command, env=os.environ | VECTORS | ONE_THREAD, capture_output=True, text=True, check=True, timeout=900
+    ).stdout
 
 
 def numba_row(kernel: str, args: argparse.Namespace, folder: Path) -> None:
@@ -154,13 +158,15 @@ def numba_row(kernel: str, args: argparse.Namespace, folder: Path) -> None:
     runs = [[float(told([*command, *case]).split()[0]) for command in (plain, checked)] for _ in range(args.repeat)]
     bare, full = (statistics.median(column) for column in zip(*runs, strict=True))
     times = statistics.median(two / one for one, two in runs)
-    text = f"{kernel:14}{bare:8.2f}{full:9.2f}{times:7.1f}{full:8.2f}"
+    whole = [run([*command, *case], ONE_THREAD) for command in (plain, checked)]
+    idle = [run([*command, *case[:1], "0"], ONE_THREAD).cpu for command in (checked, plain)]
+    text = f"{kernel:14}{bare:8.2f}{full:9.2f}{times:7.1f}{full:8.2f}{whole[1].memory / whole[0].memory:8.1f}"
     if not args.no_instructions and shutil.which("valgrind") and Path("/usr/include/valgrind").exists():
         library = str(folder / "counted.so")
         subprocess.run(["gcc", "-O1", "-shared", "-fPIC", PROGRAMS / "counted.c", "-o", library], check=True)
         few, more = (counted([*command, *map(str, SMALL_NUMBA), library], folder) for command in (plain, checked))
-        text += f"{more / few:22.1f}"
-    print(text, flush=True)
+        text += f"{more / few:14.1f}"
+    print(f"{text:76}{idle[0]:12.2f}{idle[1]:6.2f}", flush=True)
 
 
 def counted(command: list[str], folder: Path) -> int:

@@ -371,8 +371,7 @@ static void settle(void) {
     for (int i = here.aspect_count; i < STEP_HOMES; i++) weft_moves[i] = 0;
     uint64_t blocks = here.blocks;
     find_blocks();
-    if (here.blocks != blocks) /* what was near is not */
-        forget_sites();
+    if (gridded()) block_sites(blocks);
     publish();
 }
 

@@ -42,7 +42,8 @@ struct site *sites_opened(void) { return opened; }
 
 uint32_t weft_sites_changed, weft_sites_forgotten;
 
-void forget_sites(void) {
+/* Every access is judged again. */
+void close_sites(void) {
     weft_sites_changed++, weft_sites_forgotten++;
     for (struct site *s = opened, *next; s; s = next) {
         next = s->next == s ? NULL : s->next;
@@ -50,6 +51,11 @@ void forget_sites(void) {
         s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0; /* only an access to address 1 passes */
     }
     opened = NULL;
+}
+
+void forget_sites(void) {
+    close_sites();
+    block_sites_forget();
 }
 
 /* --- cells --- */

@@ -56,7 +56,7 @@ static int64_t block(const struct object *root, int dimension, int64_t x, int64_
 }
 
 /* The first and the last element, in dimension d, of the block that holds t; t itself where none is distributed. */
-static void block_of(const struct object *root, int d, int64_t t, int64_t *low, int64_t *high) {
+void block_of(const struct object *root, int d, int64_t t, int64_t *low, int64_t *high) {
     int parts = blocks_of(root, d);
     *low = *high = t;
     if (!parts) return;

@@ -47,6 +47,7 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
+    s->follows = false, s->period = s->total = 0; /* whatever was said of a block */
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -65,29 +66,41 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     s->closed |= a + size > low + block || !v->exact;
 }
 
-/* With a grid: the elements of this row of the array that lie in the same block as `at`, which is the iteration's own
- * in that dimension; else this element alone. What holds for one holds for all as long as the iterations stay in their
- * blocks. */
+/* With a grid: from which to which index of dimension i an array's elements lie in the block of `at`, which is the
+ * iteration's own in that dimension, too; else `at` alone. */
+static void alike(const struct aspect *v, int i, int64_t at, int64_t own, int64_t *first, int64_t *last) {
+    const struct object *o = v->object;
+    *first = o->lower[i], *last = o->lower[i] + o->extent[i] - 1;
+    for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
+        const struct term *m = &o->map[d];
+        if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE) continue;
+        int64_t from, to;
+        block_of(o->root, d, at + m->offset, &from, &to);
+        from -= m->offset, to -= m->offset;
+        bool same = m->coefficient == 1 && from <= own && own <= to;
+        *first = !same ? at : from > *first ? from : *first;
+        *last = !same ? at : to < *last ? to : *last;
+    }
+}
+
+/* With a grid: the elements of this row of the array that are alike. What holds for one holds for all as long as the
+ * iterations stay in their blocks; and in other rows, where those are alike. */
 static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a, const int64_t at[]) {
     const struct object *o = v->object;
-    int64_t own[WEFT_MAX_RANK];
+    int64_t own[WEFT_MAX_RANK], first, last;
     uintptr_t low = a - (a - o->low) % o->element, bytes = o->element;
     home_of(v, here.index, own);
     for (int k = 0; k < o->rank; k++) {
         int i = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
-        int64_t first = o->lower[i], last = o->lower[i] + o->extent[i] - 1;
-        for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
-            const struct term *m = &o->map[d];
-            if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE) continue;
-            int64_t from = block_low(o->root, d, at[i] + m->offset) - m->offset;
-            int64_t to = block_high(o->root, d, at[i] + m->offset) - m->offset;
-            bool alike = m->coefficient == 1 && from <= own[i] && own[i] <= to;
-            first = !alike ? at[i] : from > first ? from : first;
-            last = !alike ? at[i] : to < last ? to : last;
+        alike(v, i, at[i], own[i], &first, &last);
+        if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
+            s->lowest = low - (uintptr_t)((at[i] - first) * o->stride[i]);
+            s->highest = low + (uintptr_t)((last - at[i]) * o->stride[i]);
+            s->follows = block_site_follows(v);
+            break;
         }
         low -= (uintptr_t)((at[i] - first) * o->stride[i]);
         bytes += (uintptr_t)((last - first) * o->stride[i]);
-        if (last - first + 1 < o->extent[i]) break;
     }
     interval(s, low, low + bytes);
 }
@@ -453,6 +466,7 @@ static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool writ
 
 bool site_again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
 {
+    if (s->home == &weft_nowhere) return block_site_again(s, a, size);
     if (!s->period) return false;
     uintptr_t from = a - *s->home - s->low;
     if ((intptr_t)from < 0) from += s->total;
@@ -474,6 +488,7 @@ bool site_again(struct site *s, uintptr_t a, size_t size) /* the interval, some 
 void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place) {
     struct site *next = s->next;
     weft_sites_changed += s->key != 0;
+    block_site_aside(s);
     *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
     s->object = object_at(a);
     if (!s->object && !on_stack(a)) s->object = block_object(a, size);

@@ -136,16 +136,20 @@ struct site {
     stamp_t floor, span;   /* writing: judged where written - floor < span */
     unsigned char track, mode, write, size;
     bool closed;           /* every access is judged */
-    stamp_t known;         /* the limit of a site that is tracked */
-    stamp_t since;         /* what is older is judged: there are two copies */
-    stamp_t fresh;         /* shadow edges and remote buffers: when they were filled */
-    uint32_t changed;      /* weft_sites_changed, when it was opened or moved */
+    bool follows; /* the interval may lie from `lowest` to `highest`, and goes along with the array's aspect */
+    stamp_t known; /* the limit of a site that is tracked */
+    stamp_t since; /* what is older is judged: there are two copies */
+    stamp_t fresh; /* shadow edges and remote buffers: when they were filled */
+    uint32_t changed; /* weft_sites_changed, when it was opened or moved */
     struct object *object;
     uintptr_t place;
-    uintptr_t length;        /* reach + the access's size */
+    uintptr_t length; /* reach + the access's size */
     union {
         struct {
             uintptr_t period, total; /* the same interval again every `period` bytes, below `total` */
+        };
+        struct { /* with a grid (block_sites.c) */
+            uintptr_t lowest, highest;
         };
         struct { /* of a place whose accesses are wrong: where all are wrong in the same way */
             const uintptr_t *wrong_home;
@@ -153,7 +157,7 @@ struct site {
         };
     };
     struct site *next; /* opened since the sites were forgotten; itself: the last one */
-    uint64_t *wrong;   /* counts them; NULL: each is judged. Stands as long as `known` is weft_sites_forgotten */
+    uint64_t *wrong; /* counts them; NULL: each is judged. Stands as long as `known` is weft_sites_forgotten */
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, "weft.check.assembly knows these");
@@ -161,10 +165,10 @@ _Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, 
 #define SITES 8192
 
 struct clock {
-    stamp_t cur;  /* this iteration */
+    stamp_t cur; /* this iteration */
     stamp_t base; /* the construct's start: everything newer belongs to the construct */
-    bool looked;  /* accesses have sites: a parallel construct, or something to guard */
-    bool off;     /* no checks at all: a child that verifies reductions, or no findings wanted */
+    bool looked; /* accesses have sites: a parallel construct, or something to guard */
+    bool off; /* no checks at all: a child that verifies reductions, or no findings wanted */
 };
 
 extern struct clock weft_now; /* `cur` comes first: weft.check.assembly knows that */
@@ -197,7 +201,7 @@ struct construct {
     enum what what;
     int id, rank;
     unsigned flags;
-    struct object *on;          /* root whose coordinates `at` gives; NULL: no ON */
+    struct object *on; /* root whose coordinates `at` gives; NULL: no ON */
     struct term at[WEFT_MAX_RANK];
     int64_t index[WEFT_MAX_RANK];
     struct private privates[MAX_CLAUSES];
@@ -237,9 +241,9 @@ struct construct {
     int group;
     uintptr_t frame; /* stack below it belongs to what iterations call */
     int64_t expected, inner_step; /* of the innermost index */
-    int64_t room;                 /* so many more iterations of this row lie in the same blocks */
-    uint64_t blocks;              /* which blocks those are, as one number */
-    int quick;                    /* aspects to advance; -1: the next iteration is not an ordinary one */
+    int64_t room; /* so many more iterations of this row lie in the same blocks */
+    uint64_t blocks; /* which blocks those are, as one number */
+    int quick; /* aspects to advance; -1: the next iteration is not an ordinary one */
     bool started;
 };
 
@@ -274,7 +278,8 @@ void split4(struct cell *c, uintptr_t a);
 void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
 void objects_renumber(void);
 void object_drop(struct object *o);
-void forget_sites(void);
+void close_sites(void);
+void forget_sites(void); /* and those that are kept of other blocks */
 void open_site(struct site *s);
 extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
 extern uint32_t weft_sites_forgotten; /* how often all were */
@@ -291,6 +296,7 @@ bool wide(void); /* the processor has AVX2 */
 /* --- ownership.c --- */
 bool gridded(void);
 bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
+void block_of(const struct object *root, int dimension, int64_t t, int64_t *low, int64_t *high);
 int64_t block_low(const struct object *root, int dimension, int64_t t);
 int64_t block_high(const struct object *root, int dimension, int64_t t);
 
@@ -309,6 +315,13 @@ bool row_ordinary(int rank, int64_t *before, int64_t *done);
 bool row_rises(int64_t step);
 int64_t row_room(void);
 void row_advance(int64_t count);
+
+/* --- block_sites.c --- */
+bool block_site_follows(const struct aspect *v);
+bool block_site_again(struct site *s, uintptr_t a, size_t size);
+void block_site_aside(struct site *s);
+void block_sites(uint64_t from);
+void block_sites_forget(void);
 
 /* --- groups.c --- */
 struct groups {

@@ -24,8 +24,14 @@ PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), np.generic, n
                 types.BuiltinFunctionType, Dispatcher, np.ufunc)  # fmt: skip
 
 
+_BYTE: Final = ctypes.c_char
 _MEMCMP: Final = ctypes.CDLL(None).memcmp
 _MEMCMP.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+SEQUENCES: Final = (tuple, list)
+NUMBERS: Final = (int, float, complex, np.generic)
+TEXTS: Final = (str, bytes, type(None))
 
 
 class NotCopyableError(Exception):
@@ -33,7 +39,20 @@ class NotCopyableError(Exception):
 
 
 def _address(array: NDArray[Any]) -> int:
-    return array.ctypes.data  # __array_interface__ takes three times as long
+    """Where its first element lies."""
+    try:
+        # In a fifth of the instructions of what numpy offers.
+        return ctypes.addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # it is not contiguous, not to be written, empty, or of a type without a buffer
+        return array.ctypes.data  # __array_interface__ takes three times as long
+
+
+def _bounds(array: NDArray[Any]) -> tuple[int, int]:
+    """The addresses of the first byte and behind the last one."""
+    if array.flags.c_contiguous:
+        low = _address(array)
+        return low, low + array.nbytes
+    return np.lib.array_utils.byte_bounds(array)
 
 
 class Copies:
@@ -62,23 +81,25 @@ class Copies:
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
-        low, block = self._block(root)
-        at = _address(array) - low
         if array.size == 0:
             return array.copy()
+        low, block = self._block(root)
+        at = 0 if array is root and array.flags.c_contiguous else _address(array) - low
         made: np.ndarray[Any, Any] = np.ndarray(
             array.shape, array.dtype, buffer=block.data, offset=at, strides=array.strides
         )
-        made.flags.writeable = array.flags.writeable
+        if not array.flags.writeable:
+            made.flags.writeable = False
         return made
 
     def _block(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
         if id(root) not in self._blocks:
-            low, high = np.lib.array_utils.byte_bounds(root)
+            low, high = _bounds(root)
             raw = np.empty(high - low + 64, np.uint8)
-            skip = (low - _address(raw)) % 64  # the same alignment
+            begin = _address(raw)
+            skip = (low - begin) % 64  # the same alignment
             block = raw[skip : skip + high - low]
-            ctypes.memmove(_address(block), low, high - low)
+            ctypes.memmove(begin + skip, low, high - low)
             self._keep.append(root)
             self._blocks[id(root)] = (low, block)
         return self._blocks[id(root)]
@@ -99,7 +120,7 @@ def difference(where: str, got: Any, expected: object, parts: float) -> Differen
 
     `parts` is the sum of the magnitudes of a reduction's partial results: what rounding is measured by.
     """
-    if isinstance(got, tuple | list) and isinstance(expected, tuple | list):
+    if isinstance(got, SEQUENCES) and isinstance(expected, SEQUENCES):
         if len(got) != len(expected):
             return Difference(f"the length of {where}", (), len(got), len(expected))
         found = (
@@ -109,13 +130,13 @@ def difference(where: str, got: Any, expected: object, parts: float) -> Differen
         return next((one for one in found if one is not None), None)
     if isinstance(got, np.ndarray) and isinstance(expected, np.ndarray):
         return _of_arrays(where, got, expected, parts)
-    if isinstance(got, int | float | complex | np.generic) and isinstance(expected, int | float | complex | np.generic):
+    if isinstance(got, NUMBERS) and isinstance(expected, NUMBERS):
         one, other = np.asarray(got), np.asarray(expected)
         if one.dtype.kind in "SUV" or other.dtype.kind in "SUV":
             return None if got == expected else Difference(where, (), got, expected)
         found_one = _of_arrays(where, one.reshape(1), other.reshape(1), parts)
         return Difference(where, (), got, expected) if found_one else None
-    if isinstance(got, str | bytes | type(None)) and type(got) is type(expected):
+    if isinstance(got, TEXTS) and type(got) is type(expected):
         return None if got == expected else Difference(where, (), got, expected)
     return None  # nothing that can be compared
 

@@ -27,7 +27,15 @@ from numba.core.registry import cpu_target
 from numba.cpython.randomimpl import rnd_state_t
 
 from weft.check.numba import source
-from weft.check.numba.compare import Copies, Difference, NotCopyableError, Variants, callees, difference
+from weft.check.numba.compare import (
+    SEQUENCES,
+    Copies,
+    Difference,
+    NotCopyableError,
+    Variants,
+    callees,
+    difference,
+)
 from weft.check.numba.compiler import Compiler
 from weft.check.numba.in_process import Runtime, describe
 from weft.check.numba.source import Suspect
@@ -35,7 +43,7 @@ from weft.check.numba.source import Suspect
 ALWAYS: Final = 2
 """Calls with arguments of one outline that are all compared; behind them the 4th, 8th, 16th, ..."""
 
-RANDOM: Final = ("rnd_get_np_state_ptr", "rnd_get_py_state_ptr")
+RANDOM: Final = (_helperlib.rnd_get_np_state_ptr, _helperlib.rnd_get_py_state_ptr)
 
 
 @dataclass(slots=True)
@@ -69,7 +77,8 @@ class LoopChecks:
     mismatches: dict[tuple[str, str, int, str], Mismatch] = field(default_factory=dict)
     checked: dict[tuple[str, str], int] = field(default_factory=dict)
     """Calls by (file, function)."""
-    _parallel: dict[int, tuple[object, bool]] = field(default_factory=dict)
+    _parallel: dict[int, tuple[bool, Sequence[Any]]] = field(default_factory=dict)
+    """By function: whether a call comes to a parallel loop of the user's; it, and the functions that it calls."""
     _calls: dict[tuple[object, ...], int] = field(default_factory=dict)
     _uncopied: set[tuple[object, ...]] = field(default_factory=set)
     _busy: bool = False
@@ -115,19 +124,19 @@ class LoopChecks:
     def is_parallel(self, function: object) -> bool:
         """Whether a call comes to a parallel loop of the user's."""
         if id(function) not in self._parallel:
-            found = any(
-                one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in callees(function)
-            )
-            self._parallel[id(function)] = (function, found)
-        return self._parallel[id(function)][1]
+            called = callees(function)
+            found = any(one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in called)
+            self._parallel[id(function)] = (found, called)
+        return self._parallel[id(function)][0]
 
     def _checked(
         self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> object:
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
-        due = self._due(function, args, kwargs)
-        expected = self._expected(plain, function, args, kwargs) if due else None
+        key = _key(function, args, kwargs)
+        due = self._due(key)
+        expected = self._expected(plain, function, args, kwargs, key) if due else None
         outside = self.runtime.outside()
         chosen = self._bounded.of(function) if outside or (due and expected is None) else function
         self.runtime.magnitude()
@@ -144,30 +153,30 @@ class LoopChecks:
             self._compare(function, args, kwargs, result, expected)
         return result
 
-    def _due(self, function: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+    def _due(self, key: tuple[object, ...]) -> bool:
         """Whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
 
         Where arguments cannot be copied this is never known, and every index of every call is checked instead.
         """
-        key = _key(function, args, kwargs)
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
 
     def _expected(
-        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> Expected | None:
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object],
+        key: tuple[object, ...],
+    ) -> Expected | None:  # fmt: skip
         """What a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it so."""
         copies = Copies()
         try:
             given = copies.copy(args)
             named = {name: copies.copy(value) for name, value in kwargs.items()}
         except NotCopyableError:
-            self._uncopied.add(_key(function, args, kwargs))
+            self._uncopied.add(key)
             return None
         self.runtime.watch(False)
         try:
             variant = self._sequential.of(function)
-            with quiet(self._calls.get(_key(function, args, kwargs)) == 1), same_random(), silence():
+            with quiet(self._calls[key] == 1), same_random(), silence():
                 value = plain(variant, *given, **named)
         except Exception as error:
             value = error
@@ -194,14 +203,17 @@ class LoopChecks:
                 self._tell(function, found)
                 return
 
+    def _called(self, function: object) -> Sequence[Any]:
+        return self._parallel[id(function)][1]
+
     def _kernels(self, function: object) -> list[Any]:
-        found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in callees(function)]
+        found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in self._called(function)]
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
     def _tell(self, function: Any, found: Difference) -> None:
         """Say which variable explains a difference, or that none does."""
         suspects: list[tuple[Any, Suspect]] = []
-        for one in callees(function):
+        for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
             suspects += [(one, suspect) for suspect in source.suspects(one.py_func, reductions)] if held else []
@@ -262,7 +274,7 @@ def _outline(value: object) -> object:
     """What two calls have in common that need not both be compared: types and shapes."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)
-    if isinstance(value, tuple | list):
+    if isinstance(value, SEQUENCES):
         return (type(value), *(_outline(one) for one in value))
     return type(value)
 
@@ -281,13 +293,13 @@ def quiet(on: bool) -> Iterator[None]:
 @contextmanager
 def same_random() -> Iterator[None]:
     """Numba's random numbers go on afterwards from where they were."""
-    pointers = [getattr(_helperlib, name)() for name in RANDOM]
-    states = [ctypes.string_at(pointer, _state_bytes()) for pointer in pointers]
+    size = _state_bytes()
+    kept = [(pointer, ctypes.string_at(pointer, size)) for pointer in (of() for of in RANDOM)]
     try:
         yield
     finally:
-        for pointer, state in zip(pointers, states, strict=True):
-            ctypes.memmove(pointer, state, len(state))
+        for pointer, state in kept:
+            ctypes.memmove(pointer, state, size)
 
 
 @cache
