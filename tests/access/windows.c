@@ -275,6 +275,24 @@ static void every_other_element(void)
     MPI_Win_free(&win);
 }
 
+static void put_as_a_column(void)
+{
+    MPI_Datatype column;
+    double values[3] = {1, 2, 3};
+    MPI_Type_vector(3, 1, 8, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    MPI_Win_create(here, sizeof here, sizeof *here, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_fence(0, win);
+    if (rank == 1)
+        MPI_Put(values, 3, MPI_DOUBLE, 0, 2, 1, column, win); /* RACE column */
+    else
+        for (int i = 11; i < (wrong ? 20 : 18); i++)
+            sum += here[i]; /* RACE column */
+    MPI_Win_fence(0, win);
+    MPI_Win_free(&win);
+    MPI_Type_free(&column);
+}
+
 static void attached(void)
 {
     static double block[N];
@@ -343,7 +361,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     CASE(stored_in_the_epoch_of_a_put), CASE(loaded_in_the_epoch_of_a_put), CASE(stored_in_the_epoch_of_a_get),
     CASE(stored_in_the_epoch_of_an_accumulate), CASE(stored_between_post_and_wait),
     CASE(loaded_without_waiting_for_the_flush), CASE(flushed_too_late), CASE(locked_by_one_only), CASE(told_by_a_message),
-    CASE(its_own_put), CASE(every_other_element), CASE(attached), CASE(in_a_shared_window),
+    CASE(its_own_put), CASE(every_other_element), CASE(put_as_a_column), CASE(attached), CASE(in_a_shared_window),
     CASE(a_flag_in_a_shared_window), CASE(polled), CASE(waited_for_by_gets), CASE(locked_by_hand),
 };
 

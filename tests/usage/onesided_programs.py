@@ -18,6 +18,10 @@ def _fenced(body: str) -> str:
     return f"{_WINDOW}\n  MPI_Win_fence(0, w);{body}\n  MPI_Win_fence(0, w);{_FREE}"
 
 
+def _types(make: str, body: str) -> str:
+    return f"\n  MPI_Datatype t;\n  {make}\n  MPI_Type_commit(&t);{_fenced(body)}\n  MPI_Type_free(&t);"
+
+
 C_ONESIDED = [
     ("buffer-reuse", "rget_and_rput", 2, _locked("""
   MPI_Rget(a, 2, MPI_INT, right, 0, 2, MPI_INT, w, &r);
@@ -72,6 +76,18 @@ C_ONESIDED = [
   if (me) MPI_Accumulate(a, 2, MPI_INT, 0, me == 1 ? 0 : <<2||4>>, 2, MPI_INT, MPI_SUM, w); /* BUG */
   MPI_Win_fence(0, w);
   MPI_Win_free(&w);"""),
+    ("rma-race", "columns", 3, _types("MPI_Type_vector(3, 1, 8, MPI_INT, &t);", """
+  if (me) MPI_Put(a, 3, MPI_INT, 0, me == 1 ? 2 : <<10||11>>, 1, t, w); /* BUG */""")),
+    ("rma-race", "indexed_blocks", 3, _types("MPI_Type_create_indexed_block(3, 2, (int[]) {0, 5, 9}, MPI_INT, &t);", """
+  if (me == 1) MPI_Put(a, 6, MPI_INT, 0, 0, 1, t, w); /* BUG */
+  if (me == 2) MPI_Get(b, 1, MPI_INT, 0, <<6||7>>, 1, MPI_INT, w); /* BUG */""")),
+    ("rma-race", "struct_member", 3, _types("""MPI_Type_create_struct(2, (int[]) {1, 1}, (MPI_Aint[]) {0, 12},
+    (MPI_Datatype[]) {MPI_INT, MPI_INT}, &t);""", """
+  MPI_Op op = <<me == 1 ? MPI_PROD : MPI_SUM||MPI_SUM>>;
+  if (me) MPI_Accumulate(a, 2, MPI_INT, 0, me == 1 ? 4 : <<7||8>>, 1, t, op, w); /* BUG */""")),
+    ("rma-race", "column_and_row", 3, _types("MPI_Type_vector(4, 1, 8, MPI_INT, &t);", """
+  if (me == 1) MPI_Get(b, 4, MPI_INT, 0, 3, 1, t, w); /* BUG */
+  if (me == 2) MPI_Put(a, <<4||3>>, MPI_INT, 0, 16, <<4||3>>, MPI_INT, w); /* BUG */""")),
     ("rma-race", "two_operations", 3, _locked("""
   if (me) MPI_Accumulate(a, 1, MPI_INT, 0, 0, 1, MPI_INT, <<me == 1 ? MPI_PROD : MPI_SUM||MPI_SUM>>, w); /* BUG */""")),
     ("rma-race", "flush_local_only", 3, _locked("""

@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from weft.access.blocks import blocks
 from weft.access.touches import Holds, Placed, Touches, left
 from weft.access.words import at, lies, site_of
 from weft.deadlock.gatherings import Gatherings
@@ -21,6 +20,7 @@ from weft.findings import Finding
 from weft.mpi.meaning import Share
 from weft.plain import dataclass
 from weft.terms import calls
+from weft.terms.blocks import blocks
 from weft.terms.calls import masks
 from weft.terms.cited import finding, said
 from weft.terms.columns import Ints

@@ -15,9 +15,9 @@ from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
+from weft.terms.blocks import spread
 from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
-from weft.terms.sizes import solid
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import PROC_NULL
@@ -101,7 +101,10 @@ def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error")
 
 
 class _Operations:
-    """The operations of one rank that belong to an epoch, with the bytes of the target's window that they touch."""
+    """The operations of one rank that belong to an epoch, with the bytes of the target's window that they touch.
+
+    One row for each block of these: an operation whose datatype at the target has gaps has several.
+    """
 
     def __init__(self, rank: Rank, of: Epochs, gatherings: Gatherings) -> None:
         self.rank, self.of, self.gatherings = rank, of, gatherings
@@ -112,7 +115,9 @@ class _Operations:
         self.window = of.window[self.rows]
         self.target = self._targets(peer[self.rows].astype(np.int64))
         self.strange = self._outside_group()
-        self.low, self.high, self.size = self._spans()
+        part, self.low, self.high, self.size = self._spans()
+        self.rows, self.event, self.window = self.rows[part], self.event[part], self.window[part]
+        self.target, self.strange = self.target[part], self.strange[part]
 
     def _targets(self, peer: Ints) -> Ints:
         """The indices in trace.ranks of the ranks that are accessed, -1 where they are not known."""
@@ -140,28 +145,31 @@ class _Operations:
                 strange |= (group[epoch] == id) & ~np.isin(self.target, members)
         return strange
 
-    def _spans(self) -> tuple[Ints, Ints, Ints]:
-        """First byte, end, and the window's size (-1 unknown); an end of -1 where the bytes are not known."""
+    def _spans(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The blocks that operations touch, of each one or more: which operation, first byte, end (-1 where the bytes
+        are not known), and the window's size (-1 unknown)."""
         n = len(self.rows)
-        low, high, size = np.zeros(n, np.int64), np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
         names = frozenset(("target_disp", "target_count", "target_datatype"))
         for events, found in columns(self.rank, self.event, names):
             at = np.searchsorted(self.event, events)
             if "target_disp" not in found:
                 continue
-            disp = ints(found, "target_disp")
-            count = ints(found, "target_count") if "target_count" in found else np.ones(len(at), np.int64)
+            disp[at] = ints(found, "target_disp")
+            if "target_count" in found:
+                count[at] = ints(found, "target_count")
             own = self.rank.events["datatype"][events].astype(np.int64)
-            kind = ints(found, "target_datatype") if "target_datatype" in found else own
-            width = np.zeros(len(at), np.int64)
-            for id in distinct(kind).tolist():
-                width[kind == id] = solid(self.rank.datatype(id))
-            unit, bytes_ = self._units(at)
-            known = (width > 0) & (unit > 0)
-            low[at] = disp * unit
-            high[at] = np.where(known, disp * unit + width * count, -1)
-            size[at] = np.where(known, bytes_, -1)
-        return low, high, size
+            kind[at] = ints(found, "target_datatype") if "target_datatype" in found else own
+        unit, bytes_ = self._units(np.arange(n))
+        kind[unit <= 0] = 0  # no datatype
+        parts = spread(self.rank, kind, count)
+        unknown = np.setdiff1d(np.arange(n), parts.buffer)
+        part = np.concatenate([parts.buffer, unknown])
+        low = (disp * unit)[part]
+        low[: len(parts.buffer)] += parts.offset
+        high = np.concatenate([low[: len(parts.buffer)] + parts.length, np.full(len(unknown), -1, np.int64)])
+        order = np.argsort(part, kind="stable")
+        return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order]
 
     def _units(self, at: Ints) -> tuple[Ints, Ints]:
         """Displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
@@ -187,11 +195,11 @@ class _Operations:
 
     def find(self) -> Iterator[Finding]:
         """Accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
-        for row in np.flatnonzero(self.strange)[some_of_sites(self.rank, self.event[self.strange])].tolist():
+        strange, beyond = (self._told(wrong) for wrong in (self.strange, self._beyond & ~self.strange))
+        for row in strange.tolist():
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
             yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
-        beyond = np.flatnonzero(self._beyond & ~self.strange)
-        for row in beyond[some_of_sites(self.rank, self.event[beyond])].tolist():
+        for row in beyond.tolist():
             event = self.rank.event(int(self.event[row]))
             yield finding(
                 "invalid-argument",
@@ -199,6 +207,12 @@ class _Operations:
                 f"{self.target[row]}'s window of {self.size[row]:,} bytes in {said(event)}",
                 [event], evidence={"parameter": "target_disp"}, cause=cause(event),
             )  # fmt: skip
+
+    def _told(self, wrong: NDArray[np.bool_]) -> Ints:
+        """Of rows with something wrong those that are told: of an operation the first, of a line some operations."""
+        rows = np.flatnonzero(wrong)
+        rows = rows[np.unique(self.event[rows], return_index=True)[1]]
+        return rows[some_of_sites(self.rank, self.event[rows])]
 
     @property
     def _placed(self) -> Ints:

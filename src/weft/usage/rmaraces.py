@@ -130,12 +130,13 @@ def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints
 
 def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
     """A parameter of the tails of events of one function, None where it has no such."""
-    found = np.zeros(len(events), np.int64)
-    for some, values in columns(rank, events, frozenset((name,))):
+    each, inverse = np.unique(events, return_inverse=True)  # an operation may have several accesses
+    found = np.zeros(len(each), np.int64)
+    for some, values in columns(rank, each, frozenset((name,))):
         if name not in values:
             return None
-        found[np.searchsorted(events, some)] = ints(values, name)
-    return found
+        found[np.searchsorted(each, some)] = ints(values, name)
+    return found[inverse.reshape(-1)]
 
 
 def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:

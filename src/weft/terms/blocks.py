@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from weft.terms.columns import Ints, distinct
 from weft.terms.sizes import size_of, solid
-from weft.trace import Datatype
+from weft.trace import Datatype, Rank
 
 Block = tuple[int, int]
 MOST: Final = 4096
 """Blocks of one element that are kept apart."""
 _DEEPEST: Final = 50
+
+
+class Spread(NamedTuple):
+    """Blocks of several buffers: of which buffer, how far from its start, and how long."""
+
+    buffer: Ints
+    offset: Ints
+    length: Ints
+
+
+MOST_SPREAD: Final = 1 << 19
+"""Blocks of buffers with gaps that are kept for one rank; of a buffer all are kept, or none."""
+
+
+def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
+    """The blocks of buffers of `count` elements of datatypes, in the order of the buffers; none where not known."""
+    parts = list(_spread(rank, datatype, count))
+    buffer, offset, length = (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True))
+    order = np.argsort(buffer, kind="stable")
+    return Spread(buffer[order], offset[order], length[order])
+
+
+def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
+    nothing = np.zeros(0, np.int64)
+    yield Spread(nothing, nothing, nothing)
+    left = MOST_SPREAD
+    for id in distinct(datatype).tolist():
+        rows, of = np.flatnonzero(datatype == id), rank.datatype(id)
+        if size := solid(of):
+            yield Spread(rows, np.zeros(len(rows), np.int64), count[rows] * size)
+            continue
+        for n in distinct(count[rows]).tolist():
+            mine, found = rows[count[rows] == n], blocks(of, n)
+            if found is None or len(found) * len(mine) > left:
+                continue
+            found = found or [(0, 0)]
+            left -= len(found) * len(mine)
+            offset, length = np.array(found, np.int64).T
+            yield Spread(np.repeat(mine, len(found)), np.tile(offset, len(mine)), np.tile(length, len(mine)))
 
 
 class _TooMany(Exception):
