@@ -109,7 +109,7 @@ RECORDS: Final = (
     Kind("stale-halo-read", "error", (CHECK,)),
     Kind("stale-copy", "error", (CHECK,)),
     Kind("directive-order", "error", (CHECK,)),
-    Kind("wrong-reduction", "error", (CHECK,)),
+    Kind("wrong-reduction", "error", ("reductions", CHECK)),
     Kind("divergence", "warning", (CHECK,)),
 )
 """Every kind there is."""

@@ -39,5 +39,12 @@ def test_hashes_of_messages_are_read_whole() -> None:
     assert set(rows["side"]) == {layout.HashSide.RECEIVED}
 
 
+def test_kept_bytes_are_those_of_their_row() -> None:
+    hashed = Trace.open(GOLDEN / "1.6").ranks[1].hashed
+    kept = [hashed.kept(row) for row in range(2)]
+    assert kept[0] is None
+    assert kept[1] is not None and kept[1].tobytes() == b"8 bytes."
+
+
 def test_the_present_version_has_a_golden_run() -> None:
     assert (GOLDEN / f"{layout.FORMAT_MAJOR}.{layout.FORMAT_MINOR}" / "run.json").is_file()

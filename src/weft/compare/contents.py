@@ -43,6 +43,8 @@ class Content:
     bytes_before: int
     bytes_after: int
     known: EventId | None
+    rows: tuple[int, int]
+    """Of `Rank.hashed` in the reference and in the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,13 @@ class _Kept:
         at = np.minimum(np.searchsorted(pairs[1], two["event"]), max(len(pairs[1]) - 1, 0))
         paired = pairs[1][at] == two["event"] if len(pairs[1]) else np.zeros(len(two), bool)
         own = _keys(two, two["event"].astype(np.int64))
-        two, at, own = two[paired], at[paired], own[paired]
+        rows, two, at, own = np.flatnonzero(paired), two[paired], at[paired], own[paired]
         ordinal = own & ((1 << _OF_A_CALL + 2) - 1)
         keys = pairs[0][at] << _OF_A_CALL + 2 | ordinal if len(pairs[0]) else ordinal
         _, i, j = np.intersect1d(_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
         shown = np.argsort(j)
         self.one, self.two = one[i[shown]], two[j[shown]]
+        self.rows = i[shown], rows[j[shown]]
         self.other = (self.one["hash"] != self.two["hash"]) | (self.one["bytes"] != self.two["bytes"])
         self.sent = self.two["side"] == HashSide.SENT
 
@@ -80,6 +83,7 @@ class _Kept:
             rank, bool(self.sent[row]), (rank, int(self.one["event"][row])), (rank, event),
             int(self.one["bytes"][row]), int(self.two["bytes"][row]),
             (rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
+            (int(self.rows[0][row]), int(self.rows[1][row])),
         )  # fmt: skip
 
     def alike_sent(self, event: int, reference: int | None = None) -> bool | None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from weft.compare.contents import Content, Contents, hashed
 from weft.compare.differences import Comparison
+from weft.compare.values.tolerance import ulps
 from weft.match import Match
 from weft.terms.cited import said
+from weft.terms.reduced import Numbers, combined, numbers, operation, reductions
 from weft.terms.words import plural, rank_words
 
 EventId = tuple[int, int]
+FAR = 1 << 20
+"""Units in the last place from which on their number says nothing."""
 
 
 def lines(contents: Contents | None, comparison: Comparison) -> list[str]:
@@ -32,6 +38,7 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
         heading = "and independently" if number else "first message whose content differs"
         yield f"{heading}: {_what(one, comparison.after)}"
         yield f"    {_end(one, comparison.after)}"
+        yield from _numbers(one, comparison)
         if one.known is not None:
             last = _call(comparison.after, one.known)
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
@@ -65,6 +72,51 @@ def _end(one: Content, match: Match) -> str:
         return f"the sender's end: it was computed there, and went to {other}"
     changed = "changed on its way or while the receive was pending"
     return f"the receiver's end: it was sent as in the reference by {other}, and {changed}"
+
+
+def _kept(one: Content, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
+    """The numbers of a content in the reference and in the run, where both kept them: those of reductions."""
+    found = []
+    for side, event, row in ((comparison.before, one.before, one.rows[0]), (comparison.after, one.after, one.rows[1])):
+        rank = side.trace.ranks[one.rank]
+        found.append(numbers(rank.event(event[1]), rank.hashed.kept(row)))
+    before, after = found
+    if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
+        return None
+    return before, after
+
+
+def _numbers(one: Content, comparison: Comparison) -> Iterator[str]:
+    """Which element differs, from what to what, and by how much."""
+    both = _kept(one, comparison)
+    if both is None:
+        return
+    before, after = both
+    alike = before == after
+    if before.dtype.kind in "fc":
+        alike |= np.isnan(before) & np.isnan(after)
+    other = np.flatnonzero(~alike)
+    if not len(other):
+        return
+    at, floats = int(other[0]), before.dtype.kind == "f"
+    most = float(ulps(before[other], after[other]).max()) if floats else 0.0
+    units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
+    of = f"{len(other)} of {plural(len(before), 'element')} {'differs' if len(other) == 1 else 'differ'}{units}"
+    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {of}"
+    if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
+        yield f"    {_order(one, comparison, np.abs(before - after))}"
+
+
+def _order(one: Content, comparison: Comparison, apart: Numbers) -> str:
+    """Whether another order of the same operation explains a result."""
+    match = comparison.after
+    for parts in reductions(match.trace, match, match.collective_of(one.after)):
+        made = combined(parts, operation(parts[0].event))
+        if made is not None and len(made[0]) == len(apart):
+            if np.all(apart <= made[1]):
+                return "another order of the same operation explains it: it is rounding, and no error"
+            return "no order of what the members brought explains it"
+    return "what all members brought is not kept: whether another order explains it is not known"
 
 
 def to_json(contents: Contents | None, comparison: Comparison) -> dict[str, Any] | None:

@@ -170,6 +170,7 @@ def _of_reduction(base: str, names: set[str]) -> Iterator[str]:
         yield "if (of) own = recvcounts[of->rank];"
         many, got = "total", "own"
     where = "if (weft_root(comm, root)) " if "root" in names else ""
+    yield "weft_parts_kept();"
     yield f"weft_part(sendbuf, {many}, datatype, false);"
     # In place, what is combined is read from there, all of it, before the result comes.
     both = f"sendbuf == MPI_IN_PLACE ? {many} : {got}"

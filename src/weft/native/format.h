@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 5
+#define WEFT_FORMAT_MINOR 6
 #define WEFT_PAGE 4096u
 
 /* What a chunk holds. */
@@ -46,6 +46,7 @@ enum weft_stream_kind {
     WEFT_STREAM_ACCESSES = 7, /* struct weft_touch (since 1.3), one for each thread of a program that was built with
                                  `weft cc`; numbered on their own, as threads that make no calls have one too */
     WEFT_STREAM_HASHES = 8, /* struct weft_hashed (since 1.5), one a thread, with `weft run --hash-messages` */
+    WEFT_STREAM_CONTENTS = 9, /* since 1.6: bytes of the rows of HASHES that have any, one behind the other */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -443,7 +444,7 @@ enum weft_touch_kind {
  * the part of this process in a collective.
  *
  *    0      8       16      24        28       30     31
- *    | hash | bytes | event | request | thread | side | 0 |
+ *    | hash | bytes | event | request | thread | side | kept |
  *
  * Worked example: MPI_Send(buf, 2, MPI_INT, ...) as the third call of the thread in slot 0 is hash XXH3_64bits(buf, 8),
  * bytes 8, event 2, request 0, thread 0, side SENT. */
@@ -455,8 +456,11 @@ struct weft_hashed {
     uint32_t request; /* object id, 0: the call is the operation */
     uint16_t thread; /* slot of the thread that began it */
     uint8_t side; /* enum weft_hash_side */
-    uint8_t pad;
+    uint8_t kept; /* since 1.6, 1: the first WEFT_CONTENT_MOST of these bytes stand in CONTENTS, padded to 8: what each
+                     process brings to a reduction, and gets */
 };
+
+#define WEFT_CONTENT_MOST 4096u
 
 /* Which way a message goes. */
 enum weft_hash_side {

@@ -285,7 +285,7 @@ static struct weft_stream *synthetic_stream(struct weft_record *record, int kind
 }
 
 int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n) {
-    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_HASHES || kind == WEFT_STREAM_TABLE || thread < 0 ||
+    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_CONTENTS || kind == WEFT_STREAM_TABLE || thread < 0 ||
         thread > 0xffff)
         return -1;
     struct weft_stream *stream = synthetic_stream(record, kind, thread);

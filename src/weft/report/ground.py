@@ -64,3 +64,8 @@ class Ground:
     def touched(self) -> bool:
         """Whether the run holds the program's own accesses of memory that MPI had."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in self.trace.ranks)
+
+    @property
+    def contents(self) -> bool:
+        """Whether the run holds what ranks brought to reductions."""
+        return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)

@@ -70,6 +70,12 @@ def _collectives(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.match)
 
 
+def _reductions(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.reductions import find
+
+    return find(ground.trace, ground.match)
+
+
 def _messages(ground: Ground) -> Iterable[Finding]:
     from weft.usage.messages import find
 
@@ -136,6 +142,10 @@ def _touched(ground: Ground) -> bool:
     return ground.touched
 
 
+def _contents(ground: Ground) -> bool:
+    return ground.contents
+
+
 NONE: Final[frozenset[Need]] = frozenset()
 MATCH: Final[frozenset[Need]] = frozenset(("match",))
 ORDER: Final[frozenset[Need]] = frozenset(("match", "order"))
@@ -149,6 +159,7 @@ ANALYSES: Final = (
     Analysis("invalid arguments", NONE, _arguments),
     Analysis("lifetime and threads", NONE, _lifetime),
     Analysis("collectives", MATCH, _collectives),
+    Analysis("reductions", MATCH, _reductions, _contents),
     Analysis("messages", MATCH, _messages),
     Analysis("requests", NONE, _requests),
     Analysis("one-sided", ORDER, _onesided, _windows),

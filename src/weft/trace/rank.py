@@ -17,7 +17,8 @@ from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.endings import Ending, endings
 from weft.trace.event import Event
-from weft.trace.layout import ACCESS, EVENT, HASHED, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind
+from weft.trace.hashes import Hashes, read_hashes
+from weft.trace.layout import ACCESS, EVENT, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind
 from weft.trace.outcome_log import decode_outcomes
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.sites import CallSite
@@ -146,25 +147,14 @@ class Rank:
         return np.concatenate(whole) if whole else np.empty(0, TOUCH)
 
     @cached_property
-    def hashes(self) -> NDArray[Any]:
-        """Hashes of what messages held (dtype layout.HASHED), with `event` an index in `events`, in order of events.
+    def hashed(self) -> Hashes:
+        """What messages held; without rows for a run without `--hash-messages`."""
+        return read_hashes(self)
 
-        Empty for a run without `--hash-messages`. Rows of calls that the record does not have are left out.
-        """
-        numbers = self.file.numbers(StreamKind.HASHES) if self.file else []
-        parts = [self.file.stream(StreamKind.HASHES, n) for n in numbers if self.file]
-        whole = [part[: len(part) // HASHED.itemsize * HASHED.itemsize].view(HASHED) for part in parts]
-        rows = np.concatenate(whole) if whole else np.empty(0, HASHED)
-        event = np.full(len(rows), -1, np.int64)
-        for number, thread in enumerate(self.threads):
-            places = np.flatnonzero(self.event_threads == number)
-            mine = (rows["thread"] == thread.slot) & (rows["event"] < len(places))
-            event[mine] = places[rows["event"][mine]]
-        kept = np.flatnonzero(event >= 0)
-        rows, event = rows[kept].copy(), event[kept]
-        rows["event"] = event
-        found: NDArray[Any] = rows[np.argsort(event, kind="stable")]
-        return found
+    @property
+    def hashes(self) -> NDArray[Any]:
+        """Hashes of what messages held (dtype layout.HASHED), with `event` an index in `events`, in order of events."""
+        return self.hashed.rows
 
     # Events
 

@@ -210,7 +210,7 @@ class RankFile:
 
     def threads(self) -> list[int]:
         """Thread slots that have a stream."""
-        others = (StreamKind.DEFINITIONS, StreamKind.ACCESSES, StreamKind.HASHES)
+        others = (StreamKind.DEFINITIONS, StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
         return sorted({thread for kind, thread in self._extents if kind not in others})
 
     def numbers(self, kind: StreamKind) -> list[int]:

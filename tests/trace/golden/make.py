@@ -38,8 +38,9 @@ def make(path: Path) -> None:
     r1.touches(touch)
     hashed = np.zeros(2, HASHED)
     hashed["hash"], hashed["bytes"], hashed["event"], hashed["request"] = (0xABCD, 41), (2**33, 8), (0, 1), (0, 256)
-    hashed["side"] = HashSide.RECEIVED
+    hashed["side"], hashed["kept"] = HashSide.RECEIVED, (0, 1)
     r1.hashes(hashed)
+    r1.contents(b"8 bytes.")
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     r0.ends(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",

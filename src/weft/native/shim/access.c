@@ -451,16 +451,19 @@ enum { FEW = 64 };
 static __thread struct {
     int64_t n, space;
     struct weft_part *each, few[FEW];
+    bool keep;
     struct weft_hash sent; /* of those that the call sends; `known` only between weft_parts_begun and weft_parts_take */
 } named;
 
 void weft_parts_begin(void) {
     named.n = 0;
-    named.sent.known = false;
+    named.keep = named.sent.known = false;
 }
 
+void weft_parts_kept(void) { named.keep = true; }
+
 void weft_parts_begun(void) {
-    if (weft_hashing) named.sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX);
+    if (weft_hashing) named.sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX, named.keep);
 }
 
 void weft_part_brought(void) {
@@ -543,6 +546,7 @@ struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
     if (named.sent.known) weft_hash_tell(&named.sent, WEFT_HASH_SENT, parts->at, request);
     named.sent.known = false;
     parts->active = !persistent;
+    parts->keep = named.keep;
     if (!persistent) hold_all(parts, request);
     return parts;
 }
@@ -552,7 +556,7 @@ void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
     if (!weft_hashing) return;
     parts->at = weft_moment_now();
     parts->active = true;
-    struct weft_hash sent = weft_hash_parts(parts->each, parts->n, true, UINT64_MAX);
+    struct weft_hash sent = weft_hash_parts(parts->each, parts->n, true, UINT64_MAX, parts->keep);
     weft_hash_tell(&sent, WEFT_HASH_SENT, parts->at, request);
 }
 
@@ -581,7 +585,7 @@ void weft_parts_call(void) {
         if ((called.holds[called.n] = part_hold(&named.each[i], 0))) called.n++;
     called.hashed = weft_hashing && named.n;
     if (!called.hashed) return;
-    struct weft_hash sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX);
+    struct weft_hash sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX, named.keep);
     weft_hash_tell(&sent, WEFT_HASH_SENT, weft_moment_now(), 0);
 }
 
@@ -590,7 +594,8 @@ void weft_parts_returned(bool ok, const MPI_Status *status) {
     if (!called.hashed) return;
     called.hashed = false;
     if (!ok) return;
-    struct weft_hash got = weft_hash_parts(named.each, named.n, false, status ? weft_status_bytes(status) : UINT64_MAX);
+    struct weft_hash got =
+        weft_hash_parts(named.each, named.n, false, status ? weft_status_bytes(status) : UINT64_MAX, named.keep);
     weft_hash_tell(&got, WEFT_HASH_RECEIVED, weft_moment_now(), 0);
 }
 

@@ -21,6 +21,7 @@ struct weft_moment { /* a call: its place in the events of its thread, and that 
 struct weft_parts {
     int64_t n;
     bool held;
+    bool keep; /* what is hashed is kept, too: it belongs to a reduction */
     bool active; /* begun, and not known to be complete */
     struct weft_moment at; /* the call that began the operation; hashing only */
     uint32_t *holds;
@@ -55,6 +56,8 @@ WEFT_COLD void weft_parts_hold(struct weft_parts *parts, uint32_t request);
 WEFT_COLD void weft_parts_let_go(struct weft_parts *parts);
 WEFT_COLD void weft_parts_free(struct weft_parts *parts);
 
+WEFT_HIDDEN void weft_parts_kept(void); /* the call under way is a reduction */
+
 /* All parts of a call that makes a request are named, and MPI gets it now. */
 WEFT_HIDDEN void weft_parts_begun(void);
 
@@ -77,10 +80,12 @@ extern WEFT_HIDDEN volatile int weft_hashing;
 struct weft_hash {
     uint64_t hash, bytes;
     bool known;
+    uint32_t kept; /* so many of the bytes lie in the thread's `weft_hashing`, until the next hash */
 };
 WEFT_COLD void weft_hash_begin(void);
 /* Of what is sent, or of the first `most` bytes of what is received. */
-WEFT_HIDDEN struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most);
+WEFT_HIDDEN struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most,
+                                             bool keep);
 WEFT_HIDDEN void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
                                 uint32_t request);
 WEFT_HIDDEN void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status);

@@ -40,6 +40,7 @@ struct weft_hashing {
     uintptr_t pages[PAGES]; /* numbers of pages that the kernel could read */
     uint8_t *space;
     size_t room;
+    uint8_t kept[WEFT_CONTENT_MOST]; /* what the last hash is of, where that was asked for */
 };
 
 static struct weft_hashing *hashing_of(struct weft_thread *thread) {
@@ -200,7 +201,13 @@ static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, co
     return true;
 }
 
-struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most) {
+/* The first bytes of a part that lies without gaps. */
+static uint32_t keep_content(struct weft_hashing *h, const struct weft_part *part, uint64_t bytes) {
+    size_t n = bytes < WEFT_CONTENT_MOST ? (size_t)bytes : WEFT_CONTENT_MOST;
+    return n && copied(h->kept, part->buffer, n) ? (uint32_t)n : 0;
+}
+
+struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
     struct weft_hash made = {.known = false};
     struct weft_hashing *h = hashing_of(weft_self);
     if (!h || !h->space) return made;
@@ -216,6 +223,7 @@ struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool 
         if (shape->manner == PACKED ? !hash_packed(h, part, shape, bytes)
                                     : !hash_memory(h, part, shape->manner == LONG_DOUBLES, bytes))
             return made;
+        if (keep && !any && shape->manner == AS_THEY_LIE) made.kept = keep_content(h, part, bytes);
         made.bytes += bytes;
         most -= bytes;
         any = true;
@@ -226,6 +234,18 @@ struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool 
 }
 
 /* ---- rows ---- */
+static bool keep_bytes(uint32_t n) {
+    struct weft_stream *s = &weft_self->contents;
+    uint32_t room = (n + 7) / 8 * 8;
+    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_CONTENTS, (int)weft_self->slot)) return false;
+    if (!weft_stream_fits(s, room)) return false;
+    memcpy(s->next, weft_self->hashing->kept, n);
+    memset(s->next + n, 0, room - n);
+    s->next += room;
+    weft_stream_publish(s);
+    return true;
+}
+
 void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
     struct weft_stream *s = &weft_self->hashes;
     if (!hash->known) return;
@@ -236,7 +256,8 @@ void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, stru
                                                           .event = at.event,
                                                           .request = request,
                                                           .thread = (uint16_t)at.thread,
-                                                          .side = (uint8_t)side};
+                                                          .side = (uint8_t)side,
+                                                          .kept = hash->kept && keep_bytes(hash->kept)};
     s->next += sizeof(struct weft_hashed);
     weft_stream_publish(s);
 }
@@ -252,7 +273,7 @@ void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Sta
     parts->active = false;
     if (status && weft_status_cancelled(status)) return;
     struct weft_hash hash =
-        weft_hash_parts(parts->each, parts->n, false, status ? weft_status_bytes(status) : UINT64_MAX);
+        weft_hash_parts(parts->each, parts->n, false, status ? weft_status_bytes(status) : UINT64_MAX, parts->keep);
     weft_hash_tell(&hash, WEFT_HASH_RECEIVED, parts->at, request);
 }
 

@@ -81,7 +81,7 @@ struct weft_site_cached {
 };
 
 struct weft_thread {
-    struct weft_stream events, tails, outcomes, windows, hashes;
+    struct weft_stream events, tails, outcomes, windows, hashes, contents;
     struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
     uint32_t slot;
     uint64_t stamps; /* given out by weft_stamp */

@@ -198,6 +198,10 @@ class RankRecord:
         """Append hashes of messages (dtype layout.HASHED) to the thread's HASHES stream."""
         self._file().append(StreamKind.HASHES, thread, rows)
 
+    def contents(self, data: bytes, thread: int = 0) -> None:
+        """Append the bytes that one row of `hashes` has kept, in the order of the rows."""
+        self._file().append(StreamKind.CONTENTS, thread, data + bytes(-len(data) % 8))
+
     def switch(
         self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
         until: int = 0,

@@ -1,0 +1,68 @@
+"""What the messages of a rank held: their hashes, and of reductions the first bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.plain import dataclass
+from weft.trace.layout import CONTENT_MOST, HASHED, StreamKind
+
+if TYPE_CHECKING:
+    from weft.trace.rank import Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """Rows of dtype layout.HASHED, with `event` an index in the rank's events, in order of events.
+
+    `at`: where the kept bytes of each row begin in `content`, -1 for a row without.
+    """
+
+    rows: NDArray[Any]
+    at: NDArray[np.int64]
+    content: NDArray[np.uint8]
+
+    def kept(self, row: int) -> NDArray[np.uint8] | None:
+        """The first bytes of what a row is the hash of, None where they were not kept."""
+        if self.at[row] < 0:
+            return None
+        begin = int(self.at[row])
+        return self.content[begin : begin + min(int(self.rows["bytes"][row]), CONTENT_MOST)]
+
+
+def read_hashes(rank: Rank) -> Hashes:
+    """The hashes of a rank, without those of calls that the record does not have."""
+    file = rank.file
+    rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], [np.empty(0, np.uint8)]
+    for number in file.numbers(StreamKind.HASHES) if file else []:
+        data = file.stream(StreamKind.HASHES, number) if file else np.empty(0, np.uint8)
+        some = data[: len(data) // HASHED.itemsize * HASHED.itemsize].view(HASHED)
+        kept = file.stream(StreamKind.CONTENTS, number) if file else np.empty(0, np.uint8)
+        rows.append(some)
+        at.append(_places(some, len(kept), sum(map(len, content))))
+        content.append(kept)
+    return _placed(rank, Hashes(np.concatenate(rows), np.concatenate(at), np.concatenate(content)))
+
+
+def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
+    lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
+    ends = np.cumsum((lengths + 7) // 8 * 8)
+    begins = ends - (lengths + 7) // 8 * 8
+    return np.where((lengths > 0) & (ends <= size), begins + before, -1)
+
+
+def _placed(rank: Rank, found: Hashes) -> Hashes:
+    """The rows with the events of the rank in place of those of its threads."""
+    rows = found.rows.copy()
+    event = np.full(len(rows), -1, np.int64)
+    for number, thread in enumerate(rank.threads):
+        places = np.flatnonzero(rank.event_threads == number)
+        mine = (rows["thread"] == thread.slot) & (rows["event"] < len(places))
+        event[mine] = places[rows["event"][mine]]
+    kept = np.flatnonzero(event >= 0)
+    order = kept[np.argsort(event[kept], kind="stable")]
+    rows["event"] = np.maximum(event, 0)
+    return Hashes(rows[order], found.at[order], found.content)
