@@ -16,7 +16,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT4
 
 Body = dict[str, Any]
-SECONDS = 60.0
+SECONDS = 150.0
 
 
 class Refused(Exception):

@@ -17,6 +17,8 @@ from dap.client import Client, Refused, Schema
 from dap.conftest import PROGRAMS, SQUARES, Recorded
 from tests_support import WEFT, Installed, execute
 
+pytestmark = pytest.mark.timeout(400)
+
 PARCELS = PROGRAMS / "parcels.py"
 Start = Callable[..., Client]
 Record = Callable[[Path], Recorded]

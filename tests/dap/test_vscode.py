@@ -1,4 +1,4 @@
-"""VS Code debugs 4 ranks of mpi4py, end to end: a breakpoint, variables, a step back, a finding."""
+"""VS Code debugs 4 ranks of mpi4py, end to end: a breakpoint, variables, a step back, findings, the run's picture."""
 
 from __future__ import annotations
 
@@ -85,3 +85,20 @@ def test_vs_code_stops_all_ranks_shows_one_goes_back_and_follows_a_finding(code:
     code.click(".markers-panel .monaco-list-row", "receives from any source", double=True)
     code.shows(".statusbar", "Ln 21")
     code.keep("problems")
+
+    # In the list of findings, an entry takes the ranks to its moment.
+    code.keys(Keys.CONTROL, Keys.SHIFT, "d")
+    code.click(".pane-header", "WEFT: FINDINGS")
+    code.click(".tree-explorer-viewlet-tree-view .monaco-list-row", "receives from any source")
+    code.shows(".debug-call-stack", "rank 0 · recv(", "rank 2 · send(dest=0, tag=7)")
+    code.keep("finding")
+    # The run as a picture, beside the source.
+    code.keys(Keys.F1)
+    code.keys("Weft: Show the Run")
+    code.keys(Keys.ENTER)
+    with code.panel() as page:
+        code.until(lambda: page("return document.querySelectorAll('canvas').length"), "the panel has the picture")
+        code.until(lambda: "Findings (1)" in page("return document.body.innerText"), "the panel has the finding")
+        assert page("return innerWidth") > 200
+    assert code.text(".view-lines").count("comm.rank") == 1  # the source is there, too
+    code.keep("view")

@@ -9,7 +9,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,19 @@ class Code:
 
         self.until(clicked, f"{selector} with {word!r} is clicked")
         time.sleep(1)
+
+    @contextmanager
+    def panel(self) -> Iterator[Callable[[str], Any]]:
+        """The page in the newest panel of an extension: what runs a script there."""
+        for frame in ("iframe.webview.ready", "iframe#active-frame"):
+            [*_, newest] = self.until(
+                lambda f=frame: self.browser.find_elements("css selector", f), f"{frame} is there"
+            )
+            self.browser.switch_to.frame(newest)
+        try:
+            yield self.browser.execute_script
+        finally:
+            self.browser.switch_to.default_content()
 
     def keep(self, name: str) -> None:
         """A picture of the window, in WEFT_SCREENSHOTS where that is set."""

@@ -23,6 +23,7 @@ from weft.debug.debugger import Debugger
 from weft.debug.hands import HandError
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
 from weft.errors import UsageError, WeftError
+from weft.tasks.backend import How
 from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
 Body = dict[str, Any]
@@ -199,7 +200,12 @@ class Adapter:
             debugger = Debugger(run, self._findings, launch.options(arguments), program, hand=hand_in, prepare=prepared)
             native = arguments.get("nativeFrames")
             self._session = Session(
-                TaskPrompt(debugger, as_json=False), self.wire, self._look, self._take, native=native
+                TaskPrompt(debugger, as_json=False),
+                self.wire,
+                self._look,
+                self._take,
+                native=native,
+                tasks=bool(arguments.get("tasks")),
             )
             debugger.first()
         finally:
@@ -325,20 +331,29 @@ class Adapter:
     # Running
 
     def _rank(self, arguments: Body) -> int:
-        return self.session.stacks.rank_of(arguments["threadId"])[0]
+        of_task = self.session.stacks.task_of(arguments["threadId"])
+        return of_task[0] if of_task is not None else self.session.stacks.rank_of(arguments["threadId"])[0]
 
     def _continue(self, arguments: Body) -> tuple[Body, Later]:
         session, alone = self.session, bool(arguments.get("singleThread"))
+        if alone and (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
+            return {"allThreadsContinued": False}, lambda: session.step_task("continue", *of_task)
         rank = self._rank(arguments) if alone else None
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
 
-    def _step(self, how: str, arguments: Body) -> tuple[None, Later]:
-        session, rank = self.session, self._rank(arguments)
+    def _step(self, how: How, arguments: Body) -> tuple[None, Later]:
+        session = self.session
+        if (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
+            return None, lambda: session.step_task(how, *of_task)
+        rank = self._rank(arguments)
         everyone = bool(self._arguments.get("stepAll")) and not arguments.get("singleThread")
         return None, lambda: session.step(how, rank, everyone=everyone)
 
     def _back(self, arguments: Body) -> tuple[None, Later]:
-        session, rank = self.session, self._rank(arguments)
+        session = self.session
+        if session.stacks.task_of(arguments["threadId"]) is not None:
+            raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
+        rank = self._rank(arguments)
         return None, lambda: session.back(rank)
 
     def _targets(self, arguments: Body) -> Body:

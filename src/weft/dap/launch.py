@@ -21,7 +21,7 @@ Arguments = Mapping[str, Any]
 KINDS: dict[str, tuple[type, ...]] = {
     "run": (str,), "program": (str, list), "args": (str, list), "ranks": (int,), "python": (str,), "cwd": (str,),
     "env": (dict,), "stdin": (str,), "until": (str, list), "finding": (int,), "stopOnEntry": (bool,),
-    "stepAll": (bool,), "nativeFrames": (bool,),
+    "stepAll": (bool,), "nativeFrames": (bool,), "tasks": (bool,),
 }  # fmt: skip
 """The arguments of `launch`, and of which types they may be."""
 

@@ -12,13 +12,16 @@ from typing import Any
 from weft.dap.output import Output
 from weft.dap.points import Points
 from weft.dap.stacks import Stacks
+from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire
 from weft.debug.answers import tell
 from weft.debug.back import NothingBehind
 from weft.debug.frames import PARTS
 from weft.debug.hands import HandError, NoLines
-from weft.debug.prompt import Prompt
 from weft.errors import UsageError, WeftError
+from weft.tasks.answers import tell as told_of_task
+from weft.tasks.backend import How
+from weft.tasks.ranks import TaskPrompt
 
 Answer = dict[str, Any]
 Move = Callable[[], Answer]
@@ -36,14 +39,15 @@ class Session:
     """
 
     def __init__(
-        self, prompt: Prompt, wire: Wire, look: Callable[[], None], take: Callable[[], None],
-        *, native: bool | None = None,
+        self, prompt: TaskPrompt, wire: Wire, look: Callable[[], None], take: Callable[[], None],
+        *, native: bool | None = None, tasks: bool = False,
     ) -> None:  # fmt: skip
         self.prompt, self.wire, self._look, self._take = prompt, wire, look, take
         self.debugger = prompt.debugger
         self.debugger.pulse = self._pulse
         self.points = Points(self.debugger)
-        self.stacks = Stacks(self.debugger, native)
+        self.tasks = TaskThreads(prompt) if tasks else None
+        self.stacks = Stacks(self.debugger, native, self.tasks)
         self.output = Output()
         self.rows: list[Answer] = self.debugger.ranks()["ranks"]
         """Where the ranks stood last."""
@@ -178,10 +182,12 @@ class Session:
         """Tell the editor where the ranks have stopped."""
         self.rows = answer["ranks"]
         self.write(whole=False)
+        for text in self.tasks.look() if self.tasks is not None else ():
+            self.say(f"weft: {text}", "important")
         hits = self.hits(answer, before)
         reason, self.text = self._reason(why, answer, hits)
         body: Answer = {
-            "reason": reason, "threadId": self.stacks.thread_of(self.debugger.focus), "allThreadsStopped": True,
+            "reason": reason, "threadId": self.stacks.focused(), "allThreadsStopped": True,
         }  # fmt: skip
         if self.text:
             body |= {"text": self.text, "description": self.text.splitlines()[0][:200]}
@@ -239,6 +245,20 @@ class Session:
                 return d.step(how, ranks or [rank])
             except NoLines:
                 return d.next_event(1, rank)
+
+        d.focus = rank
+        self.move("step", go)
+
+    def step_task(self, how: How, rank: int, task: int) -> None:
+        """To the next line of a task, wherever it is suspended and goes on; other tasks run as they like."""
+        tasks, d = self.tasks, self.debugger
+        assert tasks is not None
+
+        def go() -> Answer:
+            answer = tasks.go(how, rank, task)
+            if answer["why"] not in ("line", "breakpoint"):
+                self.say("\n".join(told_of_task(answer)))
+            return d.stopped()
 
         d.focus = rank
         self.move("step", go)

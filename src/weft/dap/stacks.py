@@ -11,10 +11,12 @@ from typing import Any
 
 from weft.dap.instructions import Instructions
 from weft.dap.points import data_id
+from weft.dap.task_threads import TaskThreads
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, Part
 from weft.errors import UsageError
+from weft.tasks.views import View
 
 Body = dict[str, Any]
 _OF_OTHERS = re.compile(
@@ -25,11 +27,14 @@ _OF_OTHERS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A frame of a rank. `native`: in gdb beside a Python rank's agent; `level` None: the record's, not a frame."""
+    """A frame of a rank. `native`: in gdb beside a Python rank's agent; `level` None: the record's, not a frame.
+    `task`: the frame is of this task, wherever it is.
+    """
 
     rank: int
     level: int | None
     native: bool = False
+    task: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,13 @@ class Value:
 
 
 class Stacks:
-    """What can be looked at in this stop. `native`: gdb beside agents of Python ranks; None: where there is need."""
+    """What can be looked at in this stop. `native`: gdb beside agents of Python ranks; None: where there is need.
+    `tasks`: the ranks' tasks, where they are threads too.
+    """
 
-    def __init__(self, debugger: Debugger, native: bool | None) -> None:
+    def __init__(self, debugger: Debugger, native: bool | None, tasks: TaskThreads | None) -> None:
         self.debugger = debugger
+        self.tasks = tasks
         self._native = native
         self._spots: list[Spot] = []
         self._values: list[Value] = []
@@ -77,16 +85,30 @@ class Stacks:
         return rank, slot
 
     def threads(self, rows: Sequence[Body]) -> list[Body]:
-        """All threads by rank, each with where it stands. `rows`: those of the command `ranks`."""
-        return [{"id": self.thread_of(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
+        """All threads by rank, each with where it stands, then tasks. `rows`: those of the command `ranks`."""
+        found = [{"id": self.thread_of(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
+        return found + (self.tasks.threads() if self.tasks is not None else [])
+
+    def focused(self) -> int:
+        """The thread that a stop is of: the rank's in focus, or the task's that it stands in."""
+        rank = self.debugger.focus
+        task = self.tasks.running(rank) if self.tasks is not None else None
+        return self.thread_of(rank) if self.tasks is None or task is None else self.tasks.number(rank, task)
+
+    def task_of(self, thread: object) -> tuple[int, int] | None:
+        """The rank and the task that a number means, None where it means a rank."""
+        return self.tasks.of(thread) if self.tasks is not None else None
 
     # Frames
 
     def stack(self, thread: object, start: int, count: int) -> Body:
         """The frames of a thread, innermost first."""
-        rank, slot = self.rank_of(thread)
-        found = self._frames(rank) if slot == 0 else []
-        found = found or self._of_record(rank, slot)
+        of_task = self.task_of(thread)
+        if of_task is not None:
+            found = self._of_task(*of_task)
+        else:
+            rank, slot = self.rank_of(thread)
+            found = (self._frames(rank) if slot == 0 else []) or self._of_record(rank, slot)
         chosen = found[start : start + count if count else None]
         return {"stackFrames": [self._frame(*one) for one in chosen], "totalFrames": len(found)}
 
@@ -97,6 +119,18 @@ class Stacks:
             return []
         found = [(Spot(rank, level), frame) for level, frame in enumerate(frames)]
         return self._inner(rank) + found
+
+    def _of_task(self, rank: int, task: int) -> list[tuple[Spot, Frame]]:
+        """A task's own frames, and behind them the lines that made it, and the one that made it."""
+        assert self.tasks is not None
+        if self.tasks.as_rank(rank, task):
+            return self._frames(rank)
+        frames, spawns = self.tasks.view(rank, task).stack()
+        made = [
+            Frame(s.at.file, s.at.line, f"made by {s.name or f'task {s.task}'}") for s in spawns if s.at is not None
+        ]
+        own = [(Spot(rank, level, task=task), frame) for level, frame in enumerate(frames)]
+        return own + [(Spot(rank, None, task=task), frame) for frame in made]
 
     def _inner(self, rank: int) -> list[tuple[Spot, Frame]]:
         """The native frames of a Python rank that its innermost line has called, as far as their lines are known."""
@@ -138,7 +172,11 @@ class Stacks:
             body["source"] = source(frame.file)
         if frame.address and not spot.native:
             body["instructionPointerReference"] = self.instructions.reference(spot.rank, frame.address)
-        return body if frame.file else body | {"presentationHint": "subtle"}
+        return (
+            body
+            if frame.file and (spot.task is None or spot.level is not None)
+            else body | {"presentationHint": "subtle"}
+        )
 
     def spot(self, number: object) -> Spot:
         """A frame by its number; without one, the innermost of the rank in focus. UsageError for an old one."""
@@ -148,9 +186,14 @@ class Stacks:
             raise UsageError("ranks have run since: this frame no longer exists")
         return self._spots[number - 1]
 
-    def _hand(self, spot: Spot) -> tuple[Hand, int]:
+    def _hand(self, spot: Spot) -> tuple[Hand | View, int]:
         if spot.level is None:
-            raise HandError("no frame can be looked at: the rank, or this thread of it, is only known from the record")
+            what = "it is where the task was made" if spot.task is not None else (
+                "the rank, or this thread of it, is only known from the record"
+            )  # fmt: skip
+            raise HandError(f"no frame can be looked at: {what}")
+        if spot.task is not None and self.tasks is not None:
+            return self.tasks.view(spot.rank, spot.task), spot.level
         return (self._beside[spot.rank] if spot.native else self.debugger.hand(spot.rank)), spot.level
 
     # Values
@@ -232,9 +275,9 @@ class Stacks:
         spot = self.spot(frame) if value is None else value.spot
         try:
             expression = name if value is None else self._expression(value, name)
-            if spot.native or spot.level is None:
+            if spot.native or spot.level is None or spot.task is not None:
                 raise HandError(
-                    "only variables of a frame of the rank itself can be watched, not of native code or of the record"
+                    "only variables of a frame of the rank can be watched, not of native code, a task or the record"
                 )
         except (HandError, UsageError) as error:
             return {"dataId": None, "description": str(error)}

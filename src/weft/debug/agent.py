@@ -94,6 +94,7 @@ class Agent:
         self.several = False
         """Whether each thread may call MPI at any time."""
         self.reach: Any = None
+        self.hook: Any = None
         ctypes.pythonapi.PyThreadState_Get.restype = ctypes.c_void_p
         self.state: int = ctypes.pythonapi.PyThreadState_Get()
         """The interpreter's own name for the thread that initialised MPI."""
@@ -192,14 +193,22 @@ class Agent:
 
     def do_about(self, text: str, level: int = 0) -> dict[str, Any]:
         """The value of an expression, and how many parts it has."""
-        return {"part": part(text, text, self.value(text, self.frame(level)))}
+        return self.look(self.frame(level), "about", {"text": text})
 
     def do_parts(self, text: str, level: int = 0, start: int = 0, count: int = 0) -> dict[str, Any]:
         """The variables of a frame, or the parts of what an expression means there."""
-        frame = self.frame(level)
+        return self.look(self.frame(level), "parts", {"text": text, "start": start, "count": count})
+
+    def look(self, frame: FrameType, what: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The same in any frame, that of a task too: `about`, `parts` or `assign`."""
+        text: str = given["text"]
+        if what == "assign":
+            return {"value": self.assigned(frame, given["target"], text)}
+        if what == "about":
+            return {"part": part(text, text, self.value(text, frame))}
         if not text:
             return {"parts": [part(name, name, value) for name, value in self.names(frame).items()]}
-        return {"parts": parts_of(text, self.value(text, frame), start, count or MANY)}
+        return {"parts": parts_of(text, self.value(text, frame), given["start"], given["count"] or MANY)}
 
     def value(self, text: str, frame: FrameType) -> Any:
         """What an expression means in a frame, the names of which it cannot bind."""
@@ -208,7 +217,10 @@ class Agent:
 
     def do_assign(self, target: str, text: str, level: int = 0) -> dict[str, Any]:
         """Bind a name of a frame anew, or what an attribute or an index means."""
-        frame = self.frame(level)
+        return self.look(self.frame(level), "assign", {"target": target, "text": text})
+
+    def assigned(self, frame: FrameType, target: str, text: str) -> str:
+        """The value that it has then."""
         names = {**frame.f_globals, **frame.f_locals}
         value = eval(compile(text, "<set>", "eval"), names)
         if not target.isidentifier():
@@ -217,7 +229,7 @@ class Agent:
             bind(frame, target, value)
         else:
             frame.f_globals[target] = value
-        return {"value": short(value)}
+        return short(value)
 
     def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
         """Stop where the value of an expression changes, as seen from a frame."""
@@ -291,7 +303,9 @@ class Agent:
             self.ask_to_arm()
         if places:
             self.several = several()
-            self.reach = self.reach or self.executed("trace_threads.py")["reach"]
+            if self.reach is None:
+                names = self.executed("trace_threads.py")
+                self.reach, self.hook = names["reach"], names["hook_new"]
             self.reach(self.called, self.hits, self.happened, (self.spared, self.state))
         return {}
 
@@ -359,6 +373,8 @@ class Agent:
         if not mine or _thread.get_ident() != self.thread:
             self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
             return 0
+        if self.hook is not None and self.breakpoints:
+            self.hook(self.called)
         frame: Any = sys._getframe(1)
         while frame is not None:
             if self.wants(frame):
@@ -392,14 +408,14 @@ class Agent:
             return None
         if event == "call":
             self.meet([p for p in self.breakpoints if p.function and p.within(frame.f_code)], frame)
-        return self.happened
+        return frame.f_trace or self.happened
 
     def passing(self, frame: FrameType, event: str, _: object) -> Any:
         """A call or a line of a thread that is not looked at."""
         here = [p for p in self.breakpoints if p.within(frame.f_code)] if self.hits(frame) else []
         functions, lines = event == "call", event == "line"
         self.meet([p for p in here if (functions if p.function else lines and p.line == frame.f_lineno)], frame)
-        return self.happened
+        return frame.f_trace or self.happened
 
     def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
         """Stop at these breakpoints, where one of them counts."""
@@ -424,18 +440,21 @@ class Agent:
         return False
 
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
-        """The trace function of a frame: a line, or its return."""
+        """The trace function of a frame: a line, or its return.
+
+        Gives the one for the next line: at a stop the tracer of tasks (weft/tasks/inside) may have taken it over.
+        """
         if self.elsewhere():
             return self.passing(frame, event, argument) if self.count is None else self.happened
         if self.count is not None:
             return self.count.traced(frame, event, argument)
         self.event = event
         if event in ("line", "return") and self.watched and self.compare(frame, event):
-            return self.happened
+            return frame.f_trace or self.happened
         if event == "line":
             points = [p for p in self.breakpoints if p.line == frame.f_lineno and p.within(frame.f_code)]
             if self.meet(points, frame):
-                return self.happened
+                return frame.f_trace or self.happened
             if self.stepping == "finish" and self.base is None:
                 self.stop(frame, "finish", {"returned": self.returned})
             elif (self.stepping == "step" and not self.skips(frame)) or (
@@ -446,7 +465,7 @@ class Agent:
             self.returned, self.base = short(argument), None
         elif event == "return" and frame is self.base:
             self.base = caller(frame)
-        return self.happened
+        return frame.f_trace or self.happened
 
     def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
         """Stand here until the debugger says otherwise; messages for others go on."""
@@ -644,7 +663,7 @@ def attend(folder: str, rank: int, agent: Agent) -> None:
     with open(path) as file:  # noqa: PTH123
         exec(compile(file.read(), path, "exec"), names)
     attend: Any = names["attend"]
-    attend(f"{folder}/rank-{rank}.tasks.sock", told["births"], agent.aside, agent.drive)
+    attend(f"{folder}/rank-{rank}.tasks.sock", told["births"], (agent.aside, agent.drive, agent.look, OWN))
 
 
 if __name__ == "weft_agent":

@@ -50,7 +50,7 @@ def hook_new(traced: Traced) -> None:
     threading: Any = sys.modules.get("threading")
     if threading is None:
         if _thread.get_native_id() != os.getpid():
-            return
+            return  # the agent's: the rank's own thread asks again when it runs
         # Nothing is imported into a program that never needs it; another thread would be taken for the main one.
         import threading
     if threading.gettrace() not in (None, traced):

@@ -178,9 +178,13 @@ class RankConversation(Conversation):
         except OSError as error:
             raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
 
-    def let(self, how: How, task: int | None) -> None:
+    def let(self, how: How, task: int | None, *, child: bool = False) -> None:
         """Let the rank go on, and do not wait."""
-        self._send({"do": "go", "how": how, "task": task, "child": False})
+        self._send({"do": "go", "how": how, "task": task, "child": child})
+
+    def come(self) -> Stop:
+        """Wait until the task has come on that was let go."""
+        return self._stop(None)
 
     def arrived(self) -> Stop | None:
         """The stop that has come meanwhile."""
@@ -189,6 +193,11 @@ class RankConversation(Conversation):
             if "stop" in message:
                 return self._stopped(message["stop"])
         return None
+
+    def look(self, task: int, level: int, what: str, **given: Any) -> dict[str, Any]:
+        """What the rank's own agent says of a task's frame: `about`, `parts`, `assign`."""
+        found: dict[str, Any] = self._ask("look", task=task, level=level, what=what, given=given)
+        return found
 
     def forget(self) -> None:
         """Follow no task any more; the rank runs on."""

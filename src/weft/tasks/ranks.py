@@ -130,7 +130,7 @@ class OpenMPHand(NativeHand):
         else:
             self.thread = self._own.threads.get(stop.worker or 0, self.thread)
             self.why = (stop.text or "").rstrip(": ") if stop.why == "signal" else stop.why
-            self.stopped, self.task = frame_of(stop), stop.task
+            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
         return stop
 
     def meant(self, stop: dict[str, Any]) -> bool:
@@ -196,25 +196,44 @@ class AsyncioHand(PythonHand):
         """The agent needs no standstill: it looks between two instructions."""
         return nullcontext()
 
+    def _gone_from_here(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """From a line where the rank's own agent holds it: the task is aimed at before the agent lets it go."""
+        self.backend.let(how, task, child=child)
+        self.backend.tasks()  # answered behind it
+        super().resume()
+        return self.backend.come()
+
+    @property
+    def follows(self) -> bool:
+        """Whether what stops the rank are its tasks."""
+        return self._follows
+
     def follow(self) -> None:
-        """From here on what stops the rank are its tasks."""
-        if self._follows:
-            return
+        """From here on what stops the rank are its tasks. One that stands at a line goes on."""
+        if not self._follows:
+            self._take_over()
+            super().resume()
+
+    def _take_over(self) -> None:
         talk, points = self.backend, self._points
         super().arm([])
         super().unstep()
-        super().resume()
         self._follows = True
         talk.arm(points)
 
     def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has come on."""
+        stands = not self._follows and self.stopped is not None
+        if stands:
+            self._take_over()
         self.follow()
         self.poll()
-        self.stopped = self.task = None
+        self.task = None
+        if not stands:
+            self.stopped = None
         self._lent, self.backend.idle = True, idle
         try:
-            stop = self.backend.go(how, task, child=child)
+            stop = self._gone_from_here(how, task, child=child) if stands else self.backend.go(how, task, child=child)
         except (NoFurther, KeyboardInterrupt) as error:
             self.backend.idle = None
             self.backend.forget()
@@ -222,7 +241,7 @@ class AsyncioHand(PythonHand):
         finally:
             self._lent, self.backend.idle = False, None
         if stop.why not in ("ended", "deadlock"):  # a deadlock is said of a program that runs
-            self.stopped, self.task = frame_of(stop), stop.task
+            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
         return stop
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -273,7 +292,7 @@ class AsyncioHand(PythonHand):
             with suppress(HandError):
                 stop = self.backend.arrived()
                 if stop is not None and stop.why != "ended":
-                    self.stopped, self.task = frame_of(stop), stop.task
+                    self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
 
     def close(self) -> None:
         """Leave the rank."""
@@ -286,6 +305,11 @@ def frame_of(stop: Stop) -> Frame:
     """Where a task stands, as the ranks' prompt shows it."""
     at = stop.at or SourceLine("", 0, "no line of the program")
     return Frame(at.file, at.line, at.function, text_of(at))
+
+
+def news_of(stop: Stop) -> dict[str, Any]:
+    """What is to be told of the stop, as of a rank's own."""
+    return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
 
 class RankBackend:
@@ -412,12 +436,12 @@ class TaskPrompt(Prompt):
         task = getattr(hand, "task", None)
         if task is not None and (self.on is not None or any(p.task for p in self._scoped())):
             self.on = self.debugger.focus
-            self._commands(self.on).focus = task
+            self.commands_of(self.on).focus = task
 
     def _scoped(self) -> Iterator[Point]:
         return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
-    def _commands(self, rank: int) -> Debugger:
+    def commands_of(self, rank: int) -> Debugger:
         """The commands of `weft tasks`, on a rank."""
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
@@ -438,7 +462,7 @@ class TaskPrompt(Prompt):
 
     def _of_task(self, name: str, text: str, ranks: str) -> Answer:
         rank = self._rank(ranks)
-        d = self._commands(rank)
+        d = self.commands_of(rank)
         answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
         if name == "task" and text:
             self.on = self.debugger.focus = rank
@@ -448,4 +472,4 @@ class TaskPrompt(Prompt):
 
     def _break(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
         rank = self._rank(ranks)
-        return self.debugger.stops.break_at(place, Scope(rank, self._commands(rank).find(task).id, descendants))
+        return self.debugger.stops.break_at(place, Scope(rank, self.commands_of(rank).find(task).id, descendants))

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 def load(part: str = "agent") -> types.ModuleType:
@@ -83,10 +84,13 @@ class AtImport:
         return spec
 
 
-def attend(path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]) -> None:
-    """Follow the tasks of this process, from when it has asyncio; debuggers come to the socket at a path."""
+def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
+    """Follow the tasks of this process, from when it has asyncio; debuggers come to the socket at a path.
 
-    with_asyncio(lambda: load().RankAgent(path, library, aside, drive))
+    `hands`: what the rank's own agent does for this one (debug/agent.py: aside, drive, look), and its file.
+    """
+
+    with_asyncio(lambda: load().RankAgent(path, library, hands))
 
 
 def record(library: str) -> None:

@@ -13,7 +13,6 @@ import socket
 import sys
 import weakref
 from asyncio import base_events
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -222,12 +221,17 @@ class Agent:
                    "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
         return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
 
-    def do_evaluate(self, request: Request) -> str:
-        """The value of an expression in a task's frame. It cannot rebind the frame's names."""
+    def _frame_of(self, request: Request) -> FrameType:
+        """The frame of a task that is meant. LookupError where it is in none."""
         frames = self._frames(request["task"])
         if not frames:
             raise LookupError("the task is in no frame of the program")
-        frame = frames[min(request.get("level", 0), len(frames) - 1)]
+        chosen: FrameType = frames[min(request.get("level", 0), len(frames) - 1)]
+        return chosen
+
+    def do_evaluate(self, request: Request) -> str:
+        """The value of an expression in a task's frame. It cannot rebind the frame's names."""
+        frame = self._frame_of(request)
         return SHORT.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
 
     def do_points(self, request: Request) -> None:
@@ -276,14 +280,18 @@ class Agent:
 class RankAgent(Agent):
     """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands."""
 
-    def __init__(
-        self, path: str, library: str, aside: Callable[[], object], drive: Callable[[], object]
-    ) -> None:  # fmt: skip
-        self._aside, self._drive = aside, drive
+    def __init__(self, path: str, library: str, hands: tuple[Any, ...]) -> None:
+        self._aside, self._drive, self._look_into, own = hands
+        births.LIBRARY = (*births.LIBRARY, own)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
         self._listener.listen(1)
         super().__init__(None, library)
+
+    def do_look(self, request: Request) -> dict[str, Any]:
+        """Variables of a task's frame, their parts, or another value of one."""
+        answer: dict[str, Any] = self._look_into(self._frame_of(request), request["what"], request["given"])
+        return answer
 
     def _serve(self) -> None:
         self._aside()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 ASYNCIO = str(Path(asyncio.__file__).parent)
 OWN = str(Path(__file__).parent)
-LIBRARY = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
+LIBRARY: tuple[str, ...] = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
 Task = asyncio.Task[Any]
 NAMES: dict[int, str] = {}
 """Names that the debugger gave, by number."""
