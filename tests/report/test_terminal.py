@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli.run import tell
+from weft.cli._said import tell
 from weft.report import examine
 from weft.report.terminal import print_blocks
 from weft.report.text import summary_blocks, write

@@ -6,7 +6,8 @@ import argparse
 from typing import Any, Final
 
 import weft
-from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text, say, shown_path
+from weft.cli._said import say, shown_path
+from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
 from weft.launch.job import Job
 from weft.launch.verdict import certain_deadlocks

@@ -3,6 +3,7 @@
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
 weft compare REFERENCE RUN --relative 1e-9 values of probes count as alike up to there
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
+weft compare REFERENCE RUN --debug         the debugger at the first difference, on a replay of RUN
 weft compare REFERENCE RUN --view          both runs in the browser, the first difference in the middle
 
 Values of probes are aligned by loops, iterations and global indices: the runs may have other numbers of ranks. Calls
@@ -16,9 +17,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli._values import debug_at, debug_values
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
+    from weft.compare import Comparison
+    from weft.compare.contents import Contents
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
@@ -35,6 +39,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run to hold against it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text by default")
     parser.add_argument("--view", action="store_true", help="show both runs in the browser, where they differ")
+    parser.add_argument("--debug", action="store_true", help="open the debugger at the first difference, on a replay")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--values", action="store_true", help="compare values of probes only")
     what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
@@ -58,13 +63,18 @@ def _number(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Compare two runs."""
+    if args.debug and (args.view or args.format != "text"):
+        raise UsageError("--debug opens a prompt: leave out --view and --format")
     if args.view:
         from weft.cli.view import beside
 
         return beside(opened(args.reference).path, opened(args.run).path)
     values = None if args.calls else _values(args)
     if values is not None and (args.values or not _same_program(args)):
-        return _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
+        status = _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
+        if args.debug and not values.alike:
+            debug_values(values, args.run)
+        return status
     return _with_calls(args, values)
 
 
@@ -87,7 +97,19 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     said = [*told_contents.lines(contents, comparison), *lines(comparison, places, findings)]
     document = to_json(comparison, places, findings) | {"contents": told_contents.to_json(contents, comparison)}
     alike = comparison.alike and (contents is None or not contents.differing) and ended[0] == ended[1]
-    return _told(args, values, said, document, alike=alike)
+    status = _told(args, values, said, document, alike=alike)
+    if args.debug and values is not None and not values.alike:
+        debug_values(values, args.run)
+    elif args.debug and (event := _first_event(comparison, contents)) is not None:
+        debug_at(args.run, [f"until {event[0]}:{event[1]}"])
+    return status
+
+
+def _first_event(comparison: Comparison, contents: Contents | None) -> tuple[int, int] | None:
+    """The call of the run at which it differs first: in what a message holds, else in a call."""
+    if contents is not None and contents.first:
+        return contents.first[0].after
+    return next((one.after for one in comparison.first if one.after is not None), None)
 
 
 def _told(

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli._said import say, shown_path
 from weft.cli.replay import seconds
-from weft.cli.run import positive, say, shown_path
+from weft.cli.run import positive
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:

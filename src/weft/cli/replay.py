@@ -23,7 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.run import positive, ranks_text, say
+from weft.cli._said import say
+from weft.cli.run import positive, ranks_text
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:

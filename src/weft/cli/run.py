@@ -15,11 +15,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from weft.cli import _values as values
+from weft.cli._said import say, shown_path, tell
+from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 from weft.levels import LEVELS, level_named
 
@@ -31,13 +34,10 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.report import Ground, Report
     from weft.report.document import Subject
-    from weft.report.terminal import Block
     from weft.values.folder import Recorded
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
-FAILED_STATUS = 4
-DIFFERENT_STATUS = 1
 
 
 def register(subparsers: Any) -> None:
@@ -46,7 +46,8 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--probes CONFIG] [--against REFERENCE] [--hash-messages] [--whole-buffers] [--hang-after S] -- PROGRAM",
+              "[--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
+              "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
@@ -77,6 +78,10 @@ def register(subparsers: Any) -> None:
         "--against", type=Path, metavar="REFERENCE",
         help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
     )  # fmt: skip
+    parser.add_argument(
+        "--debug", action="store_true",
+        help="with --against: open the debugger at the first value that differs, on a replay of the run",
+    )  # fmt: skip
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
         "--no-sources", action="store_true",
@@ -103,20 +108,6 @@ def seconds(text: str) -> float:
     return value
 
 
-def say(text: str) -> None:
-    """Print one of Weft's own lines. They go to stderr: stdout is the program's."""
-    with contextlib.suppress(OSError):  # the terminal may be closed
-        print(f"weft: {text}", file=sys.stderr, flush=True)
-
-
-def tell(blocks: Iterable[Block], to: TextIO) -> None:
-    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
-    from weft.report.terminal import print_blocks
-
-    with contextlib.suppress(OSError):  # the terminal may be closed
-        print_blocks(blocks, to, prefix="weft: ")
-
-
 def run(args: argparse.Namespace) -> int:
     """Record one run."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
@@ -134,13 +125,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--hash-messages needs --level trace: level `outcomes` holds no calls with messages")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
-    from weft.values import recording
-
-    recording.check(args.probes)
-    if args.against is not None:
-        from weft.values.trace import ValueTrace
-
-        ValueTrace.open(args.against)  # whether it has values is said before anything is run
+    values.check(args)
     return record(command, args)
 
 
@@ -152,7 +137,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
-    from weft.values import recording as values
+    from weft.values import recording
 
     plan = plans.decide(command, args.n)
     rundir.refuse(args.out)
@@ -169,49 +154,19 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             from weft.tasks import calling
 
             variables |= calling.begin(plan.line.programs, directory)
-        variables |= values.begin(directory.path, args.probes)
+        variables |= recording.begin(directory.path, args.probes)
         recorder.describe(plan, shim, directory)
-        against = held_against(directory, args)
+        against = values.held_against(directory, args)
         observer = None if against is None else lambda _: against.look()
         with watching(directory, args) as told:
             job = run_job(plan, directory, variables, args.hang_after, told=told, observer=observer)
     except WeftError:
         end_tasks(args, directory)
-        values.discard(directory.path)
+        recording.discard(directory.path)
         directory.discard()
         raise
     end_tasks(args, directory)
-    return compared(conclude(plan, job, args, against), job, against)
-
-
-def held_against(directory: RunDirectory, args: argparse.Namespace) -> Against | None:
-    """What looks at the run's values while it goes on, where that was asked for."""
-    if args.against is None:
-        return None
-    from weft.compare.values.live import Against
-    from weft.values.configuration import read
-
-    known = args.probes is not None and args.probes.exists()
-    return Against(args.against, directory.path, read(args.probes).judged if known else {})
-
-
-def compared(status: int, job: Job, against: Against | None) -> int:
-    """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
-    if against is None:
-        return status
-    from weft.compare.values.told import lines
-    from weft.report.text import printable
-
-    try:
-        made = against.whole()
-    except WeftError as error:
-        say(f"nothing was compared: {error}")
-        return status or FAILED_STATUS
-    for line in lines(made):
-        say(line if line.startswith("    |") else printable(line))
-    if against.differs:
-        return DIFFERENT_STATUS
-    return status or (0 if made.alike else DIFFERENT_STATUS)
+    return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
 
 
 @contextlib.contextmanager
@@ -245,7 +200,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     ending = finish.finish(job)
     for note in plan.notes:
         say(f"note: {note}")
-    kept = keep_values(job, args.probes)
+    kept = values.keep_values(job, args.probes)
     if not ending.ranks and kept.processes:
         return without_mpi(job, kept, args)
     if not ending.ranks:
@@ -267,7 +222,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
     for line in what_happened(ending, job, against):
         say(line)
-    failed |= tell_values(kept)
+    failed |= values.tell_values(kept)
     failed |= not tell_findings(job, args.report)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
@@ -276,29 +231,11 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
-def keep_values(job: Job, configuration: Path | None) -> Recorded:
-    """Put in order what the program's probes kept."""
-    from weft.values import recording
-
-    return recording.end(job.run.path, configuration)
-
-
-def tell_values(kept: Recorded) -> bool:
-    """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
-    for note in kept.notes:
-        say(note)
-    for line in kept.unknown:
-        say(f"error: {line}")
-    if kept.probes:
-        say(f"kept {kept.probes:,} values of probes: `weft compare` holds them against another run's")
-    return bool(kept.unknown)
-
-
 def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:
     """A program without MPI that has probes: its values are the run."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
-    failed = tell_values(kept)
+    failed = values.tell_values(kept)
     try:
         job.run.write()
     except WeftError as error:
@@ -378,14 +315,6 @@ def status_text(job: Job) -> str:
     if number is None:
         return f"status {job.process.exit_code}"
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def shown_path(path: Path) -> str:
-    """The path as short as it can be given to the next command."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def other_mpi(run: Path) -> tuple[str, str] | None:

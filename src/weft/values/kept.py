@@ -45,6 +45,11 @@ class Kept:
         return ValueForm(int(self._head["head"]["form"]))
 
     @property
+    def times(self) -> int:
+        """How often the program had been at this probe before, in this process."""
+        return int(self._head["times"])
+
+    @property
     def count(self) -> int:
         """How many elements it had."""
         return int(self._head["count"])

@@ -1,0 +1,107 @@
+"""What `weft run` does with the values of probes: held against a reference while it runs, kept, told."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli._said import say, shown_path
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.compare.values import ValueComparison
+    from weft.compare.values.live import Against
+    from weft.launch.job import Job
+    from weft.launch.rundir import RunDirectory
+    from weft.values.folder import Recorded
+
+FAILED_STATUS = 4
+DIFFERENT_STATUS = 1
+
+
+def check(args: argparse.Namespace) -> None:
+    """UsageError where options about values are wrong, before anything slow is done."""
+    from weft.values import recording
+
+    recording.check(args.probes)
+    if args.debug and args.against is None:
+        raise UsageError("--debug opens the debugger at the first value that differs: give --against REFERENCE, too")
+    if args.debug and args.level == "outcomes":
+        raise UsageError("--debug needs --level trace: level `outcomes` holds no calls to replay")
+    if args.against is not None:
+        from weft.values.trace import ValueTrace
+
+        ValueTrace.open(args.against)  # whether it has values is said before anything is run
+
+
+def held_against(directory: RunDirectory, args: argparse.Namespace) -> Against | None:
+    """What looks at the run's values while it goes on, where that was asked for."""
+    if args.against is None:
+        return None
+    from weft.compare.values.live import Against
+    from weft.values.configuration import read
+
+    known = args.probes is not None and args.probes.exists()
+    return Against(args.against, directory.path, read(args.probes).judged if known else {})
+
+
+def compared(status: int, job: Job, against: Against | None, *, debug: bool = False) -> int:
+    """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
+    if against is None:
+        return status
+    from weft.compare.values.told import lines
+    from weft.report.text import printable
+
+    try:
+        made = against.whole()
+    except WeftError as error:
+        say(f"nothing was compared: {error}")
+        return status or FAILED_STATUS
+    for line in lines(made):
+        say(line if line.startswith("    |") else printable(line))
+    if debug and not made.alike:
+        debug_values(made, job.run.path)
+    if against.differs:
+        return DIFFERENT_STATUS
+    return status or (0 if made.alike else DIFFERENT_STATUS)
+
+
+def keep_values(job: Job, configuration: Path | None) -> Recorded:
+    """Put in order what the program's probes kept."""
+    from weft.values import recording
+
+    return recording.end(job.run.path, configuration)
+
+
+def tell_values(kept: Recorded) -> bool:
+    """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
+    for note in kept.notes:
+        say(note)
+    for line in kept.unknown:
+        say(f"error: {line}")
+    if kept.probes:
+        say(f"kept {kept.probes:,} values of probes: `weft compare` holds them against another run's")
+    return bool(kept.unknown)
+
+
+def debug_values(made: ValueComparison, run: Path) -> None:
+    """Open the debugger on a replay of a run, at the first value that differs."""
+    from weft.compare.values.place import visit
+
+    where = visit(made)
+    if where is None:
+        say("no debugger: the difference is not at a line of the program with a source file")
+        return
+    before = ["ignore 1 " + str(where.before)] if where.before else []
+    debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"])
+
+
+def debug_at(run: Path, commands: list[str]) -> None:
+    """Open the debugger on a replay of a run, with some commands before those that a person types."""
+    if not (run / "ranks").is_dir():
+        say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
+        return
+    from weft.cli.debug import debug
+
+    debug(run, [], [], None, first=commands)
