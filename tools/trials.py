@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import ndiff
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ CLOCKS: Final = re.compile(r"time|second|\bsec\b|mop|clock|performance|compil", 
 FIRST: Final = re.compile(
     r"^(?P<said>.*) in .* \((?P<ended>[^()]*)\)$",
 )
+MOST_LINES: Final = 20
 HEADERS: Final = (".h", ".hpp", ".inc", ".dat", ".par")
 
 
@@ -41,6 +43,8 @@ class Trial:
     said: str
     """What the check said of it."""
     findings: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    """The first lines in which its outputs differ: `- ` of the plain one, `+ ` of the checked one."""
 
 
 def parts(program: Path) -> list[Path]:
@@ -130,7 +134,8 @@ def trial(program: Path, settings: Sequence[str], grid: str, seconds: float) -> 
         said = report.read_text(encoding="utf-8").replace(f"{folder}/", "").splitlines()
     found = tuple(one for one in said if re.match(r"(error|warning|note): |  +.*\[[a-z-]+\]$", one))
     looked = next((one for one in said if one.startswith("Looked at")), "")
-    return Trial(str(program), "same" if got == expected else "differs", f"{said[0]}; {looked}", found)
+    apart = [line for line in ndiff(expected, got) if line[0] in "+-"][:MOST_LINES]
+    return Trial(str(program), "differs" if apart else "same", f"{said[0]}; {looked}", found, tuple(apart))
 
 
 def main() -> int:
@@ -149,7 +154,7 @@ def main() -> int:
         counts["with findings"] = counts.get("with findings", 0) + bool(one.findings)
         if not args.quiet or one.findings or one.outcome != "same":
             print(f"{one.outcome:8} {one.name}: {one.said}", flush=True)
-            for text in one.findings:
+            for text in (*one.differing, *one.findings):
                 print(f"         {text}", flush=True)
     print(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     return int("differs" in counts)

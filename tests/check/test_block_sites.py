@@ -40,10 +40,19 @@ int main(void)
 """
 
 
-def told(folder: Path, grid: str, renewal: str) -> dict[int, int]:
+INNER = f"    for (i = 3; i < {ROWS - 3}; i++)\n        for (j = 3; j < {COLUMNS - 3}; j++)"
+OUTER = f"    for (j = 3; j < {COLUMNS - 3}; j++)\n        for (i = 3; i < {ROWS - 3}; i++)"
+
+
+def told(folder: Path, grid: str, renewal: str, across_rows: bool = False) -> dict[int, int]:
     """How often each line is at fault."""
     path = folder / "far.cdv"
-    path.write_text(SOURCE.replace("RENEWAL", renewal))
+    text = SOURCE.replace("RENEWAL", renewal)
+    if across_rows:
+        assert INNER in text
+        head, tail = text.rsplit("[i][j] on", 1)
+        text = f"{head}[j][i] on{tail}".replace(INNER, OUTER)
+    path.write_text(text)
     built = folder / "built"
     built.mkdir()
     found = check(Request((path,), grid=grid, timeout=60), built).findings
@@ -69,6 +78,11 @@ def expected(grid: str) -> dict[int, int]:
 @pytest.mark.parametrize("grid", ["2x2", "3x2", "1x3", "4x1"])
 def test_every_access_of_another_block_is_counted(grid: str, tmp_path: Path) -> None:
     assert told(tmp_path, grid, "") == expected(grid)
+
+
+@pytest.mark.parametrize("grid", ["2x2", "1x3"])
+def test_so_it_is_where_the_inner_loop_goes_from_row_to_row(grid: str, tmp_path: Path) -> None:
+    assert told(tmp_path, grid, "", across_rows=True) == expected(grid)
 
 
 def test_neighbours_that_were_renewed_are_right_in_every_row(tmp_path: Path) -> None:

@@ -130,6 +130,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ("remote-access", "localize"): (
         "{element} is {number}, an index of {array} that its processor neither owns nor has in an edge"
     ),
+    ("remote-access", "otherwise"): (
+        "{iteration} {does} {element}, which belongs to another processor: its array is distributed otherwise than "
+        "that of the loop's ON, with which it is not aligned"
+    ),
     ("remote-access", "task"): "{iteration} {does} {element}, which is distributed onto another task",
     ("halo-write", ""): "{iteration} writes the shadow element {element}{distance}: its owner never sees that",
     ("stale-halo-read", "never"): "{iteration} reads the shadow element {element}{distance}, which was never renewed",

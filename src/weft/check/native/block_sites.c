@@ -121,7 +121,8 @@ static void put_back(uint64_t blocks) {
 static void move(struct site *s, uintptr_t by) {
     uintptr_t low = s->low + by;
     weft_sites_changed++;
-    if (low >= s->lowest && low <= s->highest) {
+    uintptr_t step = (uintptr_t)s->object->stride[s->follows - 1];
+    if (low >= s->lowest && low <= s->highest && (low - s->lowest) % step == 0) {
         s->low = low, s->changed = weft_sites_changed;
         return;
     }

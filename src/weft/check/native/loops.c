@@ -127,16 +127,15 @@ struct aspect *aspect_of(struct object *o) {
     memset(s, 0, sizeof *s);
     s->object = o, s->home = &weft_homes[here.aspect_count];
     for (int k = 0; k < o->rank; k++) s->free[k] = true, s->divisor[k] = 1;
-    for (int d = 0; d < o->root->rank && d < here.on->rank; d++) {
+    for (int d = 0; d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
-        if (o->root->kinds[d] == WEFT_WHOLE || here.on->kinds[d] == WEFT_WHOLE || m->axis < 0 ||
-            here.at[d].axis == WEFT_ALL || m->coefficient == 0)
-            continue;
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        if (e < 0 || m->axis < 0 || here.at[e].axis == WEFT_ALL || m->coefficient == 0) continue;
         /* m.coefficient * own + m.offset = at; two roots are compared from their lower bounds */
-        int64_t shift = o->root == here.on ? 0 : o->root->lower[d] - here.on->lower[d];
+        int64_t shift = o->root == here.on ? 0 : o->root->lower[d] - here.on->lower[e];
         int k = m->axis;
         s->free[k] = false;
-        s->own[k] = here.at[d];
+        s->own[k] = here.at[e];
         s->own[k].offset += shift - m->offset;
         s->divisor[k] = m->coefficient;
         if (m->coefficient == -1) s->own[k].coefficient *= -1, s->own[k].offset *= -1, s->divisor[k] = 1;

@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     int counts[WEFT_MAX_RANK];
@@ -74,6 +75,30 @@ int64_t block_high(const struct object *root, int d, int64_t t) {
     int64_t low, high;
     block_of(root, d, t, &low, &high);
     return high;
+}
+
+/* The dimension of a root that is distributed onto the same one of the processors as dimension d of another; -1: none. */
+int paired(const struct object *root, int d, const struct object *other) {
+    int k = 0;
+    for (int i = 0; i < d; i++) k += root->kinds[i] != WEFT_WHOLE;
+    for (int i = 0; i < other->rank; i++)
+        if (other->kinds[i] != WEFT_WHOLE && k-- == 0) return i;
+    return -1;
+}
+
+/* Whether two dimensions lie alike on the processors, how many of these there may be. */
+bool alike_distributed(const struct object *a, int d, const struct object *b, int e) {
+    if (a->kinds[d] != b->kinds[e] || a->extent[d] != b->extent[e]) return false;
+    if (!a->blocks[d] || !b->blocks[e]) return a->blocks[d] == b->blocks[e];
+    return a->block_count[d] == b->block_count[e] &&
+           memcmp(a->blocks[d], b->blocks[e], (size_t)a->block_count[d] * sizeof *a->blocks[d]) == 0;
+}
+
+/* With a grid: whether the processor of element t in dimension d of a root is that of element u in e of another. */
+bool same_processor(const struct object *a, int d, int64_t t, const struct object *b, int e, int64_t u) {
+    int64_t low, high;
+    return block(a, d, t - a->lower[d], a->extent[d], blocks_of(a, d), &low, &high) ==
+           block(b, e, u - b->lower[e], b->extent[e], blocks_of(b, e), &low, &high);
 }
 
 bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {

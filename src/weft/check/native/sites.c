@@ -47,7 +47,7 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    s->follows = false, s->period = s->total = 0; /* whatever was said of a block */
+    s->follows = 0, s->period = s->total = 0; /* whatever was said of a block */
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -96,7 +96,7 @@ static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a,
         if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
             s->lowest = low - (uintptr_t)((at[i] - first) * o->stride[i]);
             s->highest = low + (uintptr_t)((last - at[i]) * o->stride[i]);
-            s->follows = block_site_follows(v);
+            s->follows = block_site_follows(v) ? (unsigned char)(i + 1) : 0;
             break;
         }
         low -= (uintptr_t)((at[i] - first) * o->stride[i]);
@@ -156,12 +156,14 @@ static bool fixed_elsewhere(const struct object *o) {
     const struct object *root = o->root;
     if ((root->tasks != here.on->tasks || root->task != here.on->task) && !everywhere(o))
         return true; /* the processors of another task, or those of a task and all of them */
-    for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis != WEFT_ALL) {
-            const struct term *t = &here.at[d];
+    for (int d = 0; d < o->root->rank; d++) {
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        if (e >= 0 && o->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
+            const struct term *t = &here.at[e];
             int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
             if (!same_owner(o->root, d, x, o->map[d].offset)) return true;
         }
+    }
     return false;
 }
 
@@ -177,10 +179,37 @@ static bool on_many(const struct object *o) {
     return false;
 }
 
+/* Whether an array is distributed otherwise than the loop's own, with another root: which elements are where the
+ * iteration is depends on how many processors there are. */
+static bool otherwise(const struct object *o) {
+    for (int d = 0; o->root != here.on && d < o->root->rank; d++) {
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        if (e >= 0 && o->map[d].axis != WEFT_ALL && here.at[e].axis != WEFT_ALL &&
+            !alike_distributed(o->root, d, here.on, e))
+            return true;
+    }
+    return false;
+}
+
+/* With a grid: whether an element of such an array is on the iteration's processor. */
+static bool on_processor(const struct object *o, const int64_t at[]) {
+    for (int d = 0; d < o->root->rank; d++) {
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        const struct term *m = &o->map[d], *t = &here.at[e < 0 ? 0 : e];
+        if (e < 0 || m->axis == WEFT_ALL || t->axis == WEFT_ALL) continue;
+        int64_t x = m->axis >= 0 ? m->coefficient * at[m->axis] + m->offset : m->offset;
+        int64_t own = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
+        if (!same_processor(o->root, d, x, here.on, e, own)) return false;
+    }
+    return true;
+}
+
 /* Whether one coordinate of an array is the same for all of it, so that some iterations are there and some are not. */
 static bool fixed_somewhere(const struct object *o) {
-    for (int d = 0; d < o->root->rank && d < here.on->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == WEFT_CONSTANT && here.at[d].axis >= 0) return true;
+    for (int d = 0; d < o->root->rank; d++) {
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        if (e >= 0 && o->map[d].axis == WEFT_CONSTANT && here.at[e].axis >= 0) return true;
+    }
     return false;
 }
 
@@ -285,6 +314,14 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
     const struct widths nothing = {{0}, {0}};
     if (scattered(o->root) || scattered(here.on)) {
         by_tables(s, d, o, a, at, size, write);
+        return;
+    }
+    if (otherwise(o)) {
+        interval(s, a, a + size);
+        if (gridded() && on_processor(o, at)) mode(s, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+        else if (!fetched(s, d, o, a, at, size, write))
+            bad(s, d, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
+        s->closed = true;
         return;
     }
     if (gridded()) around_in_block(s, v, a, at);

@@ -136,7 +136,7 @@ struct site {
     stamp_t floor, span;   /* writing: judged where written - floor < span */
     unsigned char track, mode, write, size;
     bool closed;           /* every access is judged */
-    bool follows; /* the interval may lie from `lowest` to `highest`, and goes along with the array's aspect */
+    unsigned char follows; /* dimension, from 1: by whole steps of it the interval may lie from `lowest` to `highest` */
     stamp_t known; /* the limit of a site that is tracked */
     stamp_t since; /* what is older is judged: there are two copies */
     stamp_t fresh; /* shadow edges and remote buffers: when they were filled */
@@ -296,6 +296,9 @@ bool wide(void); /* the processor has AVX2 */
 /* --- ownership.c --- */
 bool gridded(void);
 bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
+int paired(const struct object *root, int d, const struct object *other);
+bool alike_distributed(const struct object *a, int d, const struct object *b, int e);
+bool same_processor(const struct object *a, int d, int64_t t, const struct object *b, int e, int64_t u);
 void block_of(const struct object *root, int dimension, int64_t t, int64_t *low, int64_t *high);
 int64_t block_low(const struct object *root, int dimension, int64_t t);
 int64_t block_high(const struct object *root, int dimension, int64_t t);
