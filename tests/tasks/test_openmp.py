@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +40,7 @@ def script(name: str) -> Any:
     return module
 
 
-campaign, stops = script("campaign"), script("stops")
+campaign, stops, switches = script("campaign"), script("stops"), script("switches")
 clang, run_to, traced = campaign.clang, campaign.run_to, campaign.traced
 
 pytestmark = [
@@ -105,7 +107,7 @@ def test_the_child_is_followed_down_and_its_joins_up_again(build: Build) -> None
     order = [name for i, name in enumerate(functions) if i == 0 or functions[i - 1] != name]
     assert order == ["main", "middle", "leaf", "middle", "main"]
     assert [line for _, line, name in stops if name == "leaf"] == [5, 6, 7, 8, 9]
-    assert [line for why, line, _ in stops if why == "joined"] == [21, 44]
+    assert [line for why, line, _ in stops if why == "joined"] == [21, 44, 27]  # the region's last
 
 
 @pytest.mark.parametrize("untied", [False, True])
@@ -414,3 +416,55 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     assert tool().is_file()
     exported = subprocess.run(["nm", "-D", tool()], capture_output=True, text=True, check=True).stdout
     assert "weft_tasks_signal" in exported
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_switch_to_a_task_that_lies_below_others_lands_on_its_next_line(tmp_path: Path, compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler} here")
+    program, rng = switches.build(tmp_path, "buried", compiler), random.Random(os.getpid())
+    seen = [switches.middle(program, "", rng) for _ in range(4)]
+    assert [one for one in seen if one is not None and not one[0]] == []
+    assert sum(one is not None for one in seen) > 1
+
+
+def test_a_switch_to_a_task_on_the_heap_lands_on_its_next_line(tmp_path: Path) -> None:
+    if shutil.which(clang()) is None:
+        pytest.skip("there is no clang here")
+    program, rng = switches.build(tmp_path, "heaped", clang()), random.Random(os.getpid())
+    seen = [switches.heap(program, "", rng) for _ in range(6)]
+    assert [one for one in seen if one is not None and not one[0]] == []
+    assert any(seen)
+
+
+def test_a_program_whose_main_begins_with_its_region_stops_before_it(build: Build) -> None:
+    with session([str(build("first.c"))]) as s:
+        assert s.output() == ""
+        assert s.do("next")["at"]["line"] == 7
+        assert s.do("next")["why"] == "joined"
+        assert s.do("continue")["why"] == "ended"
+        assert s.output() == "in a task\n"
+
+
+def test_after_the_programs_end_there_are_no_tasks_and_no_frames(build: Build) -> None:
+    with session([str(build("first.c"))]) as s:
+        assert s.do("continue")["why"] == "ended"
+        assert s.do("tasks")["tasks"] == []
+        assert s.do("waits")["waits"] == []
+        for command in ("where", "print 1"):
+            with pytest.raises(WeftError, match="come to its end"):
+                s.do(command)
+
+
+def test_a_damaged_table_ends_no_console(build: Build) -> None:
+    with session([str(build("three.c"))]) as s:
+        s.do("break leaf")
+        s.do("continue")
+        gdb = s.debugger.backend._gdb
+        tops = [int(word, 16) for word in re.findall(r"0x[0-9a-f]+", gdb.evaluate("weft_tasks.worker[0]", 1))]
+        gdb.write(tops[0], (1 << 64) - 8, 8)  # a worker's top that is no address
+        s.do("tasks")
+        base = gdb.address("weft_tasks")
+        gdb.write(base + layout.HEADER, (1 << 63) + 64, 8)  # a slab that is none
+        with pytest.raises(WeftError, match=r"cannot be read|memory"):
+            s.do("tasks")

@@ -36,6 +36,8 @@ RUNTIME = re.compile(r"lib(i?omp5?|gomp)\.so")
 NOT_OWN = re.compile(r"/tool\.c$|/(csu|sysdeps|nptl|elf)/")
 """Files that are Weft's tool, or the C library where its debug information is there."""
 
+ADDRESSES = 1 << 63
+"""Where the system reads from; what lies above is no address of a program."""
 TICK = 0.01
 """Seconds between looks at what else has to go on."""
 MARK = b"\0weft: all read\0"
@@ -118,7 +120,7 @@ class Gdb(Mi):
             self.console(f"set environment {name} {value}")
         if arguments:
             self.ask("-exec-arguments " + shlex.join(arguments))  # gdb gives them to a shell
-        self.ask("-break-insert -t -f main")
+        self.ask("-break-insert -t -f *main")
         self.ask("-exec-run")
         self.wait(60)
 
@@ -203,17 +205,22 @@ class Gdb(Mi):
         return 0
 
     def read(self, address: int, length: int) -> bytes:
-        """Memory of the stopped program, or of the core."""
+        """Memory of the stopped program, or of the core. HandError where not all of it is there."""
         if not length:
             return b""
-        if self.pid:
+        if self.pid and self.exited is None and address + length <= ADDRESSES:
             with suppress(OSError):
                 if self._memory is None:
                     self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
-                return os.pread(self._memory, length, address)
+                data = os.pread(self._memory, length, address)
+                if len(data) == length:
+                    return data
         with tempfile.NamedTemporaryFile(prefix="weft-tasks-") as file:
             self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
-            return Path(file.name).read_bytes()
+            data = Path(file.name).read_bytes()
+        if len(data) != length:
+            raise HandError(f"memory of the program at {address:#x} cannot be read")
+        return data
 
     def write(self, address: int, value: int, length: int) -> None:
         """Write an integer of the program."""

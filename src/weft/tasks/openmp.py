@@ -19,6 +19,7 @@ from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_o
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.runtime import check, settings
 
+STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
 LOOK = (1.0, 2.0, 4.0, 8.0)
@@ -98,9 +99,10 @@ class NativeBackend:
     # The table
 
     def _records(self) -> tuple[Any, dict[int, int]]:
-        if not self._base:
+        ended = self._gdb.exited is not None
+        if not self._base and not ended:
             self._base = self._gdb.address("weft_tasks")
-        if not self._base:
+        if not self._base or ended:
             return np.zeros(0, layout.RECORD), {}
         return layout.records(self._gdb.read, self._base)
 
@@ -185,9 +187,11 @@ class NativeBackend:
     def _onward(self, how: How, address: int) -> Stop:
         """Let the traced task come on from where it is."""
         record = self._at(address)
-        thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) == 2 else None
+        thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
         if thread is None:
             return self._run("-exec-continue", how, address)
+        if int(record["state"]) == layout.MIDDLE and (stop := self._uncovered(thread, record, how)) is not None:
+            return stop
         stack = self._gdb.stack(thread)
         own = cropped(stack, 0)
         if not own:
@@ -208,6 +212,23 @@ class NativeBackend:
             return self._run("-exec-continue", how, address)
         return self._run(f"-exec-{how} --thread {thread}", how, address)
 
+    def _uncovered(self, thread: int, record: Any, how: How) -> Stop | None:
+        """Let the tasks that lie on this one in its worker's stack go on, until it is back at its own line.
+
+        A stop, where another one came first. The tasks above may be of the same lines: the table says whose they are.
+        """
+        address, task = int(record["address"]), int(record["id"])
+        own = self._frames(task, {row.id: row for row in self.tasks()})[1]
+        if not own:
+            return self._run("-exec-continue", how, address)
+        if how == "finish" and len(own) == 1:  # nothing to come back to: its end is told by itself
+            return self._run("-exec-continue", how, address)
+        while self.on(int(record["worker"])) != task:
+            if (stop := self._return(thread, address, how, own[0])) is not None:
+                return stop
+        on = int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, int(own[0]["line"]))
+        return self._here("line", thread) if on and how != "finish" else None
+
     def _return(self, thread: int, address: int, how: How, to: Frame | None = None) -> Stop | None:
         """Run a thread out of a call to the program's line that made it; a stop if another one came first."""
         to = to or next((frame for frame in self._gdb.stack(thread) if is_own(frame)), None)
@@ -215,7 +236,7 @@ class NativeBackend:
             return None
         with self._gdb.breakpoints([f"*{to['addr']}"], thread) as made:
             self._gdb.run("-exec-continue")
-            stop = self._gdb.wait(None) or {}
+            stop = self._await()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
                 return None if self._gdb.exited is None else self._ended()
         return self._happened(stop, how, address)
@@ -392,6 +413,8 @@ class NativeBackend:
         return [site_of(frame) for frame in self._frames(task, rows)[1]], spawns(task, rows)
 
     def _frames(self, task: int | None, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+        if self._gdb.exited is not None:
+            raise HandError("the program has come to its end: there are no tasks and no frames any more")
         row = rows.get(task or 0)
         if row is None:
             thread = self._thread()

@@ -310,8 +310,9 @@ static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *dat
 }
 
 static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
-    (void)from, (void)flags, (void)pc;
+    (void)flags, (void)pc;
     if (data != NULL && data->ptr != NULL) close_scope(data->ptr);
+    if (of(from)->traced & JOINS) weft_tasks_signal(ON_JOINED, of(from), NULL);
 }
 
 static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
@@ -332,6 +333,7 @@ static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsi
     if (t == &nobody) return;
     me.top = t->below;
     data->ptr = &nobody;
+    if ((t->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, t, t->below);
     t->wait = t->traced = 0;
     release(t);
 }
