@@ -185,6 +185,7 @@ def test_the_first_message_of_a_python_program_that_differs_is_named(mpich: Inst
     assert told(tmp_path, "right", "again")["differing"] == 0
     [first] = told(tmp_path, "right", "fault")["first"]
     assert (first["rank"], first["peer"], first["tag"], first["line"]) == (1, 2, 2, 14)
+    assert first["callers"] == ["messages.py:20 <module>"]
 
 
 def test_hashes_need_calls(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from weft.terms.reduced import Numbers, combined, numbers, operation, reductions
 from weft.terms.words import plural, rank_words
 
 EventId = tuple[int, int]
+CALLERS = 3
+"""Callers of a call that are named: programs have functions of their own around MPI's."""
 FAR = 1 << 20
 """Units in the last place from which on their number says nothing."""
 
@@ -39,6 +41,8 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
         yield f"{heading}: {_what(one, comparison.after)}"
         yield f"    {_end(one, comparison.after)}"
         yield from _numbers(one, comparison)
+        if callers := comparison.after.trace.event(*one.after).site.callers[:CALLERS]:
+            yield f"    called from {', '.join(caller.text for caller in callers)}"
         if one.known is not None:
             last = _call(comparison.after, one.known)
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
@@ -134,5 +138,6 @@ def _json(one: Content, match: Match) -> dict[str, Any]:
     return {
         "rank": one.rank, "end": "sent" if one.sent else "received", "event": one.after[1], "reference": one.before[1],
         "call": event.function.name, "peer": event.peer, "tag": event.tag, "file": event.site.file or "",
-        "line": event.site.line, "bytes": one.bytes_after, "reference_bytes": one.bytes_before,
+        "line": event.site.line, "callers": [caller.text for caller in event.site.callers],
+        "bytes": one.bytes_after, "reference_bytes": one.bytes_before,
     }  # fmt: skip
