@@ -91,7 +91,7 @@ def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Pa
     execute([*WEFT, "run", "--out", "run", "-n", "2", "--", *program], cwd=tmp_path, env=environment())
     done = execute([*WEFT, "explore", "run"], cwd=tmp_path, env=environment())
     assert done.returncode == 0
-    assert "no other outcome" in done.stdout
+    assert "no other outcome" in done.stdout and "not varied" not in done.stdout
     wrong = execute([*WEFT, "explore", "run", "--finding", "9"], cwd=tmp_path, env=environment())
     assert wrong.returncode == 2
     assert re.search(r"the report of run has \d findings?$", wrong.stderr.strip())  # a busy machine makes ranks late
@@ -114,6 +114,9 @@ def test_each_order_in_which_requests_are_completed_is_run(
     ends = [weft.open(tmp_path / one["run"]).run["ended"] for one in told["outcomes"]]
     assert ends.count("deadlock") == 1, done.stdout
     line = next(i for i, text in enumerate(source.read_text().splitlines(), 1) if f"/* {how} */" in text)
+    sets = [f"rank 0 at completions.c:{line}"] if how == "some" else []
+    assert told["unvaried"] == {"polls": [], "sets": sets}
+    assert ("not varied: which requests are completed together" in done.stdout) == bool(sets)
     assert {race["line"] for race in told["races"]} == {f"rank 0 at completions.c:{line}"}
 
 
@@ -181,3 +184,13 @@ def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     assert "1 more could not be run to the end" in done.stdout
     assert f"not known: weft replay run --force {told['cut_off'][0]['forced']}: " in done.stdout
     assert not list(tmp_path.glob("run-other-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_polls_that_failed_are_named_as_what_is_not_varied(mpich: Installed, tmp_path: Path) -> None:
+    done, told = late(mpich, tmp_path, "polls")
+    source = (Path(__file__).parent / "programs" / "late.c").read_text().splitlines()
+    [line] = [i for i, text in enumerate(source, 1) if "/* fails */" in text]
+    assert told["unvaried"] == {"polls": [f"rank 0 at late.c:{line}"], "sets": []}, done.stderr
+    assert f"not varied: how often polls fail, at rank 0 at late.c:{line}" in done.stdout

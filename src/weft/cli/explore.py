@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from weft.explore.explored import Explored
     from weft.explore.runs import Runs
     from weft.explore.search import Search
+    from weft.explore.unvaried import Unvaried
     from weft.trace import Trace
 
 TAKES_PROGRAM = True
@@ -38,7 +39,6 @@ TAKES_PROGRAM = True
 HARM = 1
 MANY = 10
 """Outcomes from which on those that do the same share a line."""
-NOT_VARIED = "(not varied: how often a poll fails, and which requests MPI_Waitsome completes together)"
 
 
 def register(subparsers: Any) -> None:
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.explore.explored import summed
     from weft.explore.runs import Runs
     from weft.explore.search import Search
+    from weft.explore.unvaried import unvaried
     from weft.launch import rundir
     from weft.trace import Level
 
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
-        return nothing(trace, args)
+        return nothing(trace, args, unvaried(search.outcomes))
     explored = summed(search, runs, ended)
     keep_it(trace, explored, search, runs)
     tell = told_as_json if args.format == "json" else told
@@ -179,14 +180,17 @@ def keep_it(trace: Trace, explored: Explored, search: Search, runs: Runs) -> Non
         say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
 
 
-def nothing(trace: Trace, args: argparse.Namespace) -> int:
+def nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
     """Say that there is nothing to explore."""
     if args.format == "json":
-        print(json.dumps({"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all"}))
+        stays = {"polls": list(left.polls), "sets": list(left.sets)}
+        told = {"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all", "unvaried": stays}
+        print(json.dumps(told))
     else:
         where = "that race" if args.finding else "its wildcard receives, probes and calls of several requests"
         print(f"{shown_path(trace.path)}: no other outcome: {where} can only come out as recorded")
-        print(NOT_VARIED)
+        for text in left.lines():
+            print(text)
     return 0
 
 
@@ -230,7 +234,8 @@ def told(trace: Trace, explored: Explored) -> None:
     tell_cut_off(trace, explored)
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
-    print(NOT_VARIED)
+    for text in explored.unvaried.lines():
+        print(text)
 
 
 def tell_cut_off(trace: Trace, explored: Explored) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 from weft.explore.outcomes import Outcome, Variant, line_of, untold
 from weft.explore.runs import Harm, Result, Runs, effects
 from weft.explore.search import Search
+from weft.explore.unvaried import Unvaried, unvaried
 from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
 from weft.trace.json_file import write_whole
@@ -49,6 +50,8 @@ class Explored:
     """Variants of which nothing is known, as they were not run to their end, and why."""
     unknown: int = 0
     """Requests that another call of the record could have completed first, for all that messages tell."""
+    unvaried: Unvaried = Unvaried()
+    """Polls and sets of requests that stay as they came."""
 
 
 def summed(search: Search, runs: Runs, ended: str) -> Explored:
@@ -64,7 +67,8 @@ def summed(search: Search, runs: Runs, ended: str) -> Explored:
         if labels.get(came.variant.line) != "harmful":
             labels[came.variant.line] = "cut off"
     return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached),
-                    tuple((came.variant, came.cut) for came in search.cut_off), untold(search.outcomes[0]))  # fmt: skip
+                    tuple((came.variant, came.cut) for came in search.cut_off), untold(search.outcomes[0]),
+                    unvaried(search.outcomes))  # fmt: skip
 
 
 def _row(outcome: Outcome, search: Search, runs: Runs) -> ToldOutcome:
@@ -102,5 +106,6 @@ def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
         "cut_off": [
             {"parent": one.parent, "forced": str(one.forced), "why": why} for one, why in explored.cut_off
         ],
+        "unvaried": {"polls": list(explored.unvaried.polls), "sets": list(explored.unvaried.sets)},
     }  # fmt: skip
     write_whole(run / FILE, json.dumps(data, indent=1).encode() + b"\n")

@@ -1,0 +1,79 @@
+"""What an exploration leaves as it came: how often polls fail, and the sets of requests that are completed together.
+
+A poll can fail any number of times before it does not, and MPI_Waitsome can complete any set of what is complete: each
+is told by its place in the program, so that nobody takes what was explored for all that can happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.explore.outcomes import Outcome, line_of
+from weft.mpi.meaning import Act, Many, named
+from weft.plain import dataclass
+from weft.replay.plan import POLLS
+from weft.replay.ready import completing
+from weft.terms.words import plural
+from weft.trace import Trace
+from weft.trace.layout import Flag
+
+SHOWN: Final = 3
+"""Places that are named."""
+_SOME: Final = [f"MPI_{name}" for name in named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unvaried:
+    """Places in the program, each with its rank: of polls that failed, and of calls that complete some of several."""
+
+    polls: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """What is to be told of it, nothing where there is nothing."""
+        told = []
+        if self.polls:
+            told.append(f"not varied: how often polls fail, at {_places(self.polls)}")
+        if self.sets:
+            what = "which requests are completed together (each alone is tried)"
+            told.append(f"not varied: {what}, at {_places(self.sets)}")
+        return told
+
+
+def unvaried(outcomes: list[Outcome]) -> Unvaried:
+    """Of all outcomes together."""
+    polls = dict.fromkeys(place for one in outcomes for place in _polls(one.trace))
+    sets = dict.fromkeys(place for one in outcomes for place in _sets(one.trace))
+    return Unvaried(tuple(polls), tuple(sets))
+
+
+def _polls(trace: Trace) -> Iterator[str]:
+    """Where polls failed, a place once."""
+    for rank in trace.ranks:
+        events = rank.events
+        polls = trace.functions.mask(f"MPI_{name}" for name in POLLS)[events["function"]]
+        mine = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
+        rows = np.flatnonzero(mine & (events["count"] > 0))
+        yield from (line_of(trace, (rank.index, row)) for row in _once(events["site"][rows], rows))
+
+
+def _sets(trace: Trace) -> Iterator[str]:
+    """Where some of several requests were completed, a place once."""
+    for rank in trace.ranks:
+        some = trace.functions.mask(_SOME)[rank.events["function"]]
+        rows = np.array([c.event for c in completing(rank) if some[c.event] and len(c.requests) > 1], np.int64)
+        yield from (line_of(trace, (rank.index, row)) for row in _once(rank.events["site"][rows], rows))
+
+
+def _once(sites: NDArray[np.uint32], rows: NDArray[np.int64]) -> list[int]:
+    """The first row of each site."""
+    return [int(row) for row in rows[np.sort(np.unique(sites, return_index=True)[1])]] if len(rows) else []
+
+
+def _places(places: tuple[str, ...]) -> str:
+    more = len(places) - SHOWN
+    return "; ".join(places[:SHOWN]) + (f"; and {plural(more, 'more place')}" if more > 0 else "")
