@@ -171,7 +171,7 @@ function line(site) {
 async function goTo(row) {
   const session = vscode.debug.activeDebugSession;
   if (session?.type === "weft") {
-    await session.customRequest("weft/until", { where: `finding:${row.number}` });
+    await session.customRequest("weft/until", { where: `finding:${row.number}`, through: true });
     return;
   }
   const site = row.sites.find(isPlace);

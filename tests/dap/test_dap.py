@@ -256,6 +256,23 @@ def test_findings_lead_to_their_moments(client: Start, mpich: Installed, tmp_pat
     assert editor.threads()[1] == "rank 0 · recv(source=ANY_SOURCE, tag=7)"
 
 
+def test_the_way_to_a_finding_stops_at_breakpoints_or_goes_past_them(client: Start, recorded: Record) -> None:
+    run = recorded(PROGRAMS / "gather.py")
+    editor = client()
+    editor.launch(run=str(run.run), stopOnEntry=True)
+    race = next(one for one in editor.ask("weft/findings")["findings"] if one["kind"] == "message-race")
+    editor.breakpoints(run.source, run.here)
+    editor.ask("weft/until", where=race["where"])
+    stop = editor.event("stopped")
+    assert stop["reason"] == "breakpoint" and f"gather.py:{run.here} in work" in editor.threads()[stop["threadId"]]
+    editor.ask("weft/until", where=race["where"], through=True)
+    assert editor.event("stopped")["reason"] == "goto"
+    assert editor.threads()[1].startswith("rank 0 · recv(")
+    assert not any("in work" in name for name in editor.threads().values())
+    editor.go("reverseContinue")  # breakpoints are there as before
+    assert any(f"gather.py:{run.here} in work" in name for name in editor.threads().values())
+
+
 def test_wrong_use_is_answered_with_what_is_right(client: Start, recorded: Record, tmp_path: Path) -> None:
     editor = client()
     editor.ask("initialize", adapterID="weft")

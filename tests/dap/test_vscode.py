@@ -90,7 +90,7 @@ def test_vs_code_stops_all_ranks_shows_one_goes_back_and_follows_a_finding(code:
     code.keys(Keys.CONTROL, Keys.SHIFT, "d")
     code.click(".pane-header", "WEFT: FINDINGS")
     code.click(".tree-explorer-viewlet-tree-view .monaco-list-row", "receives from any source")
-    code.shows(".debug-call-stack", "rank 0 · recv(", "rank 2 · send(dest=0, tag=7)")
+    code.shows(".debug-call-stack", "rank 0 · recv(", "rank 2 · send(dest=0, tag=7)")  # past the breakpoint
     code.keep("finding")
     # The run as a picture, beside the source.
     code.keys(Keys.F1)

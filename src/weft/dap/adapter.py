@@ -370,8 +370,8 @@ class Adapter:
         return None, lambda: session.until(where)
 
     def _until(self, arguments: Body) -> tuple[None, Later]:
-        session, where = self.session, str(arguments["where"])
-        return None, lambda: session.until(where)
+        session, where, through = self.session, str(arguments["where"]), bool(arguments.get("through"))
+        return None, lambda: session.until(where, through=through)
 
     def _exception(self, _: Body) -> Body:
         text = self.session.text

@@ -263,9 +263,9 @@ class Session:
         d.focus = rank
         self.move("step", go)
 
-    def until(self, where: str) -> None:
-        """To a call, and no further than is needed for it; forwards or back."""
-        self.move("goto", lambda: self.debugger.until(where))
+    def until(self, where: str, *, through: bool = False) -> None:
+        """To a call, and no further than is needed for it; forwards or back. `through`: past breakpoints, too."""
+        self.move("goto", lambda: self.debugger.until(where, through=through))
 
     def back(self, rank: int) -> None:
         """Back to the line before on a rank; to before its last call where no line is known or lies behind."""

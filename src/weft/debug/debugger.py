@@ -55,13 +55,15 @@ class Debugger(Standing):
         end = self.record.end
         return self._run_to(lambda held: self.record.full(self.record.cuts.before_future(held).goals, end))
 
-    def _run_to(self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None) -> Answer:
-        """Let the ranks run up to goals, or to a breakpoint on the way.
+    def _run_to(
+        self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
+    ) -> Answer:
+        """Let the ranks run up to goals, or to a breakpoint on the way. `through`: past those.
 
         `limit`: the goals, given the calls that are not to be made, as ranks stop before them or at lines before them.
         """
-        candidates = self.stops.breakpoints.ahead(self.stops.reached)
-        if self.stops.breakpoints.of_source:
+        candidates = [] if through else self.stops.breakpoints.ahead(self.stops.reached)
+        if self.stops.breakpoints.of_source and not through:
             self.stops.arm()
         else:
             self.stops.arm_nothing()
@@ -85,8 +87,11 @@ class Debugger(Standing):
             self.stops.arm()
         return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
 
-    def until(self, text: str) -> Answer:
-        """Run what has to happen before a call, and no more; back by another replay where it lies behind."""
+    def until(self, text: str, *, through: bool = False) -> Answer:
+        """Run what has to happen before a call, and no more; back by another replay where it lies behind.
+
+        `through`: past breakpoints, too.
+        """
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
         events = resolve(self.record.trace, text, self.findings)
@@ -101,7 +106,7 @@ class Debugger(Standing):
             cut = past.meet(self.record.cuts.before_future(held)) if held else past
             return self.record.full(cut.goals, self.record.start)
 
-        return self._run_to(limit, past.polls)
+        return self._run_to(limit, past.polls, through=through)
 
     def next_event(self, count: int, rank: int) -> Answer:
         """Let a rank make its next calls; the others what these need."""
