@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.explore.outcomes import Outcome, line_of
-from weft.mpi.meaning import Act, Many, named
 from weft.plain import dataclass
 from weft.replay.plan import POLLS
-from weft.replay.ready import completing
+from weft.replay.ready import SOME, completing
 from weft.terms.words import plural
 from weft.trace import Trace
 from weft.trace.layout import Flag
 
 SHOWN: Final = 3
 """Places that are named."""
-_SOME: Final = [f"MPI_{name}" for name in named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _polls(trace: Trace) -> Iterator[str]:
 def _sets(trace: Trace) -> Iterator[str]:
     """Where some of several requests were completed, a place once."""
     for rank in trace.ranks:
-        some = trace.functions.mask(_SOME)[rank.events["function"]]
+        some = trace.functions.mask(f"MPI_{name}" for name in SOME)[rank.events["function"]]
         rows = np.array([c.event for c in completing(rank) if some[c.event] and len(c.requests) > 1], np.int64)
         yield from (line_of(trace, (rank.index, row)) for row in _once(rank.events["site"][rows], rows))
 

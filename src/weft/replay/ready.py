@@ -23,7 +23,7 @@ from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Flag
 
 _ONE: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
-_SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
+SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
 _STARTS: Final = {f"MPI_{name}" for name in named(Act.START)}
 Row = tuple[Posts, int]
 """A send or receive of a Match."""
@@ -56,7 +56,7 @@ def completing(rank: Rank, only: int | None = None) -> Iterator[Completing]:
     `only`: at most that event.
     """
     events, functions = rank.events, rank.trace.functions
-    of_several = functions.mask(f"MPI_{name}" for name in _ONE | _SOME)[events["function"]]
+    of_several = functions.mask(f"MPI_{name}" for name in _ONE | SOME)[events["function"]]
     good = (events["flags"] & Flag.CLOSED != 0) & (events["error"] == 0)
     rows = np.flatnonzero(of_several & good)
     rows = rows if only is None else rows[rows == only]
