@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials debian kernel clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -241,6 +241,10 @@ mutants: setup
 # PROGRAMS as they are and checked: whether they print the same, and what is found in each.
 trials: setup
 	$(BIN)/python tools/trials.py $(TRIALS) $(PROGRAMS)
+
+# Numba's own tests of parallel loops, as they are and checked.
+prange-tests: setup
+	$(BIN)/python tools/prange_tests.py $(TRIALS)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

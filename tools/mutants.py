@@ -1,28 +1,29 @@
 """Mutants of right C-DVMH and Fortran-DVM programs: each clause deleted or changed in turn, and whether that is found.
 
-    python tools/mutants.py [--jobs 2] [--seconds 20] [--most N] [--list FILE] PROGRAM...
+    python tools/mutants.py [--jobs 2] [--seconds 20] [--most N] [--list FILE] [--part 1/2] PROGRAM...
 
 A program takes part if it is silent as it is. A mutant is found if a finding names the loop of its directive, a
 variable of the clause or a line beside it; the table counts them by what was changed. What came of each is written
-to --list, a line each, as soon as it is known; an interrupt ends with the table of those. What the programs print
-goes nowhere.
+to --list, a line each, as soon as it is known, and what stands there already is not done again; an interrupt ends with
+the table of those. What the programs print goes nowhere.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from weft.check import Checked, Request, check
 from weft.errors import UsageError, WeftError
@@ -183,27 +184,52 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=20, help="a program that takes longer takes no part")
     parser.add_argument("--most", type=int, default=10_000, help="so many mutants at most")
-    parser.add_argument("--list", type=Path, help="write what was not found here")
+    parser.add_argument("--list", type=Path, help="what came of each; what is there is not done again")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th program only, from the K-th on")
     args = parser.parse_args()
-    with ProcessPoolExecutor(args.jobs, initializer=quiet) as pool:
-        right = list(pool.map(partial(silent, seconds=args.seconds), args.programs))
-        taken = [path for path, holds in zip(args.programs, right, strict=True) if holds]
-        jobs = [(p, m) for p in taken for m in mutants(p.read_text(errors="surrogateescape"))][: args.most]
-        outcomes: list[str] = []
-        with suppress(KeyboardInterrupt):  # what is done is told
-            for result in pool.map(partial(outcome, seconds=args.seconds), jobs):
-                outcomes.append(result)
-                if args.list:
-                    told(args.list, jobs[len(outcomes) - 1], result)
-    write(taken, args.programs, jobs[: len(outcomes)], outcomes)
+    part, parts_ = map(int, args.part.split("/"))
+    programs = args.programs[part - 1 :: parts_]
+    kept = List(args.list)
+    with ProcessPoolExecutor(args.jobs, initializer=quiet) as pool, suppress(KeyboardInterrupt):  # what is done is told
+        ways = {path: str(path) for path in programs}
+        for path, holds in kept.each(pool, partial(silent, seconds=args.seconds), ways):
+            kept.taken += [path] if holds == str(True) else []
+        jobs = [(p, m) for p in kept.taken for m in mutants(p.read_text(errors="surrogateescape"))][: args.most]
+        ways = {(p, m): f"{p}:{m.line}\t{m.kind}\t{m.clause}\t{hash_of(m)}" for p, m in jobs}
+        for job, result in kept.each(pool, partial(outcome, seconds=args.seconds), ways):
+            kept.jobs.append(job)
+            kept.outcomes.append(result)
+    write(kept.taken, programs, kept.jobs, kept.outcomes)
     return 0
 
 
-def told(to: Path, job: tuple[Path, Mutant], result: str) -> None:
-    """A line for a mutant, as soon as it is known what came of it."""
-    path, mutant = job
-    with to.open("a", encoding="utf-8") as file:
-        file.write(f"{result}\t{path}:{mutant.line}\t{mutant.kind}\t{mutant.clause}\n")
+def hash_of(mutant: Mutant) -> str:
+    """A word for its text: one line may have the same clause twice."""
+    return hashlib.sha256(mutant.text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+class List:
+    """What came of each, in a file from one run to the next."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        self.taken: list[Path] = []
+        self.jobs: list[tuple[Path, Mutant]] = []
+        self.outcomes: list[str] = []
+        lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
+        self.known = {name: result for result, _, name in (line.partition("\t") for line in lines)}
+
+    def each(self, pool: Executor, work: Callable[[Any], object], ways: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
+        """Each thing, and what came of it: as the file says, else by doing it; `ways` has their names in the file."""
+        missing = [one for one, name in ways.items() if name not in self.known]
+        for one, name in ways.items():
+            if name in self.known:
+                yield one, self.known[name]
+        for one, result in zip(missing, pool.map(work, missing), strict=True):
+            if self.file:
+                with self.file.open("a", encoding="utf-8") as file:
+                    file.write(f"{result}\t{ways[one]}\n")
+            yield one, str(result)
 
 
 def write(

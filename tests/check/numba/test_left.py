@@ -92,6 +92,29 @@ def test_what_has_no_hooks_is_named(script: Path) -> None:
     assert status == 0
 
 
+LISTS = """\
+from numba import njit, prange
+
+
+@njit(parallel=True)
+def rows(n):
+    made = [[0, 0] for i in range(n)]
+    for i in prange(n):
+        made[i][0] = i
+    return made
+
+
+print(rows(3)[2][0])
+"""
+
+
+def test_a_list_of_a_comprehension_has_its_name(tmp_path: Path) -> None:
+    script = tmp_path / "lists.py"
+    script.write_text(LISTS)
+    _, out = check(script, "lists.py")
+    assert "the elements of `made`, a container of Numba's library (lists.py:7)" in out
+
+
 def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
     status, out = check(script, "prog.py", "none")
     assert status == 2

@@ -56,7 +56,8 @@ class Left:
         """Note what a parallel loop is given that has no hooks."""
         for name, kind in zip(names, kinds, strict=False):
             if isinstance(kind, CONTAINERS):
-                self._in(parfor, f"the elements of `{name}`, a container of Numba's library")
+                called = f"the elements of `{name}`" if name else "the elements of a list, set or dictionary"
+                self._in(parfor, f"{called}, a container of Numba's library")
             elif isinstance(kind, FOREIGN):
                 self._in(parfor, f"what `{name}` points to")
 

@@ -38,7 +38,7 @@ class Kernel:
 
 def plain(name: str) -> str:
     """The user's name of a variable of Numba's intermediate code: `s.3` is `s`; "" of a temporary."""
-    if name.startswith(("$", "expanded_tuple_var")):
+    if name.startswith(("$", "expanded_tuple_var", "closure__")):
         return ""
     return re.sub(r"(?:\.\d+)+$", "", name)
 
@@ -70,8 +70,8 @@ def named(name: str, function: Any) -> str:
             at = made.value.name
         elif isinstance(made, ir.Arg):
             return str(made.name)
-        else:
-            return ""
+        else:  # what a comprehension makes has lost the name that it is assigned to
+            return source.comprehended(function.func_id.func, made.loc.line)
     return ""
 
 

@@ -305,6 +305,18 @@ def column(function: FunctionType, line: int, array: str, stored: bool | None) -
     return places.pop() if len(places) == 1 else 0
 
 
+def comprehended(function: FunctionType, line: int) -> str:
+    """The variable that is assigned the comprehension at a line, "" if there is none."""
+    found = tree(function)
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp)
+    for node in ast.walk(found) if found is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, kinds):
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and node.lineno <= line <= (node.end_lineno or line):
+                return target.id
+    return ""
+
+
 @cache
 def _indent(function: FunctionType) -> int:
     try:
