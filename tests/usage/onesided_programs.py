@@ -90,6 +90,11 @@ C_ONESIDED = [
   if (me == 2) MPI_Put(a, <<4||3>>, MPI_INT, 0, 16, <<4||3>>, MPI_INT, w); /* BUG */""")),
     ("rma-race", "two_operations", 3, _locked("""
   if (me) MPI_Accumulate(a, 1, MPI_INT, 0, 0, 1, MPI_INT, <<me == 1 ? MPI_PROD : MPI_SUM||MPI_SUM>>, w); /* BUG */""")),
+    ("rma-race", "read_at_the_origin", 3, _locked("""
+  if (me == 1) { <<MPI_Put(a||MPI_Get(b + 4>>, 1, MPI_INT, 0, 0, 1, MPI_INT, w); /* BUG */
+    MPI_Win_flush_local(0, w); MPI_Send(b, 1, MPI_INT, 2, 1, comm); }
+  if (me == 2) { MPI_Recv(b, 1, MPI_INT, 1, 1, comm, MPI_STATUS_IGNORE);
+    MPI_Put(a, 1, MPI_INT, 0, 0, 1, MPI_INT, w); }""")),
     ("rma-race", "flush_local_only", 3, _locked("""
   if (me == 1) { MPI_Put(a, 1, MPI_INT, 0, 0, 1, MPI_INT, w); /* BUG */
     <<MPI_Win_flush_local(0, w)||MPI_Win_flush(0, w)>>; MPI_Send(b, 1, MPI_INT, 2, 1, comm); }

@@ -1,7 +1,7 @@
 """When one-sided operations are over: at their origin, and at their target (MPI-4.1, 12.3 and 12.5).
 
 An operation is complete at the target with its epoch, or with a flush that is not local. At its origin also a local
-flush completes it, and the wait for its request. A request of a fetch says more: what it fetched has been read.
+flush completes it, and the wait for its request. Of a fetch that says more: what has arrived has been read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic
-from weft.mpi.meaning import Access, Act, Form, named
+from weft.mpi.meaning import Access, Act, named
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.trace import Rank
 from weft.usage.epochs import FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL, Epochs
 
-FETCHES: Final = named(Act.ACCESS, where=lambda m: m.form is Form.NONBLOCKING and Access.READ in m.access)
+FETCHES: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -46,10 +46,9 @@ def completion(rank: Rank, of: Epochs) -> Completion:
     table = masks(rank.trace.functions).table
     asked = rows[table(calls.REQUEST_RMA)[function[rows]]]
     if len(asked):
-        done = _requested(rank, of.event[asked])
-        _earliest(local, asked, done)
-        fetched = table(FETCHES)[function[asked]]
-        _earliest(remote, asked[fetched], done[fetched])
+        _earliest(local, asked, _requested(rank, of.event[asked]))
+    fetched = rows[table(FETCHES)[function[rows]]]
+    _earliest(remote, fetched, local[fetched])
     return Completion(*(np.where(column == _NEVER, -1, column) for column in (local, remote)))
 
 
