@@ -63,6 +63,26 @@ C_ONESIDED = [
   MPI_Put(a <<||+ 2>>, 2, MPI_INT, right, 0, 2, MPI_INT, w); /* BUG */
   MPI_Send(b, 2, MPI_INT, right, 1, comm);
   MPI_Wait(&r, MPI_STATUS_IGNORE);""")),
+    ("buffer-reuse", "column_and_row", 2, """
+  MPI_Datatype t;
+  MPI_Type_vector(4, 1, 8, MPI_INT, &t);
+  MPI_Type_commit(&t);
+  MPI_Irecv(big + 2, 1, t, left, 1, comm, &r);
+  MPI_Irecv(big + <<25||27>>, 3, MPI_INT, left, 2, comm, &q); /* BUG */
+  MPI_Send(a, 4, MPI_INT, right, 1, comm);
+  MPI_Send(a, 3, MPI_INT, right, 2, comm);
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  MPI_Wait(&q, MPI_STATUS_IGNORE);
+  MPI_Type_free(&t);"""),
+    ("buffer-reuse", "two_columns", 2, """
+  MPI_Datatype t;
+  MPI_Type_vector(4, 1, 8, MPI_INT, &t);
+  MPI_Type_commit(&t);
+  MPI_Isend(big + 2, 1, t, right, 1, comm, &r);
+  MPI_Irecv(big + <<10||3>>, 1, t, left, 1, comm, &q); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  MPI_Wait(&q, MPI_STATUS_IGNORE);
+  MPI_Type_free(&t);"""),
     ("rma-race", "exposed_origin", 3, _fenced("""
   if (me == 1) MPI_Put(big + 4, 1, MPI_INT, 2, 0, 1, MPI_INT, w); /* BUG */
   if (me == 0) MPI_Put(a, 1, MPI_INT, 1, <<4||5>>, 1, MPI_INT, w); /* BUG */""")),

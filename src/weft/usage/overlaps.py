@@ -17,6 +17,7 @@ from weft.native.headers import requests
 from weft.native.headers.requests import Access
 from weft.plain import dataclass
 from weft.terms import calls
+from weft.terms.blocks import spread
 from weft.terms.calls import catalogue
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, distinct, numbered
@@ -142,9 +143,12 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
     solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
+    gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
         if id < MOST_IDS:
-            solid_[id] = solid(of.rank.datatype(id))
+            size = solid(of.rank.datatype(id))
+            gaps[id] = not size and id
+            solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
     done = first_done(of)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
     given = requests.Buffers(
@@ -153,7 +157,23 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
     _broadcasts(of, begin, written)
-    return Accesses(begin, end, begin, low, high, written)
+    return _in_blocks(of.rank, Accesses(begin, end, begin, low, high, written), gaps)
+
+
+def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
+    """The accesses, those of datatypes with gaps block by block, and left out where the blocks are not known."""
+    datatype = rank.events["datatype"][of.args].astype(np.int64)
+    inside = datatype < len(gaps)
+    rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
+    if not len(rows):
+        return of
+    parts = spread(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
+    mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
+    low = of.low[mine] + parts.offset.astype(np.uint64)
+    blocks = Accesses(
+        of.begin[mine], of.end[mine], of.args[mine], low, low + parts.length.astype(np.uint64), of.writes[mine]
+    )
+    return joined(Accesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
 
 
 def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
