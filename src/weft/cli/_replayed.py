@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import weft
 from weft.cli._said import say, shown_path
+from weft.cli._values import keep_values, tell_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
 from weft.launch.job import Job
@@ -29,6 +30,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     ending = finish.finish(job)
     if args.driven:
         return job.process.shell_status
+    tell_values(keep_values(job, args.probes))
     if not ending.ranks:
         lines, status = _nothing(session, job, args)
         job.run.discard()

@@ -3,6 +3,7 @@
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
 weft compare REFERENCE RUN --relative 1e-9 values of probes count as alike up to there
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
+weft compare REFERENCE RUN --bisect        where hashes differ: both replayed, until the element is known
 weft compare REFERENCE RUN --debug         the debugger at the first difference, on a replay of RUN
 weft compare REFERENCE RUN --view          both runs in the browser, the first difference in the middle
 
@@ -17,6 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli._bisect import bisected
 from weft.cli._values import debug_at, debug_values
 from weft.errors import UsageError
 
@@ -39,6 +41,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run to hold against it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text by default")
     parser.add_argument("--view", action="store_true", help="show both runs in the browser, where they differ")
+    parser.add_argument(
+        "--bisect", action="store_true",
+        help="where hashes differ: replay both runs with the elements of what differs first",
+    )  # fmt: skip
     parser.add_argument("--debug", action="store_true", help="open the debugger at the first difference, on a replay")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--values", action="store_true", help="compare values of probes only")
@@ -63,6 +69,8 @@ def _number(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Compare two runs."""
+    if args.bisect and (args.view or args.calls or args.format != "text"):
+        raise UsageError("--bisect is about values, in text: leave out --view, --calls and --format")
     if args.debug and (args.view or args.format != "text"):
         raise UsageError("--debug opens a prompt: leave out --view and --format")
     if args.view:
@@ -70,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
         return beside(opened(args.reference).path, opened(args.run).path)
     values = None if args.calls else _values(args)
+    if args.bisect and values is not None:
+        for line in bisected(values, (args.reference, args.run), _settings(args)):
+            print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _same_program(args)):
         status = _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
         if args.debug and not values.alike:

@@ -67,6 +67,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--timeout", type=seconds, metavar="S", help="end the replay after so many seconds")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
+    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="keep of the program's probes what CONFIG says")
+    parser.add_argument("--hash-messages", action="store_true", help="keep a hash of what each message holds")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 
 
@@ -75,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
     command = args.rest
     if args.force and (args.until or args.breaks):
         raise UsageError("--force runs on freely: it does not go with --until or --break")
+    if args.debug and (args.probes or args.hash_messages):
+        raise UsageError("--debug records nothing: it does not go with --probes or --hash-messages")
     if args.stdin is not None and not args.debug:
         feed(args.stdin)
     if args.debug:
@@ -108,7 +112,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Replay
+    from weft.values import recording
 
+    recording.check(args.probes)
     trace = weft.open(args.run or rundir.newest())
     command, n = recorded_command(trace, other, args.n)
     for problem in trace.problems[:3]:
@@ -128,9 +134,13 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     session = Replay(steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven)
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
+        directory.facts["hashes"] = args.hash_messages
         recorder.describe(start, shim, directory)
-        job = started(trace, session, start, (shim, directory), folder)
+        more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
+        more |= {"WEFT_HASH": "1"} if args.hash_messages else {}
+        job = started(trace, session, start, (shim, directory), more)
     except WeftError:
+        recording.discard(directory.path)
         directory.discard()
         raise
     return conclude(trace, session, job, args)
@@ -158,7 +168,7 @@ def inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDirectory], folder: Path) -> Job:
+def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDirectory], more: dict[str, str]) -> Job:
     """Lay the plan out and run the program with it, to its end."""
     from weft.launch import recorder
     from weft.launch.job import run_job
@@ -167,14 +177,14 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
     shim, directory = made
     laid_out = directory.path / "replay"
     session.lay_out(laid_out, FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
-    variables = recorder.variables(shim, directory, "trace") | {"WEFT_REPLAY": str(laid_out)}
+    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_REPLAY": str(laid_out)}
     if session.driven:
         variables["WEFT_AGENT"] = str(session.driven)
     if session.driven or trace.run.get("tasks"):
         from weft.tasks.runtime import for_ranks
 
         variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
-    with inside(folder):
+    with inside(Path(str(directory.facts["cwd"]))):
         return run_job(start, directory, variables, observer=session.observe)
 
 

@@ -574,10 +574,8 @@ void weft_started(bool world, int provided) {
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
     int replayed = world && replay_path[0] ? weft_replay_start(replay_path, header->rank) : -1;
-    if (!replay_path[0] && level == WEFT_LEVEL_TRACE) {
-        weft_access_begin(provided != MPI_THREAD_SINGLE);
-        weft_hash_begin();
-    }
+    if (!replay_path[0] && level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
+    if (level == WEFT_LEVEL_TRACE) weft_hash_begin();
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];

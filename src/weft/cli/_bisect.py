@@ -1,0 +1,76 @@
+"""`weft compare --bisect`: both runs are replayed, and the probe whose hash differs first is kept whole there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli._said import say
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.compare.values import ValueComparison
+    from weft.compare.values.comparison import Unlike
+
+LIMIT = 86_400
+"""Seconds that a replay may take: a standstill ends it long before."""
+
+
+def bisected(made: ValueComparison, runs: tuple[Path, Path], settings: dict[str, dict[str, Any]]) -> list[str]:
+    """The lines of the comparison with more detail where hashes differ first; none where elements are known already.
+
+    Messages come in the order of each record, so that nothing else differs than before.
+    """
+    from weft.compare.values import compare_values
+    from weft.compare.values.told import lines
+    from weft.values.trace import ValueTrace
+
+    first = made.found[0][0] if made.found else None
+    if first is None or first.sort != "hash":
+        return []
+    with tempfile.TemporaryDirectory(prefix="weft-bisect-") as name:
+        folder = Path(name)
+        (folder / "probes.toml").write_text(configuration(first))
+        traces = []
+        for number, run in enumerate(runs):
+            say(f"replaying {run} with the elements of probe {first.after.place.name}")
+            replayed(run, folder / "probes.toml", folder / str(number))
+            traces.append(ValueTrace.open(folder / str(number)))
+        return list(lines(compare_values(traces[0], traces[1], settings)))
+
+
+def configuration(first: Unlike) -> str:
+    """What to keep: the elements of one probe, in the iteration in which it differs first."""
+    kept, where = first.after, ""
+    around = list(kept.process.path_of(int(kept.process.rows["parent"][kept.row])))
+    if around:
+        where = f'iterations = "{around[-1][1]}:{around[-1][1]}"\n'
+    return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'
+
+
+def replayed(run: Path, probes: Path, out: Path) -> None:
+    """Replay a run with a configuration of probes. WeftError where nothing comes of it."""
+    if not (run / "ranks").is_dir():
+        raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "weft.cli.main",
+        "replay",
+        str(run),
+        "--probes",
+        str(probes),
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False, stdin=subprocess.DEVNULL
+    )
+    if not (out / "values").is_dir():
+        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise WeftError(f"the replay of {run} kept no values: {last[0].removeprefix('weft: ')}")
