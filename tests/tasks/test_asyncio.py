@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.tasks import Session, session
 from weft.tasks.model import Task
 
@@ -335,3 +335,18 @@ def test_the_table_of_many_tasks_comes_at_once(python: str) -> None:
         begun = spent()
         assert len(s.backend.tasks()) == 20001
         assert spent() - begun < 1  # five times what is aimed at: a machine may be slow, and busy
+
+
+def test_a_task_is_found_by_what_the_program_holds_of_it() -> None:
+    with debug("apart.py") as s:
+        s.do("break seen")
+        s.do("continue")
+        s.do("delete")
+        s.do("task 1")
+        assert s.do("task tasks[2]")["task"]["name"] == "number2"
+        s.do("task 1")
+        assert s.do("task tasks[3].get_coro()")["task"]["name"] == "number3"
+        assert s.do("next")["label"].endswith("(number3)")
+        for text, why in (("mine", "not a living task"), ("nosuch", "NameError")):
+            with pytest.raises(UsageError, match=why):
+                s.do(f"task {text}")

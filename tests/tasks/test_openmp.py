@@ -468,3 +468,24 @@ def test_a_damaged_table_ends_no_console(build: Build) -> None:
         gdb.write(base + layout.HEADER, (1 << 63) + 64, 8)  # a slab that is none
         with pytest.raises(WeftError, match=r"cannot be read|memory"):
             s.do("tasks")
+
+
+def test_a_task_is_found_by_a_pointer_into_its_frames(build: Build) -> None:
+    with session([str(build("buried.c"))]) as s:
+        s.do("break deepest")
+        s.do("continue")
+        rows = [row["id"] for row in s.do("tasks middle")["tasks"] if row["at"] and row["at"]["line"] == 38]
+        places = {}
+        for id_ in rows[:6]:
+            s.do(f"task {id_}")
+            places[id_] = s.do("print &mine")["value"].split()[-1]
+        assert len(places) > 2
+        for id_, place in places.items():
+            assert s.do(f"task (char *){place} + 2")["task"]["id"] == id_
+        for text, why in (
+            ("nosuch", 'No symbol "nosuch"'),
+            ("&other_than", "No symbol"),
+            ("(char *)8", "no task's frames"),
+        ):
+            with pytest.raises(UsageError, match=why):
+                s.do(f"task {text}")

@@ -76,6 +76,10 @@ class Backend(Protocol):
         """The value of an expression in a task's frame."""
         ...
 
+    def held(self, task: int | None, text: str) -> int:
+        """The task that an expression in a task's frame leads to. HandError where it leads to none."""
+        ...
+
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""
         ...

@@ -14,7 +14,9 @@ from weft.tasks.debugger import Answer, Debugger
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
     "tasks": Command("tasks [--tree] [FILTER]...", "all tasks: state, place, what each waits for", ("t",)),
-    "task": Command("task [ID]", "the task that commands mean; also one that has not begun, or sits on the heap"),
+    "task": Command(
+        "task [ID]", "the task that commands mean, wherever it is; ID: its number, its name, or what holds it"
+    ),
     "name": Command("name ID NAME", "give a task a name"),
     "next": Command("next [N]", "to the task's next line, over functions, wherever it goes on", ("n",)),
     "step": Command("step [N]", "to the task's next line, into functions", ("s",)),

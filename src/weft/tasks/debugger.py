@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from weft.debug.hands import Point
+from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
@@ -85,9 +85,17 @@ class Debugger:
         return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
 
     def find(self, text: str) -> Task:
-        """A task by its number or name. UsageError where there is none."""
+        """A task by its number or name, or by what the program holds of it. UsageError where there is none."""
         rows = self.rows()
         found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
+        if not found and not text.isdigit():
+            try:
+                held = self.backend.held(self.focus, text)
+            except HandError as error:
+                raise UsageError(
+                    f"no task is called {text!r} (`tasks` lists them), nor does it lead to one: {error}"
+                ) from error
+            found = [row for row in rows if row.id == held]
         if len(found) != 1:
             raise UsageError(f"{'several tasks are' if found else 'no task is'} called {text!r}: `tasks` lists them")
         return found[0]

@@ -339,14 +339,3 @@ def _of_library(file: str) -> bool:
 def site_of(frame: Frame) -> SourceLine:
     """Where a frame stands."""
     return SourceLine(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
-
-
-def cropped(stack: list[Frame], skip: int) -> list[Frame]:
-    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it."""
-    parts: list[list[Frame]] = [[]]
-    for i, frame in enumerate(stack):
-        parts[-1].append(frame)
-        name, below = str(frame.get("func", "")), str(stack[i + 1].get("func", "")) if i + 1 < len(stack) else ""
-        if ENTRY.search(name) and not (name.startswith(".omp_outlined.") and below.startswith(".omp_task_entry.")):
-            parts.append([])
-    return [frame for frame in parts[min(skip, len(parts) - 1)] if is_own(frame)]

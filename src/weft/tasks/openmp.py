@@ -15,9 +15,10 @@ from weft.debug.mi import quoted
 from weft.errors import UsageError
 from weft.tasks import layout
 from weft.tasks.backend import How, Spawn, Stop
-from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, cropped, is_own, site_of
+from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.runtime import check, settings
+from weft.tasks.stacks import cropped, frames_of, holder
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
@@ -419,18 +420,7 @@ class NativeBackend:
         if row is None:
             thread = self._thread()
             return thread, [frame for frame in self._gdb.stack(thread) if is_own(frame)]
-        if row.worker is None or row.worker not in self._gdb.threads:
-            return 0, []
-        skip, at = 0, row
-        while at.above is not None and at.above in rows:
-            skip, at = skip + 1, rows[at.above]
-        thread = self._gdb.threads[row.worker]
-        return thread, cropped(self._gdb.stack(thread), skip)
-
-    def levels(self, task: int) -> tuple[int, list[int]]:
-        """gdb's number of the thread that a task is on, and of each of its frames there."""
-        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
-        return thread, [int(frame["level"]) for frame in frames]
+        return frames_of(self._gdb, row, rows)
 
     def evaluate(self, task: int | None, text: str, level: int) -> str:
         """The value of an expression in a task's frame."""
@@ -438,6 +428,17 @@ class NativeBackend:
         if not frames:
             raise HandError("the task is in no frame: it has not begun, or lies on the heap")
         return self._gdb.evaluate(text, thread, int(frames[min(level, len(frames) - 1)]["level"]))
+
+    def held(self, task: int | None, text: str) -> int:
+        """The task that a pointer leads to: the one in whose frames it points."""
+        rows = {row.id: row for row in self.tasks()}
+        thread, frames = self._frames(task, rows)
+        level = int(frames[0]["level"]) if frames else 0
+        address = int(self._gdb.evaluate(f"(unsigned long)({text})", thread or self._thread(), level))
+        found = holder(self._gdb, address, rows)
+        if found is None:
+            raise HandError(f"{text} is {address:#x}, and lies in no task's frames")
+        return found
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""

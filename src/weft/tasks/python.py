@@ -143,6 +143,13 @@ class Conversation:
         """The value of an expression in a task's frame."""
         return str(self._ask("evaluate", task=task, text=text, level=level))
 
+    def held(self, task: int | None, text: str) -> int:
+        """The task that an expression holds: a task, or its coroutine."""
+        found, value = self._ask("held", task=task, text=text)
+        if found is None:
+            raise HandError(f"{text} is {value}, not a living task")
+        return int(found)
+
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""
         self._ask("points", points=[point.as_dict() for point in points])

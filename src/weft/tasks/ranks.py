@@ -373,6 +373,11 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.evaluate(task, text, level)
 
+    def held(self, task: int | None, text: str) -> int:
+        """The task that an expression leads to."""
+        with self._hand.looking():
+            return self._hand.backend.held(task, text)
+
     def arm(self, points: Sequence[Point]) -> None:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
         raise NotImplementedError

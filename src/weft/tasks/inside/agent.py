@@ -234,6 +234,13 @@ class Agent:
         frame = self._frame_of(request)
         return SHORT.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
 
+    def do_held(self, request: Request) -> tuple[int | None, str]:
+        """The number of the task that an expression holds, and its value."""
+        frame = self._frame_of(request)
+        value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
+        held = next((task for task in self.tasks() if task is value or task.get_coro() is value), None)
+        return birth(held).id if held is not None else None, SHORT.repr(value)
+
     def do_points(self, request: Request) -> None:
         """Take these breakpoints."""
         running = list(sys._current_frames().values())

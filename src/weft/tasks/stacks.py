@@ -1,0 +1,62 @@
+"""Whose frames lie on a worker's stack: of the task on top, and of each that waits beneath it."""
+
+from __future__ import annotations
+
+from weft.tasks.gdb import ENTRY, Frame, Gdb, is_own
+from weft.tasks.model import Task
+
+
+def parts(stack: list[Frame]) -> list[int]:
+    """For each frame, innermost first, the how-manieth task of the stack it belongs to, 0 the one on top."""
+    found, part = [], 0
+    for i, frame in enumerate(stack):
+        found.append(part)
+        name, below = str(frame.get("func", "")), str(stack[i + 1].get("func", "")) if i + 1 < len(stack) else ""
+        part += bool(ENTRY.search(name)) and not (
+            name.startswith(".omp_outlined.") and below.startswith(".omp_task_entry.")
+        )
+    return found
+
+
+def cropped(stack: list[Frame], skip: int) -> list[Frame]:
+    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it."""
+    numbered = parts(stack)
+    part = min(skip, numbered[-1] if numbered else 0)
+    return [frame for frame, of in zip(stack, numbered, strict=True) if of == part and is_own(frame)]
+
+
+def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+    """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
+    if row.worker is None or row.worker not in gdb.threads:
+        return 0, []
+    skip, at = 0, row
+    while at.above is not None and at.above in rows:
+        skip, at = skip + 1, rows[at.above]
+    thread = gdb.threads[row.worker]
+    return thread, cropped(gdb.stack(thread), skip)
+
+
+def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:
+    """The task in whose frames a variable lies; None where no worker's stack holds that address."""
+    for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
+        thread = gdb.threads[top.worker or 0]
+        stack = gdb.stack(thread)
+        level = _level(gdb, thread, len(stack), address)
+        if level is None:
+            continue
+        below = {row.above: row for row in rows.values() if row.above is not None}
+        found: Task | None = top
+        for _ in range(parts(stack)[level]):
+            found = below.get(found.id) if found is not None else None
+        return found.id if found is not None else None
+    return None
+
+
+def _level(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
+    """The frame of a stack that an address lies in: from its stack pointer to its caller's."""
+    inside = None
+    for level in range(depth):
+        if int(gdb.evaluate("(unsigned long)$sp", thread, level)) > address:
+            return inside
+        inside = level
+    return None
