@@ -5,6 +5,8 @@
 programs/halo.c exchanges its edges by one-sided calls, with 1 and 2 ranks. FOLDER holds the sources of LULESH 2.0
 (github.com/LLNL/LULESH), of which the repository has none. The least of --repeat runs taken in turn, all ranks together
 for time, the largest rank for memory. Fails where hooks cost more than 3 times the time or 2 times the memory.
+
+A second table, without bounds: programs/exchange.c plain, under `weft run` and under `weft run --whole-buffers`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ HALO = [
     Case("halo, windows of all the grid, 1 rank", "1000 40 whole", 1, float("inf")),
 ]
 """Where windows lie over all that the program works on, time has no bound here: it is told."""
+WHOLE = {
+    "messages of 8 KB, each after 200 sweeps": "1000 2000 200",
+    "messages of 8 MB, each after 4 sweeps": "1000000 60 4",
+    "messages of 8 MB and nothing else": "1000000 60 0",
+}
 LULESH = [
     Case("LULESH, -s 30 -i 60, 1 rank", "-s 30 -i 60 -q", 1),
     Case("LULESH, -s 12 -i 60, 8 ranks", "-s 12 -i 60 -q", 8),
@@ -57,13 +64,15 @@ def build(folder: Path, name: str, compiler: str, sources: Sequence[Path]) -> li
     return made
 
 
-def measure(folder: Path, command: Sequence[str | Path], ranks: int, *, weft: bool) -> tuple[float, float]:
+def measure(
+    folder: Path, command: Sequence[str | Path], ranks: int, *, weft: bool, options: Sequence[str] = ()
+) -> tuple[float, float]:
     """Seconds of processor time of all ranks, and MiB of the largest."""
     told = folder / "told"
     told.unlink(missing_ok=True)
     line = [BIN / "mpiexec", "-n", str(ranks), folder / "measured", told, *command]
     with tempfile.TemporaryDirectory(dir=folder) as run:
-        before = [*WEFT, "run", "--out", Path(run) / "run", "--"] if weft else []
+        before = [*WEFT, "run", *options, "--out", Path(run) / "run", "--"] if weft else []
         subprocess.run(
             [*before, *line], check=True, cwd=folder, timeout=300, capture_output=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -85,6 +94,19 @@ def row(folder: Path, case: Case, programs: Sequence[Path], repeat: int) -> bool
     return times <= case.most and room <= MOST_MEMORY
 
 
+def whole_buffers(folder: Path, repeat: int) -> None:
+    """Measure what looking at all of each pending buffer costs, and print the table."""
+    program = folder / "exchange"
+    subprocess.run([BIN / "mpicc", *OPTIONS, "-o", program, HERE / "exchange.c"], check=True)
+    ways: tuple[tuple[bool, tuple[str, ...]], ...] = ((False, ()), (True, ()), (True, ("--whole-buffers",)))
+    print(f"\n{'':<44}" + "".join(f"{head:>20}" for head in ("plain", "run", "run --whole-buffers")))
+    for title, words in WHOLE.items():
+        turns = [[measure(folder, [program, *words.split()], 2, weft=weft, options=options) for weft, options in ways]
+                 for _ in range(repeat)]  # fmt: skip
+        least = [[min(turn[k][unit] for turn in turns) for unit in (0, 1)] for k in range(len(ways))]
+        print(f"{title:<44}" + "".join(f"{s:8.2f} s {m:6.1f} MiB" for s, m in least), flush=True)
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,6 +125,7 @@ def main() -> int:
         if options.lulesh:
             made = build(folder, "lulesh", "mpicxx", sorted(options.lulesh.resolve().glob("lulesh*.cc")))
             good += [row(folder, case, made, repeat) for case in LULESH]
+        whole_buffers(folder, repeat)
     return 0 if all(good) else 1
 
 
