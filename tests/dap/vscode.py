@@ -25,7 +25,7 @@ SETTINGS = {
     "security.workspace.trust.enabled": False, "workbench.startupEditor": "none", "workbench.tips.enabled": False,
     "telemetry.telemetryLevel": "off", "window.menuBarVisibility": "compact",
 }  # fmt: skip
-LIMIT = 60.0
+LIMIT = 120.0
 
 
 def installed() -> Path:

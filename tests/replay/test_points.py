@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import UsageError
-from weft.replay import resolve
+from weft.replay import demanded, resolve
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -35,3 +35,15 @@ def test_a_receive_that_the_record_does_not_have_is_refused_with_what_it_has() -
         resolve(run(), "1:from=7", list)
     with pytest.raises(UsageError, match="is not a place"):
         resolve(run(), "1:from=x", list)
+
+
+def test_a_finding_is_where_it_begins_on_each_rank() -> None:
+    """A later call of it may need what another rank is to stop before: then no replay would come there."""
+
+    class Found:
+        events = ((1, 2), (0, 0), (2, 1), (1, 0))
+
+    trace = run()
+    assert sorted(demanded(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (2, 1)]
+    assert sorted(resolve(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (1, 2), (2, 1)]
+    assert demanded(trace, "1:from=2", list) == [(1, 1)]

@@ -217,7 +217,7 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
     """The plans of the ranks, and the cut that they stop at."""
     from weft.match import match
     from weft.order import order
-    from weft.replay import Cut, Cuts, plans_of, resolve
+    from weft.replay import Cut, Cuts, demanded, plans_of, resolve
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
 
@@ -245,6 +245,6 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
 
     cuts = Cuts(trace, ordered, steps)
     if args.until and not args.latest:
-        cut = cuts.past(events(args.until))
+        cut = cuts.past(event for text in args.until for event in demanded(trace, text, findings))
         return steps, cut.meet(cuts.before_future(events(args.breaks))) if args.breaks else cut
     return steps, cuts.before_future(events(wanted))

@@ -18,7 +18,7 @@ from weft.debug.record import call_facts
 from weft.debug.standing import Answer, HandMaker, Standing, hand_in
 from weft.debug.stops import Stops
 from weft.errors import UsageError
-from weft.replay import Goals, resolve
+from weft.replay import Goals, demanded
 from weft.replay.points import EventId
 from weft.trace import Event, Trace
 
@@ -94,7 +94,7 @@ class Debugger(Standing):
         """
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
-        events = resolve(self.record.trace, text, self.findings)
+        events = demanded(self.record.trace, text, self.findings)
         self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():

@@ -7,7 +7,7 @@ inside the ranks. `Cuts` turns points of the record into goals, `Replay` stands 
 from weft.replay.cuts import Cut, Cuts, Goals
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import plans_of
-from weft.replay.points import resolve
+from weft.replay.points import demanded, resolve
 from weft.replay.running import Replay, Result
 
-__all__ = ["Cut", "Cuts", "Goals", "RankPlan", "Replay", "Result", "ThreadPlan", "plans_of", "resolve"]
+__all__ = ["Cut", "Cuts", "Goals", "RankPlan", "Replay", "Result", "ThreadPlan", "demanded", "plans_of", "resolve"]

@@ -157,6 +157,17 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> l
     return events_at(trace, parse_place(text))[:1]
 
 
+def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> list[EventId]:
+    """The events that a replay is to stop before: of a finding each rank's first, as a later one may need others."""
+    events = resolve(trace, text, findings)
+    if not text.startswith("finding:"):
+        return events
+    first: dict[int, int] = {}
+    for rank, event in events:
+        first[rank] = min(event, first.get(rank, event))
+    return list(first.items())
+
+
 def _receive(trace: Trace, found: re.Match[str]) -> EventId:
     """The call that posts the receive of a message, named by what it receives (dbxR-II's demand points)."""
     text, rank, source, tag, visit = found[0], int(found[1]), int(found[2]), found[3], int(found[4] or 1)
