@@ -27,6 +27,8 @@ class Spread(NamedTuple):
 
 MOST_SPREAD: Final = 1 << 19
 """Blocks of buffers with gaps that are kept for one rank; of a buffer all are kept, or none."""
+MOST_COUNTS: Final = 1000
+"""Counts of one datatype with gaps that are looked at: each is laid out anew."""
 
 
 def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
@@ -46,7 +48,7 @@ def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
         if size := solid(of):
             yield Spread(rows, np.zeros(len(rows), np.int64), count[rows] * size)
             continue
-        for n in distinct(count[rows]).tolist():
+        for n in distinct(count[rows]).tolist()[:MOST_COUNTS]:
             mine, found = rows[count[rows] == n], blocks(of, n)
             if found is None or len(found) * len(mine) > left:
                 continue
