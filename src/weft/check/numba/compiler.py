@@ -38,6 +38,8 @@ CONTAINERS: Final = tuple(str(Path(numba.__file__).parent / name) for name in ("
 """Containers that Numba keeps in memory which it gets past its own allocator."""
 MADE: Final = "<string>"
 """The file of the code that Numba writes around a loop's body."""
+SCHEDULED: Final = "get_parallel_chunksize"
+"""What tells a loop's body of its schedule, by a part of the names that its calls leave."""
 KERNEL: Final = "__numba_parfor_gufunc"
 
 
@@ -160,6 +162,7 @@ class Compiler:
                     kernel.loop.owned(owned, numbers)
             if module.asks_for_thread:
                 kernel.loop.by_thread()
+            kernel.loop.scheduled |= SCHEDULED in module.text
             module.text = ""  # nobody needs it any more
         return result
 

@@ -71,6 +71,8 @@ class Loop:
             place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
             place.dimension[: len(one.dimensions)] = one.dimensions
         self._numbers = [one.integer for one in arguments]
+        self.scheduled = False
+        """Whether its body asks how the iterations are dealt out."""
 
     @property
     def address(self) -> int:
@@ -128,8 +130,8 @@ class Loop:
 
     @property
     def asks(self) -> bool:
-        """Whether its body asks for the number of its thread."""
-        return bool(self._head.by_thread)
+        """Whether its body asks for its thread or its schedule, so that results may depend on them."""
+        return bool(self._head.by_thread) or self.scheduled
 
     def by_thread(self) -> None:
         """Its body asks for the number of its thread."""
