@@ -422,6 +422,11 @@ class NativeBackend:
             return thread, [frame for frame in self._gdb.stack(thread) if is_own(frame)]
         return frames_of(self._gdb, row, rows)
 
+    def levels(self, task: int) -> tuple[int, list[int]]:
+        """gdb's number of the thread that a task is on, and of each of its frames there."""
+        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        return thread, [int(frame["level"]) for frame in frames]
+
     def evaluate(self, task: int | None, text: str, level: int) -> str:
         """The value of an expression in a task's frame."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from weft.debug.hands import Frame, HandError, Part
 from weft.tasks.backend import Spawn
@@ -84,7 +84,7 @@ class OpenMPView:
     @contextmanager
     def _at(self, level: int) -> Iterator[int]:
         """Its thread in front; the level among the thread's frames. HandError where it is in no frame."""
-        hand: Any = self._hand
+        hand = self._hand
         with hand.looking():
             before = hand.thread
             thread, levels = hand.backend.levels(self._task)
