@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     prompt = opened.console
     try:
         with opened:
+            if opened.first["text"]:
+                print(f"weft: {opened.first['text']}", file=sys.stderr)
             if args.json or lines is None:
                 prompt.show("start", opened.first, None)
             if lines is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,18 @@ def _line_of(at: Answer | None) -> str:
     return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else at["function"] or "?"
 
 
+def _status(code: int | None) -> str:
+    """How it ended, where that was not well; below 0 is a signal."""
+    if code is not None and code < 0:
+        with suppress(ValueError):
+            return f", killed by {signal.Signals(-code).name}"
+    return f", with status {code}" if code else ""
+
+
 def _stopped(answer: Answer) -> list[str]:
     why = answer["why"]
     if why == "ended":
-        code = answer["code"]
-        return ["the program has come to its end" + (f", with status {code}" if code else "")]
+        return ["the program has come to its end" + _status(answer["code"])]
     if why == "deadlock":
         return [answer["text"]]
     if why == "waiting":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Any
 
 from weft.errors import UsageError
 from weft.tasks.backend import Backend
+from weft.tasks.commandline import python_command
 from weft.tasks.console import TaskConsole
 from weft.tasks.debugger import Debugger
 from weft.tasks.python import PythonBackend
@@ -61,17 +61,12 @@ def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Pa
 
 def backend_for(command: list[str], runtime: str = "") -> Backend:
     """The backend that fits a program. UsageError where there is no such program."""
-    program = command[0]
-    if Path(program).name.startswith("python") and len(command) > 1 and shutil.which(program):
-        return PythonBackend([str(shutil.which(program)), *command[1:]])
-    if program.endswith(".py"):
-        if not Path(program).is_file():
-            raise UsageError(f"{program}: there is no such file")
-        return PythonBackend([sys.executable, *command])
+    if (found := python_command(command)) is not None:
+        return PythonBackend(found)
     # As above.
     from weft.tasks.openmp import NativeBackend
 
-    found = program if "/" in program else shutil.which(program) or program
-    if not Path(found).is_file():
-        raise UsageError(f"{program}: there is no such file")
-    return NativeBackend([found, *command[1:]], runtime)
+    path = command[0] if "/" in command[0] else shutil.which(command[0]) or command[0]
+    if not Path(path).is_file():
+        raise UsageError(f"{command[0]}: there is no such file")
+    return NativeBackend([path, *command[1:]], runtime)

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import threading
@@ -143,7 +144,9 @@ class Gdb(Mi):
         stop = self.stops.pop(0)
         reason = str(stop.get("reason", ""))
         if reason.startswith("exited"):
-            self.exited = int(str(stop.get("exit-code", "0")), 8) if reason != "exited-signalled" else -1
+            self.exited = int(str(stop.get("exit-code", "0")), 8)
+            if reason == "exited-signalled":  # as Python tells it of a process
+                self.exited = -getattr(signal, str(stop.get("signal-name")), 1)
         return stop
 
     def run(self, command: str) -> None:

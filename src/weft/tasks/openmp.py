@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from weft.tasks.stacks import cropped, frames_of, holder
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
+NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
 LOOK = (1.0, 2.0, 4.0, 8.0)
 """Seconds after which a program that does not stop is looked at for a deadlock, again and again by the last."""
 
@@ -67,7 +69,8 @@ class NativeBackend:
         self._gdb = Gdb()
         self._gdb.begin(self._program, self._arguments, settings(self._library), self._terminal.name)
         self._took()
-        return self._here("start", self._thread())
+        stop = self._here("start", self._thread())
+        return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
 
     def _come(self) -> Stop:
         """Come to a process, or to a core file."""

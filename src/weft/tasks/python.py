@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import select
 import signal
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from weft.debug.hands import HandError, Point
+from weft.errors import UsageError
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
+from weft.tasks.commandline import PythonCommand
 from weft.tasks.inside.unswept import unswept
 from weft.tasks.model import Deadlock, SourceLine, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
@@ -25,6 +28,8 @@ ANSWER = 30.0
 """Seconds for the program to answer a question."""
 TICK = 0.01
 """Seconds between looks at what else has to go on."""
+OLDEST = (3, 11)
+"""The first Python whose tasks can be followed."""
 
 
 class Conversation:
@@ -216,29 +221,46 @@ class RankConversation(Conversation):
 
 
 class PythonBackend(Conversation):
-    """One Python program; `command` is the interpreter, the program and its arguments."""
+    """One Python program, started as its command says."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: PythonCommand) -> None:
         super().__init__()
-        self._command = list(command)
+        self._command = command
         self._out = Output()
         self.program: subprocess.Popen[bytes]
 
     def start(self) -> Stop:
-        """Start the program; it stands before its first line."""
+        """Start the program; it stands before its first line. UsageError where its Python is too old."""
         ours, theirs = socket.socketpair()
-        interpreter, *rest = self._command
-        command = [interpreter, str(INSIDE), str(theirs.fileno()), births(), *rest]
+        asked = self._command
+        command = [asked.interpreter, *asked.options, str(INSIDE), str(theirs.fileno()), births(),
+                   asked.kind, asked.target, *asked.arguments]  # fmt: skip
         try:
             self.program = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
                 pass_fds=(theirs.fileno(),), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise HandError(f"{interpreter}: {error.strerror}") from error
+            raise HandError(f"{asked.interpreter}: {error.strerror}") from error
         theirs.close()
         self._line = ours
-        return self._stop(ANSWER)
+        if asked.kind == "-c":
+            lines = [line + "\n" for line in asked.target.splitlines()]
+            linecache.cache["<string>"] = (len(asked.target), None, lines, "<string>")
+        stop = self._stop(ANSWER)
+        if stop.why == "ended":
+            self._refuse(stop)
+        return stop
+
+    def _refuse(self, stop: Stop) -> None:
+        """A program that never began: UsageError where its Python is too old, else it ended by itself, as it says."""
+        asked = [self._command.interpreter, "-c", "import sys; print('%d %d' % sys.version_info[:2])"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
+        version = tuple(int(word) for word in done.stdout.split() if word.isdigit())
+        if version and version < OLDEST:
+            told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
+            raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")
+        raise UsageError(f"the program did not begin (status {stop.code}): {self.output().strip() or 'no word'}")
 
     def _status(self, code: int | None) -> int | None:
         """The exit status; the process may end otherwise than its main module did."""

@@ -1,4 +1,6 @@
-"""`python FOLDER SOCKET LIBRARY PROGRAM ARGS`: run a program as its own main module, with an agent beside it.
+"""`python FOLDER SOCKET LIBRARY KIND TARGET ARGS`: run a program as its own main module, with an agent beside it.
+
+KIND is `file`, `-m` or `-c` (commandline.py).
 
 In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `attend` instead; in one of `weft run
 --tasks`, start/sitecustomize.py calls `record`.
@@ -13,6 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - the program's Python, not the one that Weft is installed in
+    sys.exit(1)  # python.py says why: it looks at the version where a program does not begin
 
 
 def load(part: str = "agent") -> types.ModuleType:
@@ -33,30 +38,14 @@ def main() -> None:
     """Start the program, stop before its first line, and say how it ended."""
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
-    library, sys.argv = sys.argv[2], sys.argv[3:]
-    program = sys.argv[0]
+    library, kind, sys.argv = sys.argv[2], sys.argv[3], sys.argv[4:]
     agent = load().Agent(line, library)
-    sys.path[0] = str(Path(program).resolve().parent)
-    module = types.ModuleType("__main__")
-    module.__file__ = program
-    module.__dict__["__builtins__"] = __builtins__
-    sys.modules["__main__"] = module
-    status = 0
-    try:
-        code = compile(Path(program).read_bytes(), str(Path(program).resolve()), "exec")
-        agent.stop(None, "start", None)
-        exec(code, module.__dict__)
-    except SystemExit as left:
-        status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-        if status == 1 and not isinstance(left.code, int):
-            print(left.code, file=sys.stderr)
-    except BaseException:
-        status = 1
-        sys.settrace(None)
-        sys.excepthook(*sys.exc_info())
-    sys.settrace(None)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    status = importlib.import_module("_weft_inside.program").run(
+        kind, sys.argv[0], lambda: agent.stop(None, "start", None)
+    )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed by the program, or none
+            stream.flush()
     agent.ended(status)
     sys.exit(status)
 

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 ASYNCIO = str(Path(asyncio.__file__).parent)
 OWN = str(Path(__file__).parent)
 LIBRARY: tuple[str, ...] = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
+GENERATED = {"<string>"}
+"""Files that stand for code which a library made (a namedtuple's): not so where `python -c` is what runs."""
 Task = asyncio.Task[Any]
 NAMES: dict[int, str] = {}
 """Names that the debugger gave, by number."""
@@ -216,7 +218,7 @@ def line_of(code: CodeType, lasti: int) -> int:
 @cache
 def is_library(file: str) -> bool:
     """Whether a file is the standard library's, an installed package's, or ours."""
-    return file.startswith(LIBRARY) or "site-packages" in file or file == "<string>"
+    return file.startswith(LIBRARY) or "site-packages" in file or file in GENERATED
 
 
 def current() -> Task | None:

@@ -557,9 +557,11 @@ static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", g
                            {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL},
                            {"watch", watch, ONE_ARGUMENT, NULL},      {"walk", walk, ONE_ARGUMENT, NULL}};
 
-// (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`, which the caller keeps alive.
+// (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`. They are kept for as long as
+// the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of them.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *made_of[6];
+    for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
     py = (names){given[0], given[1], given[2], given[3],  given[4],  given[5], given[6],
                  given[7], given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < 6; i++)

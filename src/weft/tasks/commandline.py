@@ -1,0 +1,94 @@
+"""A Python program's command line: which interpreter, with which options, and what it runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import dropwhile
+from pathlib import Path
+from typing import Literal
+
+from weft.errors import UsageError
+
+Kind = Literal["file", "-m", "-c"]
+"""What is run: a script, folder or archive; a module by its name; or code that stands in the command line itself."""
+WITH_VALUE = "WX"
+"""Python's options that take a value, in the same word or the next one."""
+SHEBANG = 512
+"""Bytes of a script in which its interpreter is named: pip writes `'''exec' PYTHON` below #!/bin/sh for long paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCommand:
+    """What Python is asked to run. `target`: the file, the module's name, or the code."""
+
+    interpreter: str
+    options: tuple[str, ...]
+    kind: Kind
+    target: str
+    arguments: tuple[str, ...]
+
+
+def python_command(command: Sequence[str]) -> PythonCommand | None:
+    """A command as Python reads it; None for another kind of program. UsageError where it can run nothing."""
+    first = shutil.which(command[0]) if "/" not in command[0] else command[0]
+    if re.fullmatch(r"python[\d.]*t?", Path(command[0]).name) and first is not None and Path(first).is_file():
+        return _parsed(first, list(command[1:]))
+    if command[0].endswith((".py", ".pyz")) or (Path(command[0]) / "__main__.py").is_file():
+        return PythonCommand(sys.executable, (), "file", existing(command[0]), tuple(command[1:]))
+    words = shebang(Path(first)) if first is not None and Path(first).is_file() else []
+    if not words:
+        return None
+    interpreter = shutil.which(words[0])
+    if interpreter is None:
+        raise UsageError(f"{first} asks for {words[0]}, which is not there")
+    return _parsed(interpreter, [*words[1:], str(first), *command[1:]])
+
+
+def existing(path: str) -> str:
+    """A path of a program. UsageError where nothing is there."""
+    if not Path(path).exists():
+        raise UsageError(f"{path}: there is no such file")
+    return path
+
+
+def _parsed(interpreter: str, words: list[str]) -> PythonCommand:
+    options: list[str] = []
+    while words and words[0].startswith("-") and len(words[0]) > 1:
+        word = words.pop(0)
+        if word.startswith("--"):
+            options += [word, *words[:1]]
+            del words[:1]
+            continue
+        for at, letter in enumerate(word[1:], 1):
+            if letter in "mc" + WITH_VALUE:
+                if not word[at + 1 :] and not words:
+                    raise UsageError(f"python -{letter} of what? `weft tasks python -m package.module`")
+                value = word[at + 1 :] or words.pop(0)
+                if letter not in WITH_VALUE:
+                    kind: Kind = "-m" if letter == "m" else "-c"
+                    return PythonCommand(interpreter, tuple(options), kind, value, tuple(words))
+                options.append(f"-{letter}{value}")
+                break
+            options.append(f"-{letter}")
+    if not words or words[0] == "-":
+        raise UsageError("which program? `weft tasks python prog.py`, or `python -m MODULE`; standard input is empty")
+    return PythonCommand(interpreter, tuple(options), "file", existing(words[0]), tuple(words[1:]))
+
+
+def shebang(path: Path) -> list[str]:
+    """The Python that a script asks for in its first lines, with its options; none where it asks for another."""
+    with path.open("rb") as file:
+        lines = file.read(SHEBANG).decode(errors="replace").splitlines()[:2]
+    if not lines or not lines[0].startswith("#!"):
+        return []
+    asked = shlex.split(lines[0][2:])
+    if len(lines) > 1 and lines[1].startswith("'''exec'"):
+        asked = [word for word in shlex.split(lines[1].removeprefix("'''exec'")) if word not in ("$0", "$@")]
+    if asked and Path(asked[0]).name == "env":
+        asked = list(dropwhile(lambda word: word == "-S" or "=" in word, asked[1:]))
+    return asked if asked and re.match(r"python[\d.]*t?$", Path(asked[0]).name) else []
