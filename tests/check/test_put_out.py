@@ -218,3 +218,138 @@ def test_texts_and_what_goes_to_a_file_descriptor_are_read(
     get: str, fill: str, found: list[tuple[str, int]], tmp_path: Path
 ) -> None:
     assert told(TEXTS.replace("GET", get).replace("FILL", fill), ".c", tmp_path) == found
+
+
+WHOLE_C = """\
+#include <stdio.h>
+#include <string.h>
+#pragma dvm array distribute[block]
+double a[8];
+struct point { double x; int tag; };
+struct { float low; double value; char name[11]; } gaps;
+struct point all[2];
+int main(void)
+{
+    FILE *to = fopen("/dev/null", "wb");
+    struct point one, copy;
+    float few[3];
+    one.x = 1, one.tag = 2;
+    #pragma dvm parallel([i] on a[i]) private(one, few, all, gaps)
+    for (int i = 0; i < 8; i++) {
+        one.x = i, one.tag = i, few[1] = i, all[1].x = i, gaps.value = i;
+        a[i] = one.x + one.tag + few[1] + all[1].x + gaps.value;
+    }
+    GIVEN
+    fwrite(&one, sizeof one, 1, to);
+    fwrite(few, sizeof few, 1, to);
+    copy = one;
+    fwrite(&copy, sizeof copy, 1, to);
+    fwrite(all + 1, sizeof *all, 1, to);
+    fwrite(&gaps, sizeof gaps, 1, to);
+    return fclose(to);
+}
+"""
+GIVEN_C = """one.x = 1, one.tag = 2; few[0] = few[1] = few[2] = 3; all[1].x = 4, all[1].tag = 5; \
+gaps.low = 1, gaps.value = 2, strcpy(gaps.name, "ten signs.");"""
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ("", [20, 21, 22, 24, 25]),
+        (GIVEN_C, []),
+        (GIVEN_C.replace("few[1] = few[2]", "few[2]"), [21]),
+        (GIVEN_C.replace("all[1].x = 4, ", ""), [24]),
+        (GIVEN_C.replace("gaps.low = 1, ", ""), [25]),
+    ],
+)
+def test_structures_and_arrays_that_are_put_out_whole_have_a_value_in_each_member(
+    given: str, lines: list[int], tmp_path: Path
+) -> None:
+    """Their gaps have none, and that is no fault."""
+    assert told(WHOLE_C.replace("GIVEN", given), ".c", tmp_path) == [("uninitialised-read", line) for line in lines]
+
+
+WHOLE_FORTRAN = """\
+module kinds
+  implicit none
+  type point
+    real(8) :: x
+    integer :: tag
+  end type
+  type speaker
+    real(8) :: x
+  contains
+    procedure :: says
+  end type
+contains
+  real(8) function says(this)
+    class(speaker), intent(in) :: this
+    says = this%x
+  end function
+end module
+program p
+  use kinds
+  implicit none
+  type(point) :: one, all(2)
+  type(speaker) :: other
+  character(5) :: word
+  real(8) :: a(8)
+  integer :: i
+!DVM$ DISTRIBUTE A(BLOCK)
+!DVM$ PARALLEL (I) ON A(I), PRIVATE(ONE, ALL, WORD)
+  do i = 1, 8
+    one%x = i; one%tag = i; all(1)%x = i; word = 'aword'
+    a(i) = one%x + all(1)%x
+  end do
+  other%x = 1
+  GIVEN
+  print *, one
+  write(*, *) all(2), all
+  print *, other
+  print *, word
+end program
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ("continue", [34, 35, 37]),
+        ("one = point(1, 2); all = one; word = 'b'", []),
+        ("one%tag = 1; all = point(3, 4); word = 'b'", [34]),
+    ],
+)
+def test_variables_of_derived_types_and_texts_are_read_whole(given: str, lines: list[int], tmp_path: Path) -> None:
+    found = told(WHOLE_FORTRAN.replace("GIVEN", given), ".f90", tmp_path)
+    assert found == [("uninitialised-read", line) for line in lines]
+
+
+COPIED = """\
+#include <stdlib.h>
+#pragma dvm array distribute[block]
+double a[8];
+struct point { double x; int tag; char sign; };
+#pragma dvm array align([i] with a[i])
+struct point p[8];
+int main(void)
+{
+    struct point *made = malloc(sizeof *made), one;
+    made->x = 1, made->tag = 2, made->sign = '+';
+    one = *made;
+    #pragma dvm parallel([i] on a[i]) private(one)
+    for (int i = 0; i < 8; i++) {
+        LEFT_OUT
+        one.tag = i, one.sign = '-';
+        p[i] = one;
+        a[i] = p[i].tag;
+    }
+    return one.tag = 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("left_out", "lines"), [("one.x = i;", []), ("", [16])])
+def test_a_structure_is_copied_with_its_gaps(left_out: str, lines: list[int], tmp_path: Path) -> None:
+    found = told(COPIED.replace("LEFT_OUT", left_out), ".c", tmp_path)
+    assert found == [("uninitialised-read", line) for line in lines]

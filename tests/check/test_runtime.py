@@ -25,7 +25,7 @@ CASES: list[tuple[str, str, str, list[int] | None, list[int] | None]] = [
     ("anti_is_right_in_order_and_wrong_without", "loop-dependence", "anti", [2, 1], [2, 1]),
     ("never_written", "uninitialised-read", "uninitialised-read", INSIDE, [1, 1]),
     ("private_before_its_write", "uninitialised-read", "private", [1, 2], None),
-    ("private_after_the_loop", "uninitialised-read", "uninitialised-read", None, None),
+    ("private_after_the_loop", "uninitialised-read", "was-private", None, None),
     ("read_only_is_written", "shared-write", "read-first", INSIDE, None),
     ("asynchronous_reduction", "early-reduction-use", "read", None, None),
     ("partial_value", "early-reduction-use", "in-loop", None, None),

@@ -72,6 +72,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "uninitialised-read",
+        "was-private",
+    ): "{iteration} reads {element} after a loop in which it is private: it has no value there",
+    (
+        "uninitialised-read",
         "region-out",
     ): "{iteration} reads {element}, which the region takes only `out`: it has no value there",
     (

@@ -344,7 +344,8 @@ class UnitMarks(UnitMappings):
         symbol = known[1]
         if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer:
             return []
-        if (symbol.derived and not found[3]) or (found[2] and not symbol.array):
+        whole = symbol.derived and not found[3]
+        if (whole and not self.program.printable(symbol.type)) or (found[2] and not symbol.array):
             return []
         if not symbol.array and found[1] not in self.named and symbol not in self.loose:
             return []

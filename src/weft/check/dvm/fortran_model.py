@@ -34,6 +34,8 @@ class Symbol:
     typed: bool = False
     derived: bool = False
     """Of a derived type: its parts may have values of their own."""
+    type: str = ""
+    """The derived type's name, unless it is polymorphic."""
     procedure: bool = False
     module: bool = False
 
@@ -82,6 +84,8 @@ class Unit:
     executable: int | None = None
     """Index in items of the first executable statement or directive."""
     result: str = ""
+    plain: dict[str, bool] = field(default_factory=dict)
+    """By derived type that it defines: whether that has no procedures of its own."""
 
     def hides(self, name: str) -> bool:
         """Whether a module keeps a name for itself."""

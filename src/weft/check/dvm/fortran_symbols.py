@@ -174,6 +174,8 @@ def _typed(unit: Unit, code: str, place: Position) -> None:
         symbol.typed = True
         symbol.place = place
         symbol.derived = matched[1] in ("type", "class")
+        if named := re.match(r"type\(([a-z]\w*)\)", code):
+            symbol.type = named[1]
         if symbol.sizes is None and sizes is not None:
             symbol.sizes = sizes
         symbol.allocatable |= "allocatable" in attributes

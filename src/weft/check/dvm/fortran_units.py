@@ -23,13 +23,14 @@ HEADERS: Final[tuple[tuple[UnitKind, re.Pattern[str]], ...]] = (
     ("subroutine", re.compile(r"moduleprocedure([a-z]\w*)()$")),
     ("module", re.compile(r"(?:sub)?module(?!procedure)(?:\([\w:]+\))?([a-z]\w*)$")),
 )
+TYPE: Final = re.compile(r"type(?:(,.*)?::|(?!is))([a-z]\w*)$")
 
 
 def units_of(source: Source) -> list[Unit]:
     """The units of a source, in its order, their symbols read and their directives too."""
     found: list[Unit] = []
     open_units: list[Unit] = []
-    skipping = ""
+    skipping = defined = ""
     for item in source.items:
         if isinstance(item, Sentinel):
             item.directive = read(item.pieces)
@@ -39,14 +40,19 @@ def units_of(source: Source) -> list[Unit]:
             continue
         code = item.code
         if skipping:
+            if defined and code == "contains":
+                open_units[-1].plain[defined] = False
             if re.match(skipping, code):
                 skipping = ""
             continue
         if re.match(r"(?:abstract)?interface(?:\w*|operator\(.*\)|assignment\(=\))$", code) and not assigns(code):
-            skipping = r"endinterface"
+            skipping, defined = r"endinterface", ""
             continue
-        if re.match(r"type(?:,.*::\w+|::\w+|(?!is)[a-z]\w*)$", code) and not assigns(code):
-            skipping = r"endtype"
+        if (type_ := TYPE.match(code)) and not assigns(code):
+            skipping, defined = r"endtype", type_[2]
+            if not open_units:
+                open_units.append(_begun(Unit("program", "", source), found))
+            open_units[-1].plain[defined] = "extends(" not in (type_[1] or "")
             continue
         header = _header(code)
         if header:
@@ -104,6 +110,11 @@ class Program:
     def modules(self) -> dict[str, Unit]:
         """Its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
+
+    def printable(self, name: str) -> bool:
+        """Whether a derived type's variables can be handed on whole: it is known, without procedures of its own."""
+        known = [unit.plain[name] for unit in self.units if name in unit.plain]
+        return bool(known) and all(known)
 
     def called(self, unit: Unit, module: Unit, name: str) -> str | None:
         """What a unit calls a name of a module; None where it is not visible there."""

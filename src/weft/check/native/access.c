@@ -65,7 +65,7 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     } else {
         if (s->key == place && s->mode == FREE && passes(s, a, place)) return;
         if (s->track == 1 && s->size == size && passes(s, a, place) && c &&
-            (c->written <= now.base || c->written >= UNDEFINED) && (c->read <= now.base || c->read == now.cur)) {
+            (c->written <= now.base || c->written >= NO_VALUE) && (c->read <= now.base || c->read == now.cur)) {
             c->written = now.cur;
             return;
         }

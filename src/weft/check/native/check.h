@@ -288,6 +288,7 @@ void weft_check_task_region_end(int construct);
 
 /* Before the access. site: id of its place in the side file; 0: the caller's address. */
 void weft_check_read(const void *address, size_t bytes, int site);
+void weft_check_put_out(const void *address, size_t bytes, int site); /* a structure, with the gaps it may have */
 void weft_check_write(const void *address, size_t bytes, int site);
 /* Index of a dimension (from 0) outside its bounds. base may be NULL. */
 void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,

@@ -6,6 +6,7 @@
 
 #include <ISO_Fortran_binding.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,21 +140,21 @@ void weft_fortran_scalar(int data, CFI_cdesc_t *variable) {
     weft_check_clear(base_of(variable), bytes_of(variable));
 }
 
-/* The elements of a part of an array that differ in its first `rank` dimensions. */
-static void part_read(const CFI_cdesc_t *part, int rank, const char *from, int site) {
+/* The elements of a part of an array that differ in its first `rank` dimensions; whole: they are structures. */
+static void part_read(const CFI_cdesc_t *part, int rank, const char *from, int site, bool whole) {
     if (rank == 0) {
-        weft_check_read(from, part->elem_len, site);
+        if (whole) weft_check_put_out(from, part->elem_len, site);
+        else weft_check_read(from, part->elem_len, site);
         return;
     }
     const CFI_dim_t *d = &part->dim[rank - 1];
-    for (CFI_index_t i = 0; i < d->extent; i++) part_read(part, rank - 1, from + i * d->sm, site);
+    for (CFI_index_t i = 0; i < d->extent; i++) part_read(part, rank - 1, from + i * d->sm, site, whole);
 }
 
 /* A variable that the library prints: its accesses have no hooks. */
 void weft_fortran_printed(int site, CFI_cdesc_t *variable) {
-    /* structures may have gaps without values */
-    if (base_of(variable) && variable->elem_len && variable->type != CFI_type_char && variable->type != CFI_type_struct)
-        part_read(variable, variable->rank, variable->base_addr, site);
+    if (base_of(variable) && variable->elem_len)
+        part_read(variable, variable->rank, variable->base_addr, site, variable->type == CFI_type_struct);
 }
 
 void weft_fortran_template(int data, int rank, const int64_t *low, const int64_t *high) {

@@ -123,7 +123,8 @@ static void copied(void *to, const void *from, size_t n, uintptr_t place) {
     uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
     if (t % 8 == 0 && f % 8 == 0)
         for (; n >= 8; t += 8, f += 8, n -= 8)
-            if (cell8(f)->written == UNINITIALISED) cell8(t)->written = UNINITIALISED;
+            if (cell8(f)->written == UNINITIALISED || cell8(f)->written == WAS_PRIVATE)
+                cell8(t)->written = cell8(f)->written;
 }
 
 static void filled(void *to, size_t n, uintptr_t place) {
@@ -144,14 +145,21 @@ static void filled(void *to, size_t n, uintptr_t place) {
         filled(to, n, PLACE);                                                                                          \
         return __real_memset(to, byte, n);                                                                             \
     }
-/* What is put out is read by the library, without hooks; elements of distributed arrays come from everywhere. Of other
- * memory parts may be gaps of structures, which have no values. */
+static void elements_out(uintptr_t from, size_t n, size_t element, uintptr_t place) {
+    for (uintptr_t high = from + n; from + element <= high; from += element) access_range(from, element, false, place);
+}
+
+/* What is put out is read by the library, without hooks; elements of distributed arrays come from everywhere. */
 static void put_out(const void *from, size_t n, uintptr_t place) {
     const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)from);
-    if (!o || !o->distributed || (o->element != 4 && o->element != 8)) return;
-    weft_check_io_begin();
-    access_range((uintptr_t)from, n, false, place);
-    weft_check_io_end();
+    if (!o) return;
+    if (o->distributed && (o->element == 4 || o->element == 8)) {
+        weft_check_io_begin();
+        elements_out((uintptr_t)from, n, o->element, place);
+        weft_check_io_end();
+    } else {
+        put_out_whole((uintptr_t)from, n, place);
+    }
 }
 
 size_t __wrap_fwrite(const void *from, size_t size, size_t n, FILE *to) {
@@ -169,7 +177,7 @@ static void text_out(const char *text, uintptr_t place) {
     const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)text);
     if (!o) return;
     weft_check_io_begin();
-    access_range((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, false, place);
+    elements_out((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, 1, place);
     weft_check_io_end();
 }
 

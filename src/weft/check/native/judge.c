@@ -44,7 +44,8 @@ static void without_value(struct cell *c, struct detail d) {
         if (private) which->unseen = true;
         return;
     }
-    complain(d, "uninitialised-read", private ? "private" : c->written == UNDEFINED ? "after" : NULL);
+    const char *gone = c->written == UNDEFINED ? "after" : c->written == WAS_PRIVATE ? "was-private" : NULL;
+    complain(d, "uninitialised-read", private ? "private" : gone);
 }
 
 static void stale_copy(struct site *s, stamp_t w, struct detail d) {
@@ -84,7 +85,7 @@ void judge_reductions(void) {
         struct detail d = detail_of(&s, a, size, false, 0);
         d.data = here.reductions[i].data;
         access.a = a, access.size = size, access.told = false;
-        if (c->written >= UNDEFINED) {
+        if (c->written >= NO_VALUE) {
             without_value(c, d);
         } else if (o && weft_in_region) {
             if (!o->on_device) o->on_device = region_start();
@@ -192,12 +193,12 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         memcpy(d.delta, verdict->delta, sizeof d.delta);
         if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
             complain(d, "loop-dependence", d.write ? "output" : "flow");
-        else if (!d.write && w >= UNDEFINED) without_value(c, d);
+        else if (!d.write && w >= NO_VALUE) without_value(c, d);
         else complain(d, verdict->kind, verdict->why), s->wrong = s->known ? access.count : NULL;
         if (d.write) c->written = now.cur;
         return;
     }
-    if (!d.write && w >= UNDEFINED) {
+    if (!d.write && w >= NO_VALUE) {
         without_value(c, d);
         return;
     }
@@ -220,6 +221,7 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
     if (!known) site_open(s, &verdict, a, size, write, place);
     struct detail d = detail_of(s, a, size, write, place);
     access.a = a, access.size = size, access.told = false, access.count = NULL;
+    bool begun = false;
     for (size_t i = 0; i < size;) {
         struct cell *c = cell8(a + i);
         size_t n = 8;
@@ -232,6 +234,13 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
             if (c->written == SPLIT) c = cell1(a + i), n = 1;
         }
         n -= (a + i) % n;
+        /* What is read at once though it was written in parts is a copy of a structure: gaps follow its members. */
+        bool without = c->written >= NO_VALUE;
+        if (i == 0) begun = !without;
+        if (i && begun && without && !write) {
+            i += n;
+            continue;
+        }
         d.address = a + i, d.size = n < size - i ? n : size - i;
         judge_cell(s, c, d, &verdict);
         i += n;

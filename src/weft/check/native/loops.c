@@ -510,8 +510,11 @@ void weft_check_loop_end(int construct) {
     row_ends();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
-    for (int i = 0; i < here.private_count; i++)
-        weft_check_clear((void *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
+    for (int i = 0; i < here.private_count; i++) {
+        uintptr_t low = here.privates[i].low, high = here.privates[i].high;
+        weft_check_clear((void *)low, high - low);
+        mark(low, high, WAS_PRIVATE);
+    }
     construct_undefine();
     consistent_hold();
     tick();

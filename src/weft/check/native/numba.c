@@ -355,7 +355,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
     const stamp_t base = now.base, cur = now.cur;
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
-        if (__builtin_expect((c->written <= base || c->written == cur || c->written >= UNDEFINED) &&
+        if (__builtin_expect((c->written <= base || c->written == cur || c->written >= NO_VALUE) &&
                                  (c->read <= base || c->read == cur),
                              1))
             c->written = cur;
@@ -399,7 +399,7 @@ FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site)
     if (IS_PLAIN(a, bytes, site)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
         __m256i right = _mm256_or_si256(at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
-        __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)UNDEFINED)), w);
+        __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)NO_VALUE)), w);
         right = _mm256_or_si256(right, _mm256_blend_epi32(none, _mm256_setzero_si256(), 0xAA));
         if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
             _mm256_storeu_si256(at, _mm256_blend_epi32(w, cur, 0x55));

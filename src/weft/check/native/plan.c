@@ -165,7 +165,7 @@ static bool may_write(struct plan *p, int group, const struct row_place *place, 
     if (step_of(p, g) == 0 && !p->one && (s->track || !may_repeat(p, g, s))) return false;
     g->halves |= g->size == 4;
     if (s->track) {
-        add_demand(p, group, false, UNDEFINED, now.base - UNDEFINED);
+        add_demand(p, group, false, NO_VALUE, now.base - NO_VALUE);
         add_demand(p, group, true, 0, now.base);
     } else {
         add_demand(p, group, false, s->floor + s->span, UINT32_MAX - s->span);

@@ -29,9 +29,11 @@ struct cell {
 #define SPLIT 0xFFFFFFF0u         /* look into the finer space */
 #define GUARDED 0xFFFFFFF1u       /* a reduction variable whose reduction has not completed */
 #define REDZONE 0xFFFFFFF2u       /* behind a block of the heap */
+#define WAS_PRIVATE 0xFFFFFFFCu   /* private in a construct that has ended: there is no value any more */
 #define UNDEFINED 0xFFFFFFFDu     /* had its value in a parallel construct only */
 #define LOCAL 0xFFFFFFFEu         /* uninitialised, made within this iteration */
 #define UNINITIALISED 0xFFFFFFFFu /* never written */
+#define NO_VALUE WAS_PRIVATE      /* from here on there is none */
 #define LAST_STAMP 0xFE000000u /* asked once a row of iterations */
 #define FIRST_STAMP 16u
 
@@ -374,6 +376,9 @@ void under_way_end(void);
 
 /* --- access.c --- */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
+
+/* --- put_out.c --- */
+void put_out_whole(uintptr_t low, size_t n, uintptr_t place);
 
 /* --- judge.c --- */
 void judge_reductions(void);
