@@ -38,18 +38,27 @@ def _stopped(answer: Answer) -> list[str]:
     why = answer["why"]
     if why == "ended":
         return ["the program has come to its end" + _status(answer["code"])]
-    if why == "deadlock":
-        return [answer["text"]]
+    if why in ("deadlock", "stuck"):
+        return list(answer["text"].splitlines())
     if why == "waiting":
         return ["the task gets no further: as in the record, the rank stands in its last call"]
     if why == "start" and answer["at"] is None:
         return ["before the program's first line: `step` goes to the first task"]
     if why == "done":
-        return [f"task {answer['task']} has come to its end, and no task waits for it"]
+        end = answer["text"] or f"task {answer['task']} has come to its end"
+        return [f"{end}, and no task waits for it"]
     at, label = answer["at"], answer["label"] or "no task"
     if at is None:
         return [answer["text"] or "between two tasks"]
-    mark = {"breakpoint": f"breakpoint {answer['breakpoint']}: ", "joined": "joined: ", "signal": answer["text"] or ""}
+    if why == "died":
+        source = f"  {answer['source']}" if answer["source"] else ""
+        return [f"{answer['text']} at {_line_of(at)} in {at['function']}{source}"]
+    after = f", after {answer['text']}" if answer["text"] else ""
+    mark = {
+        "breakpoint": f"breakpoint {answer['breakpoint']}: ",
+        "joined": f"joined{after}: ",
+        "signal": answer["text"] or "",
+    }
     moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
     source = f"  {answer['source']}" if answer["source"] else ""
     return [f"{mark.get(why, '')}{moved}{label} at {_line_of(at)} in {at['function']}{source}"]

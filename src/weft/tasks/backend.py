@@ -11,7 +11,19 @@ from weft.tasks.model import SourceLine, Task
 
 How = Literal["next", "step", "finish", "continue"]
 Why = Literal[
-    "start", "line", "breakpoint", "joined", "done", "deadlock", "waiting", "interrupted", "signal", "ended", "core"
+    "start",
+    "line",
+    "breakpoint",
+    "joined",
+    "done",
+    "died",
+    "deadlock",
+    "stuck",
+    "waiting",
+    "interrupted",
+    "signal",
+    "ended",
+    "core",
 ]
 
 
@@ -68,8 +80,8 @@ class Backend(Protocol):
         """
         ...
 
-    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and who made it, and who made that one."""
+    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """A task's own frames, innermost first, and who made it, and who made that one. `every`: libraries' too."""
         ...
 
     def evaluate(self, task: int | None, text: str, level: int) -> str:
@@ -86,6 +98,10 @@ class Backend(Protocol):
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
+        ...
+
+    def catch(self, name: str, *, on: bool) -> None:
+        """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
         ...
 
     def output(self) -> str:

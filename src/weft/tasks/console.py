@@ -23,12 +23,17 @@ COMMANDS: dict[str, Command] = {
     "finish": Command("finish", "to the end of the function", ("f",)),
     "continue": Command("continue", "to the next breakpoint in any task, or to the end", ("c",)),
     "follow": Command("follow parent|child", "where to go on when the task makes another one"),
-    "where": Command("where [ID]", "a task's own frames, and the spawns behind it", ("bt", "w")),
+    "where": Command(
+        "where [--all] [ID]", "a task's own frames (--all: libraries' too), and the spawns behind it", ("bt", "w")
+    ),
     "print": Command("print EXPR", "the value of an expression where the task stands", ("p",)),
     "list": Command("list [LINE]", "the source around where the task stands", ("l",)),
     "break": Command("break WHERE [task ID [descendants]]", "stop there", ("b",)),
     "breakpoints": Command("breakpoints", "all breakpoints"),
     "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
+    "catch": Command(
+        "catch [EXCEPTION | off]", "stop where a task dies of an exception, with its frames", (), "catch ValueError"
+    ),
     "waits": Command("waits", "who waits for whom, and the deadlocks"),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
     "quit": Command("quit", "end the program", ("q", "exit")),
@@ -70,6 +75,7 @@ class TaskConsole(Console):
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "delete": d.delete,
+            "catch": d.catch,
             "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip

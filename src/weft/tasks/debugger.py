@@ -49,7 +49,16 @@ class Debugger:
         answer: Answer = {}
         for _ in range(int(text or 1)):
             answer = self._at(self._gone(how))
-            if self.stop.why in ("ended", "deadlock", "breakpoint", "interrupted", "signal", "waiting"):
+            if self.stop.why in (
+                "ended",
+                "deadlock",
+                "stuck",
+                "died",
+                "breakpoint",
+                "interrupted",
+                "signal",
+                "waiting",
+            ):
                 break
         return answer
 
@@ -125,10 +134,12 @@ class Debugger:
         return {"kind": "text", "text": f"task {task.id} is {words[1]}"}
 
     def where(self, text: str = "") -> Answer:
-        """A task's own frames, and behind them the spawns that led to it."""
-        task = self.find(text) if text else None
+        """A task's own frames (`--all`: libraries' too), and behind them the spawns that led to it."""
+        words = text.split()
+        every = "--all" in words
+        task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
-        frames, spawns = self.backend.frames(id_)
+        frames, spawns = self.backend.frames(id_, every=every)
         names = {row.id: row.label for row in self.rows()}
         return {"kind": "where", "task": id_, "label": names.get(id_ or 0),
                 "frames": [{**f.as_dict(), "text": text_of(f)} for f in frames],
@@ -199,6 +210,15 @@ class Debugger:
         self.points = [p for p in self.points if str(p.id) not in chosen]
         self.backend.arm(self.points)
         return self.breakpoints()
+
+    def catch(self, text: str) -> Answer:
+        """`[EXCEPTION] | off`: stop where a task dies of an exception."""
+        if len(text.split()) > 1:
+            raise UsageError("catch what? `catch`, `catch ValueError`, `catch off`")
+        on = text != "off"
+        self.backend.catch(text if on else "", on=on)
+        what = f"{text} or what is derived from it" if text else "an exception"
+        return {"kind": "text", "text": f"stops where a task dies of {what}" if on else "stops at no exception"}
 
 
 def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:

@@ -411,19 +411,19 @@ class NativeBackend:
 
     # Looking
 
-    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
+    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, innermost first, and the chain of spawns."""
         rows = {row.id: row for row in self.tasks()}
-        return [site_of(frame) for frame in self._frames(task, rows)[1]], spawns(task, rows)
+        return [site_of(frame) for frame in self._frames(task, rows, every=every)[1]], spawns(task, rows)
 
-    def _frames(self, task: int | None, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+    def _frames(self, task: int | None, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
         if self._gdb.exited is not None:
             raise HandError("the program has come to its end: there are no tasks and no frames any more")
         row = rows.get(task or 0)
         if row is None:
             thread = self._thread()
-            return thread, [frame for frame in self._gdb.stack(thread) if is_own(frame)]
-        return frames_of(self._gdb, row, rows)
+            return thread, [frame for frame in self._gdb.stack(thread) if every or is_own(frame)]
+        return frames_of(self._gdb, row, rows, every=every)
 
     def levels(self, task: int) -> tuple[int, list[int]]:
         """gdb's number of the thread that a task is on, and of each of its frames there."""
@@ -455,6 +455,12 @@ class NativeBackend:
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         self._names[task] = name
+
+    def catch(self, name: str, *, on: bool) -> None:
+        """An exception cannot leave a task of OpenMP. UsageError."""
+        raise UsageError(
+            "an exception that leaves a task of OpenMP ends the program by a signal, which stops by itself"
+        )
 
     def output(self) -> str:
         """What the program has written."""

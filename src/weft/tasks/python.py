@@ -17,6 +17,7 @@ from typing import Any
 
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
+from weft.tasks import hung
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
 from weft.tasks.inside.unswept import unswept
@@ -110,13 +111,20 @@ class Conversation:
             message = self._pending.pop(0) if self._pending else self._message(seconds)
             if "stop" in message:
                 return self._stopped(message["stop"])
-            if "idle" in message and (found := deadlocks(self.tasks())):
-                return stop_of(found[0])
+            if "idle" in message and (stop := self._stuck(quiet=message["quiet"])) is not None:
+                return stop
+
+    def _stuck(self, *, quiet: bool) -> Stop | None:
+        """All loops stand still: a deadlock, or a program in which nothing can happen any more."""
+        rows = self.tasks()
+        if found := deadlocks(rows):
+            return stop_of(found[0])
+        return Stop("stuck", text=hung.message(self._ask("hung"), rows)) if quiet and rows else None
 
     def _stopped(self, stop: dict[str, Any]) -> Stop:
         at = site_of(stop["at"])
-        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), code=stop.get("code"),
-                    name=stop.get("name", ""))  # fmt: skip
+        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), stop.get("text", ""),
+                    stop.get("code"), stop.get("name", ""))  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
@@ -138,9 +146,9 @@ class Conversation:
             self._send({"do": "go", "how": how, "task": task, "child": child})
         return self._stop(None)
 
-    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
+    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, innermost first, and the chain of spawns."""
-        answer = self._ask("frames", task=task)
+        answer = self._ask("frames", task=task, every=every)
         frames = [site for row in answer["frames"] if (site := site_of(row))]
         return frames, [Spawn(row["task"], row["name"], site_of(row["at"])) for row in answer["spawns"]]
 
@@ -162,6 +170,10 @@ class Conversation:
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         self._ask("name", task=task, name=name)
+
+    def catch(self, name: str, *, on: bool) -> None:
+        """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
+        self._ask("catch", name=name, on=on)
 
     def interrupt(self) -> Stop:
         """Stop the loop between two tasks; where it does not get there, it is only looked at."""

@@ -363,10 +363,10 @@ class RankBackend:
         self._since = self._since or now
         return at_end and not calls and now - self._since > STUCK
 
-    def frames(self, task: int | None) -> tuple[list[SourceLine], list[Spawn]]:
+    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, and who made it."""
         with self._hand.looking():
-            return self._hand.backend.frames(task)
+            return self._hand.backend.frames(task, every=every)
 
     def evaluate(self, task: int | None, text: str, level: int) -> str:
         """The value of an expression in a task's frame."""
@@ -386,6 +386,11 @@ class RankBackend:
         """Give a task a name."""
         with self._hand.looking():
             self._hand.backend.name(task, name)
+
+    def catch(self, name: str, *, on: bool) -> None:
+        """Stop where a task dies of an exception."""
+        with self._hand.looking():
+            self._hand.backend.catch(name, on=on)
 
     def output(self) -> str:
         """The ranks' output comes together."""

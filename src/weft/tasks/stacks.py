@@ -18,14 +18,17 @@ def parts(stack: list[Frame]) -> list[int]:
     return found
 
 
-def cropped(stack: list[Frame], skip: int) -> list[Frame]:
-    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it."""
+def cropped(stack: list[Frame], skip: int, *, every: bool = False) -> list[Frame]:
+    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it.
+
+    `every`: libraries' too.
+    """
     numbered = parts(stack)
     part = min(skip, numbered[-1] if numbered else 0)
-    return [frame for frame, of in zip(stack, numbered, strict=True) if of == part and is_own(frame)]
+    return [frame for frame, of in zip(stack, numbered, strict=True) if of == part and (every or is_own(frame))]
 
 
-def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task]) -> tuple[int, list[Frame]]:
+def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
     """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
     if row.worker is None or row.worker not in gdb.threads:
         return 0, []
@@ -33,7 +36,7 @@ def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task]) -> tuple[int, list[Fra
     while at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
     thread = gdb.threads[row.worker]
-    return thread, cropped(gdb.stack(thread), skip)
+    return thread, cropped(gdb.stack(thread), skip, every=every)
 
 
 def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:

@@ -11,6 +11,7 @@ import reprlib
 import select
 import socket
 import sys
+import time
 import weakref
 from asyncio import base_events
 from contextlib import suppress
@@ -19,14 +20,18 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from . import births
+from . import births, hung
 from .births import Task, ancestry, birth, is_library
+from .deaths import Deaths, frames_of
+from .deaths import told as died
 from .table import columns, names
 from .tracer import Tracer, backs, outermost
-from .waits import Timers, behind, chain, shields, site, site_of
+from .waits import Timers, behind, chain, innermost, shields, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
+SOON, SELDOM = 2, 64
+"""Looks in a row at which they must stand still for it to be told: at first, and at most."""
 DRIVE = 0.002
 """Seconds between looks at what MPI has to do for others."""
 SHORT = reprlib.Repr()
@@ -48,15 +53,17 @@ class Agent:
         self._frame: FrameType | None = None
         self._task: Task | None = None
         self._standing = self._leaving = False
-        self._idle = 0
-        self._told = True
+        self._ticks = self._patience = 0
+        self._quiet = False
+        self._since: float | None = None
         self._pid = os.getpid()
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.tracer = Tracer(self.stop, self.tasks)
+        self.deaths = Deaths(self._died)
+        self.tracer = Tracer(self.stop, self.tasks, self.deaths.born)
         self._watch_loops()
         births.install(self.tracer.created, library, behind, shields)
         os.register_at_fork(after_in_child=self._forked)
-        _thread.start_new_thread(self._serve, ())
+        self._own = {_thread.start_new_thread(self._serve, ())}
 
     def _watch_loops(self) -> None:
         original, loops = base_events.BaseEventLoop.__init__, self.loops
@@ -118,17 +125,22 @@ class Agent:
                 self._do(request)
         return bool(more)
 
-    def stop(self, frame: FrameType | None, why: str, task: Task | None) -> None:
+    def _died(self, task: Task, _: BaseException) -> None:
+        self.stop(None, "died", task, died(task))
+
+    def stop(self, frame: FrameType | None, why: str, task: Task | None, text: str = "") -> None:
         """Stand here until the debugger lets the program go on."""
         if os.getpid() != self._pid or self._line is None:
             return
         with self._turn:
             self._frame, self._task, self._leaving, self._standing = frame, task, False, True
-            at = site(frame) if frame is not None else None
-            self.tell({"stop": {"why": why, "task": birth(task).id if task is not None else None, "at": at,
-                                "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
-                                "worker": _thread.get_native_id(),
-                                "name": names([task]).get(0, "") if task is not None else ""}})  # fmt: skip
+            last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
+            at = site(frame or last)
+            self.tell({"stop": {
+                "why": why, "text": text, "task": birth(task).id if task is not None else None, "at": at,
+                "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
+                "worker": _thread.get_native_id(), "name": names([task]).get(0, "") if task is not None else "",
+            }})  # fmt: skip
             while not self._do(self._request()):
                 pass
 
@@ -156,21 +168,29 @@ class Agent:
     def _go(self, request: Request) -> None:
         standing, frame = self._standing, self._frame
         self._standing, self._frame, self._task = False, None, None
-        self._idle, self._told = 0, False
+        self._ticks, self._patience, self._since = 0, SOON, None
         task = self._find(request["task"])
+        task = task if task is None or not task.done() else None
         gone = task is None and request["task"] is not None  # it is done: there is nothing left to step
         how = "continue" if gone else request["how"]
         self.tracer.aim(how, task, frame if standing else None, child=request["child"])
 
     def _look(self) -> None:
-        """Say when no loop has anything to do any more: the debugger looks for a deadlock then."""
-        if self._told or self._standing:
+        """Say when no loop has anything to do: the debugger looks for a deadlock then, ever more rarely."""
+        if self._standing or not self._patience:
             return
-        idle = any(loop.is_running() for loop in self.loops) and not any(map(busy, list(self.loops)))
-        self._idle = self._idle + 1 if idle else 0
-        if self._idle >= 2:
-            self._told = True
-            self.tell({"idle": True})
+        if not any(loop.is_running() for loop in self.loops) or any(map(busy, list(self.loops))):
+            self._ticks, self._since, self._quiet = 0, None, False
+            return
+        self._since = self._since or time.monotonic()
+        self._ticks += 1
+        if self._ticks < self._patience - 1:
+            return
+        # Twice in a row: a thread of a pool that is about to take up work looks idle for an instant.
+        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self._own)
+        if self._ticks >= self._patience:
+            self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
+            self.tell({"idle": True, "quiet": before and self._quiet})
 
     # Requests
 
@@ -178,8 +198,15 @@ class Agent:
         """Every task that is not done, of all loops."""
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
+    def do_hung(self, _: Request) -> Any:
+        """What the waiting tasks wait for, and who has it."""
+        return hung.told(self.tasks())
+
     def _find(self, number: int | None) -> Task | None:
-        return next((task for task in self.tasks() if birth(task).id == number), None) if number is not None else None
+        if number is None:
+            return None
+        here = [self._task] if self._task is not None else []  # it may be done: where it died is looked at
+        return next((task for task in (*here, *self.tasks()) if birth(task).id == number), None)
 
     def do_tasks(self, _: Request) -> object:
         """The table, a list a column."""
@@ -199,10 +226,12 @@ class Agent:
                 found.append((getattr(loop, "_thread_id", 0) or 0, task))
         return found
 
-    def _frames(self, number: int | None) -> list[FrameType]:
-        """The frames of a task, innermost first."""
+    def _frames(self, number: int | None, *, every: bool = False) -> list[FrameType]:
+        """The frames of a task, innermost first: the program's own and the one where it was stopped, or every one."""
         task = self._find(number)
-        if task is None or task is self._task:
+        if task is not None and task.done():
+            frames = frames_of(task)
+        elif task is None or task is self._task:
             frames, at, last = [], self._frame, outermost(task)
             while at is not None:
                 frames.append(at)
@@ -211,7 +240,7 @@ class Agent:
                 at = at.f_back
         else:
             frames = chain(task)[::-1]
-        return [frame for frame in frames if not is_library(frame.f_code.co_filename)]
+        return [f for f in frames if every or f is self._frame or not is_library(f.f_code.co_filename)]
 
     def do_frames(self, request: Request) -> Any:
         """The program's frames of a task, and who made it, and who made that one."""
@@ -219,7 +248,10 @@ class Agent:
         line = [born for born in ancestry(task) if born.parent is not None] if task is not None else []
         spawns = [{"task": born.parent, "name": births.NAMES.get(born.parent or 0, ""),
                    "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
-        return {"frames": [site(frame) for frame in self._frames(request["task"])], "spawns": spawns}
+        return {
+            "frames": [site(frame) for frame in self._frames(request["task"], every=request["every"])],
+            "spawns": spawns,
+        }
 
     def _frame_of(self, request: Request) -> FrameType:
         """The frame of a task that is meant. LookupError where it is in none."""
@@ -268,6 +300,14 @@ class Agent:
             task.set_name(request["name"])
             births.NAMES[birth(task).id] = request["name"]
 
+    def do_catch(self, request: Request) -> None:
+        """Stop where a task dies of an exception, or not any more."""
+        if request["on"]:
+            self.deaths.catch(request["name"], self.tasks())
+        else:
+            self.deaths.forget()
+        self.tracer.listen(self.deaths.on)
+
     def do_forget(self, _: Request) -> None:
         """Follow no task any more; the program runs on."""
         self.tracer.aim("continue", None, None, child=False)
@@ -280,7 +320,9 @@ class Agent:
         """Stop a loop between two of its tasks, if it gets there."""
         for loop in list(self.loops):
             if loop.is_running():
-                loop.call_soon_threadsafe(self.stop, None, "interrupted", None)
+                idle = time.monotonic() - self._since if self._since is not None else 0
+                text = f"idle for {idle:.0f} s: every loop waits" if idle > 1 else ""
+                loop.call_soon_threadsafe(self.stop, None, "interrupted", None, text)
                 return
 
 

@@ -18,6 +18,8 @@ from .waits import Timers, as_plain, chain, frame_at, site, site_of, variables_o
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
 """What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
 STATES = ("new", "top", "middle", "heap")
+CLOSELY = 2000
+"""Tasks up to which each wait is told with what exactly it is for: that takes a look at the variables of its frames."""
 Spot = tuple[CodeType, int]
 Place = list[object]
 
@@ -76,8 +78,8 @@ def how_of(task: Task, lives: bool) -> int:
 class _Shapes:
     """What follows from a line of calls alone, for each: where its task stands, and how it waits."""
 
-    def __init__(self, spots: list[tuple[Spot, ...]], sites: dict[tuple[object, ...], int]) -> None:
-        self._spots, self._sites = spots, sites
+    def __init__(self, spots: list[tuple[Spot, ...]], sites: dict[tuple[object, ...], int], closely: bool) -> None:
+        self._spots, self._sites, self.closely = spots, sites, closely
         self.waits: dict[tuple[object, ...], int] = {}
         self._at: dict[int, int | None] = {}
         self._plain: dict[int, int] = {}
@@ -110,6 +112,8 @@ class _Shapes:
 
     def wait_of(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
         """As waits.wait_of: those who stand alike and wait for one lock, or for a time, do so alike."""
+        if self.closely:
+            return wait_of(task, chain(task), timers, closely=True)
         name, depth = self.asks(shape) or ("", 0)
         if name == "Lock.acquire":
             what = id(self._lock(task, depth))
@@ -155,7 +159,7 @@ def columns(
     """The table. `running`: the thread of each task that runs, by the task's id(); `here`: the line that it runs."""
     with unswept():
         rows, sites = walk(tasks), dict[tuple[object, ...], int]()
-        shapes = _Shapes(rows.spots, sites)
+        shapes = _Shapes(rows.spots, sites, len(tasks) <= CLOSELY)
         made = [shapes.site_number(site_of(*spots[0])) if spots else None for spots in rows.spots]
         states, places, waits, targets = (
             [3] * len(rows.ids),
@@ -174,7 +178,7 @@ def columns(
                 states[i] = 2 if how == RUNS else 0
                 places[-1] = shapes.begin(shape)
                 waits.append(None)
-            elif how == PLAIN and not asks[shape]:
+            elif how == PLAIN and not asks[shape] and not shapes.closely:
                 waits.append(shapes.plain(shape))
             elif how > 0 and not asks[shape]:
                 waits.append(shapes.awaits(shape, free=bool(freed) and (how in freed or -rows.ids[i] in freed)))

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from .births import Task, birth, current, is_library, watch
+from .deaths import told as died
 from .points import Points
 from .waits import chain, innermost, joiner
 
@@ -24,13 +25,19 @@ _YIELD = dis.opmap["YIELD_VALUE"]
 
 
 class Tracer:
-    """What the debugger wants of which task. `stop(frame, why, task)` blocks the thread until it wants more."""
+    """What the debugger wants of which task. `stop(frame, why, task, text)` blocks the thread until it wants more.
+
+    `born`: is told of each task that is made while somebody listens (`listen`).
+    """
 
     def __init__(
-        self, stop: Callable[[FrameType | None, str, Task | None], None], tasks: Callable[[], list[Task]]
+        self, stop: Callable[..., None], tasks: Callable[[], list[Task]], born: Callable[[Task], None]
     ) -> None:
         self.stop = stop
         self.tasks = tasks
+        self._born = born
+        self._wanted = self._listened = False
+        self._after = ""
         self.points = Points(self)
         self.traced: Task | None = None
         self.how = ""
@@ -47,7 +54,8 @@ class Tracer:
         """Let `task` go on by `how`; `frame` is where this thread stands, None where no thread of the program calls."""
         self.how, self.traced, self.child = how, task, child
         self._joining = None
-        watch(bool(child or (task is None and how in ("step", "next"))))
+        self._wanted = bool(child or (task is None and how in ("step", "next")))
+        self.listen(self._listened)
         here = task is not None and frame is not None and current() is task
         if task is not None and frame is None and how != "continue" and in_main_thread(task):
             self.interrupt()
@@ -61,6 +69,11 @@ class Tracer:
             self.arm(task, frame is not None)
         elif not self.points.traces:
             sys.settrace(None)
+
+    def listen(self, on: bool) -> None:
+        """Whether `born` is to hear of tasks."""
+        self._listened = on
+        watch(on or self._wanted)
 
     def interrupt(self) -> None:
         """Trace the main thread from where it is now, inside a call of native code too: when that returns."""
@@ -108,12 +121,16 @@ class Tracer:
 
     def created(self, task: Task, parent: Task | None) -> None:
         """The traced task made another one; or the program's first task came."""
+        if self._listened:
+            self._born(task)
+        if not self._wanted:
+            return
         code = getattr(task.get_coro(), "cr_code", None)
         if code is None or is_library(code.co_filename):
             return
         if self.traced is None or (self.child and parent is self.traced):
-            self.traced, self.how, self.child = task, "step", False
-            watch(False)
+            self.traced, self.how, self.child, self._wanted = task, "step", False, False
+            self.listen(self._listened)
             self.anchor = None
             self.arm(task, True)
 
@@ -130,7 +147,8 @@ class Tracer:
             self._joining = None
             self.anchor = frame
             self._trace_stack(frame)
-            self.stop(frame, "joined", task)
+            after, self._after = self._after, ""
+            self.stop(frame, "joined", task, after)
             return self.local
         if outer or watched or (not is_library(frame.f_code.co_filename) and not self._inner(frame)):
             if frame.f_lasti >= 0 and frame.f_code.co_flags & inspect.CO_COROUTINE:
@@ -216,8 +234,9 @@ class Tracer:
             onward = next((t for t in others if parent is not None and birth(t).id == parent), None)
         self.traced, self.how = onward, "step"
         self.anchor = None
+        self._after = died(task)
         if onward is None:
-            self.stop(None, "done", task)
+            self.stop(None, "done", task, self._after)
         else:
             self.arm(onward, True)
 

@@ -12,6 +12,7 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, Genera
 from typing import Any
 
 from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
+from .naming import called, what_of
 
 _BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
@@ -23,7 +24,12 @@ _BY_FUNCTION = {
 
 def chain(task: Task) -> list[FrameType]:
     """A suspended task's frames, outermost first, through coroutines and generators of both kinds."""
-    frames: list[FrameType] = []
+    return [frame for _, frame in links(task)]
+
+
+def links(task: Task) -> list[tuple[Any, FrameType]]:
+    """The same, each with the coroutine or generator that it is of."""
+    found: list[tuple[Any, FrameType]] = []
     at: Any = task.get_coro()
     while at is not None:
         if isinstance(at, CoroutineType):
@@ -35,11 +41,11 @@ def chain(task: Task) -> list[FrameType]:
         else:
             frame, onward = None, behind(at)
         if frame is not None:
-            if frames and frames[-1] is frame:
+            if found and found[-1][1] is frame:
                 break
-            frames.append(frame)
+            found.append((at, frame))
         at = onward
-    return frames
+    return found
 
 
 WRAPPERS = {"async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable"}
@@ -59,36 +65,52 @@ class Timers:
     """What the loops' timers will end by themselves."""
 
     def __init__(self, loops: list[Any]) -> None:
-        self.futures: set[int] = set()
-        self.tasks: set[int] = set()
+        self.futures: dict[int, float] = {}
+        self.tasks: dict[int, float] = {}
         for loop in loops:
             for handle in [*getattr(loop, "_scheduled", ()), *getattr(loop, "_ready", ())]:
                 if handle._cancelled:
                     continue
-                self.futures.update(map(id, handle._args or ()))
+                left = handle.when() - loop.time() if isinstance(handle, asyncio.TimerHandle) else 0.0
                 owner = getattr(handle._callback, "__self__", None)
                 if isinstance(owner, asyncio.Timeout):
-                    self.tasks.add(id(owner._task))  # type: ignore[attr-defined]
-                elif owner is not None:
-                    self.futures.add(id(owner))
+                    self.tasks[id(owner._task)] = left  # type: ignore[attr-defined]
+                    continue
+                for one in (*(handle._args or ()), *([owner] if owner is not None else [])):
+                    self.futures[id(one)] = left
 
     def end(self, task: Task) -> bool:
         """Whether one ends a task's wait."""
-        return id(getattr(task, "_fut_waiter", None)) in self.futures or id(task) in self.tasks
+        return self.left(task) is not None
+
+    def left(self, task: Task) -> float | None:
+        """The seconds until one does; None where none does."""
+        return self.futures.get(id(getattr(task, "_fut_waiter", None)), self.tasks.get(id(task)))
 
 
-def wait_of(task: Task, frames: list[FrameType], timers: Callable[[], Timers]) -> dict[str, object] | None:
-    """The wait of a suspended task; None for one that is about to run."""
+def wait_of(
+    task: Task, frames: list[FrameType], timers: Callable[[], Timers], *, closely: bool = False
+) -> dict[str, object] | None:
+    """The wait of a suspended task; None for one that is about to run. `closely`: what exactly it waits for, too."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or waiter.done():
         return None
     kind, targets, one, what = _found(waiter, frames)
     free = not targets or timers().end(task)
+    if closely:
+        targets = targets or _within(frames)
+        what = what or ("" if targets else what_of(waiter, frames, timers().left(task)))
     tasks = sorted(birth(t).id for t in targets if not t.done())
     if any(t.done() for t in targets) and one:
         free = True
     at = innermost(frames)
     return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": site(at)}
+
+
+def _within(frames: list[FrameType]) -> list[Task]:
+    """The task that `wait_for` with a time limit made of what it was given (3.11)."""
+    inner: Any = frames[-1].f_locals.get("fut") if frames and frames[-1].f_code.co_qualname == "wait_for" else None
+    return [inner] if isinstance(inner, asyncio.Task) and not inner.done() else []
 
 
 def innermost(frames: list[FrameType]) -> FrameType | None:
@@ -166,7 +188,7 @@ def _of_frames(frames: list[FrameType]) -> Found | None:
         if code.co_qualname == "Lock.acquire":
             lock = frame.f_locals.get("self")
             owner = getattr(lock, "_weft_owner", None)
-            return "lock", [owner] if owner is not None else [], False, _name_of(lock, frames)
+            return "lock", [owner] if owner is not None else [], False, called(lock, frames)
         if code.co_qualname == "_wait":
             futures = list(frame.f_locals.get("fs") or ())
             one = frame.f_locals.get("return_when") != asyncio.ALL_COMPLETED
@@ -180,18 +202,6 @@ def _of_frames(frames: list[FrameType]) -> Found | None:
             group = frame.f_locals.get("self")
             return "group", [t for t in list(getattr(group, "_tasks", ())) if not t.done()], False, ""
     return None
-
-
-def _name_of(thing: object, frames: list[FrameType]) -> str:
-    """What the program calls an object: a variable of its innermost frame, or of the module."""
-    frame = innermost(frames)
-    if frame is None:
-        return ""
-    for names in (frame.f_locals, frame.f_globals):
-        for name, value in list(names.items()):
-            if value is thing:
-                return str(name)
-    return ""
 
 
 def _tasks_behind(future: Any, depth: int) -> list[Task]:

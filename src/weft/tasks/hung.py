@@ -1,0 +1,58 @@
+"""Why nothing can happen any more in a program: what its tasks wait for, and who could have let them go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.tasks.model import Task
+from weft.terms.words import listed, plural
+
+MOST = 8
+"""Things that are told, and tasks that are named for each."""
+
+
+def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
+    """The verdict, and a line for each thing that tasks wait for. `told`: as inside/hung.py gives it."""
+    known = {row.id: row for row in rows}
+    told = sorted(told, key=lambda thing: min(thing["waits"]))
+    first = f"nothing can happen any more: {plural(len(rows), 'task')}, and no timer, I/O or thread that could wake one"
+    lines = [_line(thing, known) for thing in told]
+    more = [f"  and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    return "\n".join([first, *lines[:MOST], *more])
+
+
+def _line(thing: dict[str, Any], rows: dict[int, Task]) -> str:
+    waiting = _stand([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
+    return f"  {thing['kind']} {thing['what']}".rstrip() + f": {waiting}; {_who(thing, rows)}"
+
+
+def _stand(rows: list[Task]) -> str:
+    """`task 3 (reader) and task 4 wait at prog.py:9`, those of one line together."""
+    places: dict[str, list[Task]] = {}
+    for row in rows:
+        places.setdefault(str((row.wait.site if row.wait else row.at) or "?"), []).append(row)
+    return listed([f"{_labels(these)} {_verb(these, 'wait')} at {place}" for place, these in places.items()], "and")
+
+
+def _labels(rows: list[Task]) -> str:
+    some = [row.label for row in rows[:MOST]]
+    return listed([*some, f"{len(rows) - MOST:,} more"] if len(rows) > MOST else some, "and")
+
+
+def _verb(rows: list[Task], verb: str) -> str:
+    return verb if len(rows) > 1 else "is" if verb == "are" else f"{verb}s"
+
+
+def _who(thing: dict[str, Any], rows: dict[int, Task]) -> str:
+    """Who could have released it, as far as it can be seen."""
+    if thing["owner"]:
+        number, name, done = thing["owner"]
+        return f"task {number} ({name}) took it" + (" and has come to its end with it" if done else "")
+    inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
+    both = [row for row in inside if row.id in thing["waits"]]
+    if both:
+        return f"{_labels(both)} {_verb(both, 'are')} inside of it already, and {_verb(both, 'ask')} for it again"
+    if inside:
+        return f"{_labels(inside)} {_verb(inside, 'are')} inside of it: {_stand(inside)}"
+    has = [rows[id_] for id_ in thing["has"] if id_ in rows]
+    return f"who else has it: {_stand(has)}" if has else "no other task has it"

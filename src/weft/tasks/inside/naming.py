@@ -1,0 +1,149 @@
+"""What a task waits for, as the program knows it: which queue, event, socket, timer, child process or thread.
+
+Read from the frames' variables when somebody asks; nothing is noted while the program runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from .births import ASYNCIO, is_library
+
+Read = Callable[[Any], str]
+_OBJECTS: dict[str, Read] = {
+    "Queue.get": lambda queue: "get: empty",
+    "Queue.put": lambda queue: f"put: full, {queue.maxsize} in it",
+    "Queue.join": lambda queue: f"join: {queue._unfinished_tasks} not done",
+    "Event.wait": lambda event: "not set",
+    "Condition.wait": lambda condition: "",
+    "Lock.acquire": lambda lock: "",
+    "Semaphore.acquire": lambda semaphore: "no place left",
+    "Barrier.wait": lambda barrier: f"{barrier.n_waiting} of {barrier.parties} are here",
+}  # fmt: skip
+"""asyncio's functions that wait for an object, and what to say of it."""
+_TRANSPORTS = ("StreamReader._wait_for_data", "FlowControlMixin._drain_helper", "StreamWriter.wait_closed")
+_PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communicate")
+
+
+def thing_of(frames: list[FrameType]) -> tuple[object, str] | None:
+    """The object that asyncio's innermost function waits for, and that function; None where it is no such wait."""
+    for frame in reversed(frames):
+        code = frame.f_code
+        if not code.co_filename.startswith(ASYNCIO):
+            return None
+        if code.co_qualname in _OBJECTS:
+            return frame.f_locals.get("self"), code.co_qualname
+    return None
+
+
+def what_of(waiter: Any, frames: list[FrameType], left: float | None) -> str:
+    """The wait for a plain future in words; `left`: the seconds after which a timer ends it."""
+    until = "" if left is None else f"{max(left, 0):.1f} s more"
+    return ", ".join(part for part in (_what(waiter, frames), until) if part)
+
+
+def _what(waiter: Any, frames: list[FrameType]) -> str:
+    if (found := thing_of(frames)) is not None:
+        thing, function = found
+        state = _OBJECTS[function](thing)
+        return ", ".join(part for part in (called(thing, frames), state) if part)
+    for frame in reversed(frames):
+        code, own = frame.f_code, frame.f_locals
+        if not code.co_filename.startswith(ASYNCIO):
+            break
+        name = code.co_qualname
+        if name in _TRANSPORTS:
+            return peer_of(getattr(own.get("self"), "_transport", None))
+        if name in _PROCESSES:
+            return f"process {getattr(own.get('self'), '_pid', None) or getattr(own.get('self'), 'pid', '?')}"
+        if ".sock_" in name and own.get("sock") is not None:
+            return _address(own["sock"], own.get("address"))
+        if name.endswith("create_connection") and own.get("host") is not None:
+            return f"to {own['host']}:{own.get('port')}"
+        if name == "Server.serve_forever":
+            return "serves " + " ".join(spelled(s.getsockname()) for s in getattr(own.get("self"), "sockets", ()))
+        if name == "sleep":
+            return ""
+    return _worked_on(waiter) or called(waiter, frames) or _through(frames)
+
+
+def peer_of(transport: Any) -> str:
+    """Who is at the other end of a connection."""
+    told = transport.get_extra_info("peername") if transport is not None else None
+    return f"from {spelled(told)}" if told else ""
+
+
+def _address(sock: Any, address: object) -> str:
+    try:
+        return f"to {spelled(address)}" if address is not None else f"from {spelled(sock.getpeername())}"
+    except OSError:
+        return f"socket {sock.fileno()}"
+
+
+def spelled(address: Any) -> str:
+    """An address as people write it."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) > 1 else str(address or "?")
+
+
+def called(thing: object, frames: list[FrameType]) -> str:
+    """What the program calls an object: a variable of its frames or module, or an attribute of its `self`."""
+    own = [frame for frame in reversed(frames) if not is_library(frame.f_code.co_filename)]
+    for frame in own:
+        for names in (frame.f_locals, frame.f_globals):
+            for name, value in list(names.items()):
+                if value is thing:
+                    return str(name)
+        for name, value in attributes(frame.f_locals.get("self")):
+            if value is thing:
+                return f"self.{name}"
+    return ""
+
+
+def attributes(thing: object) -> Iterator[tuple[str, object]]:
+    """What an object has in its own dictionary; none of its code is run."""
+    if thing is not None:
+        try:
+            yield from list(object.__getattribute__(thing, "__dict__").items())
+        except AttributeError:
+            return
+
+
+def _through(frames: list[FrameType]) -> str:
+    """The library's function that the program awaits."""
+    at = next((i for i in range(len(frames) - 1, -1, -1) if not is_library(frames[i].f_code.co_filename)), -1)
+    inner = frames[at + 1 :]
+    return f"in {inner[0].f_code.co_qualname}" if inner and not inner[0].f_code.co_filename.startswith(ASYNCIO) else ""
+
+
+def _worked_on(waiter: Any) -> str:
+    """What a thread of a pool does for this future."""
+    source = of_thread(waiter)
+    return "" if source is None else "a thread " + (_worker(source) or "of a pool, not begun")
+
+
+def of_thread(waiter: Any) -> Any:
+    """The future that a thread is to complete, where a loop's future waits for it; None elsewhere."""
+    for callback, _ in getattr(waiter, "_callbacks", None) or ():
+        if getattr(callback, "__name__", "") == "_call_check_cancel":
+            cells = dict(zip(callback.__code__.co_freevars, callback.__closure__ or (), strict=False))
+            source = cells["source"].cell_contents if "source" in cells else None
+            return None if source is None or source.done() else source
+    return None
+
+
+def _worker(source: object) -> str:
+    for top in list(sys._current_frames().values()):
+        stack, at = [], top
+        while at is not None:
+            stack.append(at)
+            if at.f_code.co_qualname == "_WorkItem.run":
+                if getattr(at.f_locals.get("self"), "future", None) is not source:
+                    break
+                own = next((one for one in stack if not is_library(one.f_code.co_filename)), stack[0])
+                return f"at {Path(own.f_code.co_filename).name}:{own.f_lineno} in {own.f_code.co_qualname}"
+            at = at.f_back  # type: ignore[assignment]
+    return ""
