@@ -30,6 +30,8 @@ from .waits import Timers, behind, chain, innermost, shields, site, site_of
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
+FOREIGN = {"uvloop", "rloop", "winloop"}
+"""Libraries whose loops are not made of asyncio's own."""
 SOON, SELDOM = 2, 64
 """Looks in a row at which they must stand still for it to be told: at first, and at most."""
 DRIVE = 0.002
@@ -53,6 +55,7 @@ class Agent:
         self._frame: FrameType | None = None
         self._task: Task | None = None
         self._standing = self._leaving = False
+        self._thread = 0
         self._ticks = self._patience = 0
         self._quiet = False
         self._since: float | None = None
@@ -134,6 +137,7 @@ class Agent:
             return
         with self._turn:
             self._frame, self._task, self._leaving, self._standing = frame, task, False, True
+            self._thread = _thread.get_ident()
             last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
             at = site(frame or last)
             self.tell({"stop": {
@@ -196,6 +200,10 @@ class Agent:
 
     def tasks(self) -> list[Task]:
         """Every task that is not done, of all loops."""
+        if not FOREIGN.isdisjoint(sys.modules):  # they make loops past us: their tasks know them
+            for loop in {id(one): one for one in map(asyncio.Task.get_loop, births.registered())}.values():
+                if isinstance(loop, asyncio.AbstractEventLoop):  # not the one of births.py's sample
+                    self.loops.add(loop)
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_hung(self, _: Request) -> Any:
@@ -210,20 +218,22 @@ class Agent:
 
     def do_tasks(self, _: Request) -> object:
         """The table, a list a column."""
+        tasks = self.tasks()
         running = {id(task): thread for thread, task in self._running()}
         loops = list(self.loops)
 
         def here(task: Task) -> FrameType | None:
             return self._frame if task is self._task else top_frame(running[id(task)])
 
-        return columns(self.tasks(), running, here, cache(lambda: Timers(loops)))
+        return columns(tasks, running, here, cache(lambda: Timers(loops)))
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
         for loop in list(self.loops):
             task = asyncio.current_task(loop) if loop.is_running() else None
             if task is not None:
-                found.append((getattr(loop, "_thread_id", 0) or 0, task))
+                here = self._thread if task is self._task else 0
+                found.append((getattr(loop, "_thread_id", here) or here, task))
         return found
 
     def _frames(self, number: int | None, *, every: bool = False) -> list[FrameType]:
@@ -379,6 +389,8 @@ def busy(loop: Any) -> bool:
     """Whether a loop has something to do, now or by a timer."""
     if not loop.is_running():
         return False
+    if not isinstance(loop, base_events.BaseEventLoop):
+        return True  # it does not say
     if asyncio.current_task(loop) is not None or getattr(loop, "_ready", None):
         return True
     return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))

@@ -201,6 +201,12 @@ def ancestry(task: Task) -> list[Birth]:
     return _births.ancestry(task)
 
 
+def registered() -> list[Task]:
+    """All tasks that asyncio knows, of any loop; some may be done."""
+    known: Any = asyncio.tasks
+    return list(known._scheduled_tasks if sys.version_info >= (3, 12) else known._all_tasks)
+
+
 def is_asyncio(code: CodeType) -> bool:
     """Whether code is asyncio's own."""
     return code.co_filename.startswith(ASYNCIO)
