@@ -68,6 +68,7 @@ ALLOWED: dict[str, set[str]] = {
         "endings",
         "dap",
         "compare",
+        "values",
     },
     "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
 }

@@ -14,15 +14,20 @@ class Page:
 
     def __init__(self, browser: Any, address: str, *, size: tuple[int, int] = (1280, 800), dark: bool = False) -> None:
         self.browser = browser
+        self.shape(browser, size, dark=dark)
+        browser.get(address)
+        self.until(lambda: self.js("return document.body.dataset.ready") == "yes")
+        self.settle()
+
+    @staticmethod
+    def shape(browser: Any, size: tuple[int, int], *, dark: bool) -> None:
+        """Give the browser's window a size, and the page a theme."""
         width, height = size
         shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
-        browser.get(address)
-        self.until(lambda: self.js("return document.body.dataset.ready") == "yes")
-        self.settle()
 
     def js(self, script: str, *given: Any) -> Any:
         """What a script returns."""
@@ -136,10 +141,15 @@ class Page:
 
     def keep(self, folder: Any, name: str) -> Any:
         """A picture of the page, to be looked at: in WEFT_SCREENSHOTS where that is set, else in `folder`."""
+        return self.save(self.browser, folder, name)
+
+    @staticmethod
+    def save(browser: Any, folder: Any, name: str) -> Any:
+        """The same of any page."""
         import os
         from pathlib import Path
 
         place = Path(os.environ.get("WEFT_SCREENSHOTS") or folder)
         place.mkdir(parents=True, exist_ok=True)
-        assert self.browser.save_screenshot(str(place / f"{name}.png"))
+        assert browser.save_screenshot(str(place / f"{name}.png"))
         return place / f"{name}.png"

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { unpack } from "../../src/weft/view/web/packed.js";
+import { errorText, ramp, shareOf } from "../../src/weft/view/web/ramp.js";
 import { bytes, count, duration, exact, plural } from "../../src/weft/view/web/units.js";
 
 test("a duration has three digits that count and the unit that fits", () => {
@@ -60,4 +61,34 @@ test("a window is unpacked wherever its head ends", () => {
     assert.deepEqual([...held.y], [0.5, -1]);
     assert.equal(held.pad, pad);
   }
+});
+
+/** @param {number[]} colour as WCAG weighs it */
+function luminance(colour) {
+  const [r, g, b] = colour.map((value) => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+for (const theme of ["light", "dark"]) {
+  test(`an error's colour stands out the more the larger it is, without its hue, on a ${theme} ground`, () => {
+    const steps = [...Array(65).keys()].map((k) => luminance(ramp(k / 64, theme)));
+    const rising = theme === "dark" ? steps : steps.toReversed();
+    for (let k = 1; k < rising.length; k += 1) assert.ok(rising[k] > rising[k - 1], `${theme} ${k}`);
+    assert.ok(((rising.at(-1) ?? 0) + 0.05) / (rising[0] + 0.05) > 10);
+  });
+}
+
+test("errors lie on a scale by their logarithm, and those without a size at its end", () => {
+  assert.equal(shareOf(1e-9, [1e-12, 1e-6]), 0.5);
+  assert.equal(shareOf(1e-15, [1e-12, 1e-6]), 0);
+  assert.equal(shareOf(Infinity, [1e-12, 1e-6]), 1);
+  assert.equal(shareOf(3, [3, 3]), 1);
+  assert.deepEqual([0, 0.0012, 3.4e-9, 12345.6, 1e30, Infinity].map(errorText), [
+    "0",
+    "0.0012",
+    "3.4e-9",
+    "12300",
+    "1.0e+30",
+    "no number",
+  ]);
 });

@@ -15,10 +15,13 @@ from typing import Any, Final
 import pytest
 
 import weft
+from compare.test_values import written
 from view import runs
+from weft.compare.values import compare_values
 from weft.view.export import to_html
 from weft.view.picture import AXES, Picture
-from weft.view.server import ANSWERS
+from weft.view.server import ANSWERS, OF_VALUES
+from weft.view.valued import Valued
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -31,6 +34,11 @@ TYPES: Final = {
     "replay": "Replay", "beside": "Beside",
 }  # fmt: skip
 """By question the type of its answer."""
+
+OF_VALUES_TYPES: Final = {
+    "values": "Values", "strip": "Strip", "moment": "Moment", "field": "Field", "element": "Element",
+}  # fmt: skip
+"""The same of the questions about values."""
 
 Answer = tuple[str, Any]
 """A type and a value that must be of it."""
@@ -90,7 +98,7 @@ def program(told: list[Answer]) -> str:
     """TypeScript that holds only if each value is of its type, with no name too many."""
     values = sorted({(kind, json.dumps(value, default=str)) for kind, value in told})
     lines = [f"export const a{i}: {kind} = {value};" for i, (kind, value) in enumerate(values)]
-    names = sorted({kind for kind, _ in values} & set(TYPES.values()))
+    names = sorted({kind for kind, _ in values} & {*TYPES.values(), *OF_VALUES_TYPES.values()})
     return f'import type {{ Exported, {", ".join(names)} }} from "weft/sent";\n' + "\n".join(lines)
 
 
@@ -116,12 +124,32 @@ def exported(picture: Picture) -> dict[str, Any]:
 
 def test_each_question_of_the_server_has_a_type() -> None:
     assert set(TYPES) == set(ANSWERS)
+    assert set(OF_VALUES_TYPES) == set(OF_VALUES)
 
 
 def test_each_answer_is_of_its_type(pictures: list[Picture], tmp_path: Path) -> None:
     told = [(TYPES[name], value) for picture in pictures for name, value in answers(picture)]
     assert {kind for kind, _ in told} == set(TYPES.values())
     assert complaints(program(told), tmp_path) == []
+
+
+@pytest.mark.parametrize("form", ["values", "hashes"])
+def test_each_answer_about_values_is_of_its_type(form: str, tmp_path: Path) -> None:
+    traces = [written(tmp_path / str(wrong), form, "0,100,300", wrong) for wrong in (-1, 123)]
+    values = Valued(compare_values(traces[0], traces[1], {}), calls=True)
+    asked: list[tuple[str, dict[str, str]]] = [("values", {}), ("strip", {"from": "0", "to": "3", "columns": "2"})]
+    asked += [("moment", {"at": str(at)}) for at in range(values.moments)]
+    if form == "values":
+        field = {"at": "1", "layer": "0", "window": "0:300,0:40", "axes": "0,1", "most": "9,9", "unit": "ulps"}
+        asked += [("field", field), *(("element", {**field, "index": index}) for index in ("123,7", "999,7"))]
+    answered = [(name, OF_VALUES[name](values, given)) for name, given in asked]
+    told = [(OF_VALUES_TYPES[name], unpacked(one) if isinstance(one, bytes) else one) for name, one in answered]
+    # An empty list is no array of numbers: what the types of those are is not looked at.
+    plain = [(f'Omit<{kind}, "reference" | "run" | "error" | "cells">' if kind in ("Strip", "Field") else kind,
+              {name: part for name, part in value.items() if part != [] or kind not in ("Strip", "Field")})
+             for kind, value in told]  # fmt: skip
+    text = program(plain).replace("import type { Exported,", "import type { Exported, Strip, Field,")
+    assert [one for one in complaints(text, tmp_path) if "never used" not in one] == []
 
 
 def test_an_exported_file_holds_what_its_type_says(pictures: list[Picture], tmp_path: Path) -> None:

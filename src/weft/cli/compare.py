@@ -74,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.debug and (args.view or args.format != "text"):
         raise UsageError("--debug opens a prompt: leave out --view and --format")
     if args.view:
-        from weft.cli.view import beside
-
-        return beside(opened(args.reference).path, opened(args.run).path)
+        return _viewed(args)
     values = None if args.calls else _values(args)
     if args.bisect and values is not None:
         for line in bisected(values, (args.reference, args.run), _settings(args)):
@@ -87,6 +85,17 @@ def run(args: argparse.Namespace) -> int:
             debug_values(values, args.run)
         return status
     return _with_calls(args, values)
+
+
+def _viewed(args: argparse.Namespace) -> int:
+    """Both runs in the browser: their values, their calls, or both."""
+    from weft.cli.view import beside
+
+    values = None if args.calls else _values(args)
+    calls = values is None or not (args.values or not _same_program(args))
+    if calls:
+        return beside(opened(args.reference).path, opened(args.run).path, values, calls=True)
+    return beside(args.reference, args.run, values, calls=False)
 
 
 def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:

@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
+    from weft.compare.values import ValueComparison
     from weft.trace import Trace
     from weft.view.picture import Picture
     from weft.view.server import Server
+    from weft.view.valued import Valued
 
 
 FIRST_PICTURE = 3.0
@@ -71,12 +73,15 @@ def run(args: argparse.Namespace) -> int:
     return serve(picture, args.port, browser=not args.no_browser, beside=args.beside)
 
 
-def beside(reference: Path, run: Path) -> int:
-    """What `weft compare --view` does: both runs, where they differ."""
+def beside(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
+    """What `weft compare --view` does: both runs, where they differ. `calls`: whether their calls are shown."""
     import weft
     from weft.view.picture import Picture
+    from weft.view.valued import Valued
 
-    return serve(Picture(weft.open(reference)), 0, browser=True, beside=run)
+    picture = Picture(weft.open(reference)) if calls else None
+    valued = None if values is None else Valued(values, calls=calls)
+    return serve(picture, 0, browser=True, beside=run if calls else None, values=valued)
 
 
 def _draw(trace: Trace, depth: int) -> int:
@@ -102,7 +107,9 @@ def _export(picture: Picture, file: Path) -> int:
     return 0
 
 
-def serve(picture: Picture, port: int, *, browser: bool, beside: Path | None = None) -> int:
+def serve(
+    picture: Picture | None, port: int, *, browser: bool, beside: Path | None = None, values: Valued | None = None
+) -> int:
     """Serve the page until Ctrl-C."""
     import weft
     from weft.view.server import Server
@@ -110,10 +117,11 @@ def serve(picture: Picture, port: int, *, browser: bool, beside: Path | None = N
     if beside is not None:
         weft.open(beside)  # what cannot be opened is told here, not in the page
     try:
-        server = Server(picture, port, beside)
+        server = Server(picture, port, beside, values)
     except OSError as error:
         raise UsageError(f"port {port} is not available: {error.strerror}; leave --port out for a free one") from error
-    threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
+    if picture is not None:
+        threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
     for line in told(server, remote=remote):
         print(line, flush=True)
@@ -137,7 +145,7 @@ def _has_screen() -> bool:
 def told(server: Server, *, remote: bool) -> list[str]:
     """What the terminal says: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
-    lines = [f"weft: the view of {server.picture.trace.path} is at {server.url}"]
+    lines = [f"weft: the view of {server.shown} is at {server.url}"]
     if remote:
         host = os.environ.get("SSH_CONNECTION", "").split(" ")
         there = host[2] if len(host) == 4 else "this-machine"

@@ -55,6 +55,8 @@ class Contents:
     differing: int
     ranks: tuple[int, ...]
     first: tuple[Content, ...]
+    unlike: dict[int, tuple[Ints, Ints]]
+    """By rank the calls whose content differs, in the reference and in the run."""
 
 
 class _Kept:
@@ -85,6 +87,11 @@ class _Kept:
             (rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
             (int(self.rows[0][row]), int(self.rows[1][row])),
         )  # fmt: skip
+
+    def unlike(self) -> tuple[Ints, Ints]:
+        """The calls whose content differs, in both runs."""
+        one, two = (side["event"][self.other].astype(np.int64) for side in (self.one, self.two))
+        return one, two
 
     def alike_sent(self, event: int, reference: int | None = None) -> bool | None:
         """Whether what a call sends is that of the reference (of its call `reference`, where that is given).
@@ -130,7 +137,8 @@ def compare_contents(comparison: Comparison, order: Order) -> Contents | None:
     first = [b for b in found if not any(explains(a, b) and not explains(b, a) for a in found)]
     differing = {rank: int(rows.other.sum()) for rank, rows in kept.items() if rows.other.any()}
     compared = sum(len(rows.two) for rows in kept.values())
-    return Contents(compared, sum(differing.values()), tuple(differing), tuple(first))
+    unlike = {rank: kept[rank].unlike() for rank in differing}
+    return Contents(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
 
 
 def _pairs(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:

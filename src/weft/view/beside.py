@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import weft
-from weft.compare import compare, slower
+from weft.compare import compare, slower, told_contents
 from weft.compare.calls import Calls, Stretch
+from weft.compare.contents import Content, Contents, compare_contents
 from weft.compare.differences import Comparison, Difference
 from weft.compare.told import lines, worth_telling
 from weft.errors import UsageError
@@ -41,6 +42,8 @@ class Others:
     def __init__(self, picture: Picture, named: Path | None = None) -> None:
         self.picture = picture
         self.named = named
+        self.valued = False
+        """Whether the values of that run can be seen beside those of this one."""
         self._lock = threading.Lock()
         self._known: dict[str, Beside] = {}
 
@@ -75,6 +78,7 @@ class Beside:
         self.before, self.after = before, after
         self._lock = threading.Lock()
         self._comparison: Comparison | None = None
+        self._contents: Contents | None = None
         self._texts: list[str] = []
 
     def told(self, axis: str) -> Body:
@@ -83,8 +87,11 @@ class Beside:
         scales = self.before.scale(axis), self.after.scale(axis)
         found = [*comparison.first, *comparison.following]
         return {
-            "axis": axis, "texts": self._texts,
-            "differences": [self._difference(scales, one, n < len(comparison.first)) for n, one in enumerate(found)],
+            "axis": axis, "texts": self._texts, "values": self.before.others.valued,
+            "differences": [
+                *(self._content(scales, one) for one in (self._contents.first if self._contents else ())),
+                *(self._difference(scales, one, n < len(comparison.first)) for n, one in enumerate(found)),
+            ],
             "sides": [self._side(side, scales[side], found) for side in (0, 1)],
         }  # fmt: skip
 
@@ -98,7 +105,9 @@ class Beside:
                         raise UsageError(picture.failure or f"{picture.trace.path} could not be analysed")
                     reports.append(worth_telling(picture.report.findings))
                 made = compare(self.before.ground.match, self.after.ground.match, self.after.ground.order)
-                self._texts = lines(made, slower(made), (reports[0], reports[1]))
+                self._contents = compare_contents(made, self.after.ground.order)
+                said = told_contents.lines(self._contents, made)
+                self._texts = [*said, *lines(made, slower(made), (reports[0], reports[1]))]
                 self._comparison = made
             return self._comparison
 
@@ -106,7 +115,15 @@ class Beside:
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_seen(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
-        return {"rank": one.rank, "first": first, "alike": one.alike, "sides": found}
+        return {"rank": one.rank, "what": "call", "first": first, "alike": one.alike, "sides": found}
+
+    def _content(self, scales: tuple[Scale, Scale], one: Content) -> Body:
+        """The first message of those that depend on each other that holds other bytes."""
+        sides = ((self.before, one.before), (self.after, one.after))
+        found = [_seen(picture, scale, one.rank, event)
+                 for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
+        what = "sent" if one.sent else "received"
+        return {"rank": one.rank, "what": what, "first": True, "alike": 0, "sides": found}
 
     def _side(self, side: int, scale: Scale, found: Iterable[Difference]) -> Body:
         picture = (self.before, self.after)[side]
@@ -116,11 +133,22 @@ class Beside:
             spread.append([seen["row"], seen["at"]])
         assert self._comparison is not None
         changed, only = marked(self._comparison, side)
+        held = self._held(side)
         return {
             "name": picture.trace.path.resolve().name, "ended": str(picture.trace.run.get("ended") or "unknown"),
             "spread": spread, "changed": _spots(scale, changed), "only": _spots(scale, only),
-            "messages": self._messages(side, scale, [*changed, *only]),
+            "held": _spots(scale, held), "messages": self._messages(side, scale, [*changed, *only, *held]),
         }  # fmt: skip
+
+    def _held(self, side: int) -> list[Id]:
+        """The calls of a run whose messages hold other bytes than their like; the first ones."""
+        ranks = (self.before, self.after)[side].trace.ranks
+        found: list[tuple[int, Id]] = []
+        for rank, both in (self._contents.unlike if self._contents else {}).items():
+            events = np.unique(both[side])[:MARKED]
+            times = ranks[rank].enter_ns(slice(None))[events]
+            found += [(int(t), (rank, int(e))) for t, e in zip(times.tolist(), events.tolist(), strict=True)]
+        return [event for _, event in sorted(found)[:MARKED]]
 
     def _messages(self, side: int, scale: Scale, events: Iterable[Id]) -> list[Any]:
         """The messages of calls, that came."""

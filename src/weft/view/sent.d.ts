@@ -428,6 +428,8 @@ export type Move = "until" | "stop" | "start" | "end" | "continue" | "next" | "b
 /** The first place at which a rank's calls differ, in both runs. */
 export interface Difference {
   rank: number;
+  /** A call that is another one, or what a call sends or receives. */
+  what: "call" | "sent" | "received";
   /** Whether no other rank's difference happens before it. */
   first: boolean;
   /** How many calls are alike before it. */
@@ -448,6 +450,8 @@ export interface BesideSide {
   /** Receives that take another message; calls that the other run does not have; the messages of both. */
   changed: Placed[];
   only: Placed[];
+  /** Calls whose messages hold other bytes. */
+  held: Placed[];
   messages: Message[];
 }
 
@@ -455,8 +459,99 @@ export interface BesideSide {
 export interface Beside {
   axis: string;
   texts: string[];
+  /** Whether their values can be seen, too. */
+  values: boolean;
   differences: Difference[];
   sides: BesideSide[];
+}
+
+/** The first moment at which a difference is at a probe on a rank. */
+export interface Reached {
+  at: number;
+  probe: string;
+  first: boolean;
+  iterations: string;
+  text: string;
+  ranks: string;
+}
+
+/** The values of two runs: a moment is a probe in an iteration, in the order of the reference. */
+export interface Values {
+  names: string[];
+  moments: number;
+  /** Whether their calls can be seen, too. */
+  calls: boolean;
+  alike: boolean;
+  /** By run the names of the ranks. */
+  ranks: string[][];
+  texts: string[];
+  reached: Reached[];
+  /** Of each rank of the run that differs, where it does first. */
+  spread: [rank: number, at: number][];
+  /** The least error and the largest. */
+  errors: [least: number, most: number] | null;
+  /** The first moment that only one run has. */
+  parting: number | null;
+}
+
+/** What each rank has in each of some columns of moments: see valued.py for the states. */
+export interface Strip {
+  from: number;
+  to: number;
+  columns: number;
+  ticks: [at: number, text: string][];
+  reference: Uint8Array;
+  run: Uint8Array;
+  /** Of the run's values how far apart they are at most; infinite where that has no size. */
+  error: Float64Array;
+}
+
+/** An array that a picture can be made of. */
+export interface Layer {
+  number: number;
+  name: string;
+  /** First index and end in each dimension, from 0 on. */
+  whole: [first: number, end: number][];
+  /** What the program calls the first index. */
+  base: number;
+  /** The first element that differs. */
+  first: number[] | null;
+}
+
+export interface Moment {
+  at: number;
+  title: string;
+  /** Where the probe is in the reference. */
+  reference: string;
+  texts: string[];
+  layers: Layer[];
+  /** Of a few numbers: rank, element, reference, run, how far apart, units in the last place. */
+  numbers: string[][];
+}
+
+/** The largest error in each cell of a picture; -1 where not both runs have an element. */
+export interface Field {
+  shape: number[];
+  cells: Float64Array;
+}
+
+/** An element: its name, and in the reference, in the run, how far apart, units in the last place. */
+export interface Element {
+  text: string;
+  numbers: string[] | null;
+  ranks: [reference: number, run: number] | null;
+}
+
+/** What of values is asked for. */
+export interface ValuesApi {
+  told(): Promise<Values>;
+  strip(given: { from: number; to: number; columns: number }, signal?: AbortSignal): Promise<Strip>;
+  moment(at: number): Promise<Moment>;
+  field(
+    given: { at: number; layer: number; window: string; axes: string; most: string; unit: string },
+    signal?: AbortSignal,
+  ): Promise<Field>;
+  element(given: { at: number; layer: number; index: string }): Promise<Element>;
 }
 
 /** A stretch of an axis that is asked for. */

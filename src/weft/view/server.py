@@ -24,6 +24,7 @@ from weft.errors import WeftError
 from weft.view.assets import TYPES, assets, modules, page
 from weft.view.picture import Picture
 from weft.view.replayed import MOVES
+from weft.view.valued import Valued
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_PATIENCE: Final = 20.0
@@ -40,7 +41,7 @@ _SAFE: Final = {
     "Cache-Control": "no-store",
 }
 
-PAGES: Final = {"/": "main", "/beside": "beside"}
+PAGES: Final = {"/": "main", "/beside": "beside", "/values": "values"}
 """The pages, and the module that each begins with."""
 
 Given = Mapping[str, str]
@@ -55,20 +56,46 @@ class Refused(Exception):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one picture; with a run `beside` it, the page opens on both."""
+    """Serves one picture; with a run `beside` it, the page opens on both.
+
+    With `values` it serves a comparison of values, too, and opens on that where they differ or there is no picture.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, picture: Picture, port: int = 0, beside: Path | None = None) -> None:
+    def __init__(
+        self, picture: Picture | None, port: int = 0, beside: Path | None = None, values: Valued | None = None
+    ) -> None:
         super().__init__((LOOPBACK, port), Handler)
-        self.picture = picture
+        self._picture, self._values = picture, values
         self.home = "/"
-        if beside is not None:
-            picture.others.named = beside.resolve()
+        if beside is not None and picture is not None:
+            picture.others.named, picture.others.valued = beside.resolve(), values is not None
             self.home = f"/beside?{urlencode({'of': beside.resolve().name})}"
+        if values is not None and (picture is None or not values.made.alike):
+            self.home = "/values"
         self.token = secrets.token_urlsafe(32)
         self.cookie = f"weft-{self.server_address[1]}"
+
+    @property
+    def picture(self) -> Picture:
+        """The run that is shown. Refused where only values are."""
+        if self._picture is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
+        return self._picture
+
+    @property
+    def values(self) -> Valued:
+        """The comparison of values. Refused where there is none."""
+        if self._values is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`")
+        return self._values
+
+    @property
+    def shown(self) -> Path:
+        """The run that is shown, or the reference of the values."""
+        return self._picture.trace.path if self._picture is not None else self.values.made.before.path
 
     @property
     def url(self) -> str:
@@ -78,7 +105,8 @@ class Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         """Listen no more, and end the replay."""
         super().server_close()
-        self.picture.replayed.close()
+        if self._picture is not None:
+            self._picture.replayed.close()
 
     def handle_error(self, request: Any, client_address: object) -> None:
         """A browser that closes a connection is no error of ours."""
@@ -233,11 +261,13 @@ class Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
     def _api(self, name: str, given: Given) -> None:
-        answer = ANSWERS.get(name)
-        if answer is None:
+        if name not in ANSWERS and name not in OF_VALUES:
             raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
-            found = answer(self.server.picture.others.picture_of(given.get("of", "")), given)
+            if name in OF_VALUES:
+                found = OF_VALUES[name](self.server.values, given)
+            else:
+                found = ANSWERS[name](self.server.picture.others.picture_of(given.get("of", "")), given)
         except KeyError as error:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
@@ -251,6 +281,19 @@ def _span(given: Given) -> tuple[float, float]:
     if not (abs(start) < 1e18 and abs(end) < 1e18):
         raise ValueError("from and to are times in ns")
     return start, end
+
+
+def _numbers(text: str) -> list[int]:
+    """`3,4`: indices; none of an empty text."""
+    return [int(word) for word in text.split(",")] if text else []
+
+
+def _box(text: str) -> tuple[tuple[int, int], ...]:
+    """`0:10,3:4`: first index and end in each dimension."""
+    sides = [[int(end) for end in word.split(":")] for word in text.split(",")]
+    if any(len(side) != 2 for side in sides):
+        raise ValueError(f"{text!r} does not name a box: write first:end for each dimension")
+    return tuple((first, end) for first, end in sides)
 
 
 ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
@@ -273,3 +316,14 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
     ),
 }  # fmt: skip
 """What the page can ask, and how it is answered."""
+
+OF_VALUES: Final[Mapping[str, Callable[[Valued, Given], object]]] = {
+    "values": lambda v, g: v.told(),
+    "strip": lambda v, g: v.strip(int(g["from"]), int(g["to"]), int(g["columns"])),
+    "moment": lambda v, g: v.moment(int(g["at"])),
+    "field": lambda v, g: v.field(
+        (int(g["at"]), int(g["layer"])), _box(g["window"]), _numbers(g["axes"]), _numbers(g["most"]), g["unit"]
+    ),
+    "element": lambda v, g: v.element(int(g["at"]), int(g["layer"]), tuple(_numbers(g["index"]))),
+}  # fmt: skip
+"""The same of two runs' values."""

@@ -57,12 +57,17 @@ class ValueComparison:
     compared: int = 0
     """Values of the run that were held against the reference."""
     elements: int = 0
+    aligned: Moments | None = None
     found: list[list[Unlike]] = field(default_factory=list)
     """By moment, the first one first."""
+    keys: list[int] = field(default_factory=list)
+    """Of `found` the moments' places in `aligned.keys`."""
     more: int = 0
     """Moments that may differ and were not looked at, behind MOST."""
     rounded: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By probe: elements that only rounding keeps apart, and by how many units in the last place at most."""
+    rounded_at: set[int] = field(default_factory=set)
+    """Moments, as in `keys`, at which rounding keeps something apart."""
     parting: Parting | None = None
     """The first place where the structures differ."""
     unplaced: set[str] = field(default_factory=set)
@@ -78,8 +83,8 @@ class ValueComparison:
 
 def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:
     """Hold the values of a run against those of a reference. `settings`: tolerances by probe, "" for all."""
-    made = ValueComparison(before, after)
     aligned = moments(Rows.of(before), Rows.of(after))
+    made = ValueComparison(before, after, aligned=aligned)
     made.parting = parting(aligned)
     judging = _Judging(made, settings)
     made.compared = int(aligned.counts[1][(aligned.counts[0] > 0)].sum())
@@ -96,6 +101,7 @@ def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str,
         unlike = judging.moment(aligned, key)
         if unlike:
             made.found.append(unlike)
+            made.keys.append(key)
     return made
 
 
@@ -113,9 +119,11 @@ class _Judging:
     def moment(self, aligned: Moments, key: int) -> list[Unlike]:
         """What differs at a moment, by rank."""
         before, after = (list(aligned.values(side, key)) for side in (0, 1))
-        if after[0].array or before[0].array:
-            return list(self._parts(before, after))
-        return list(self._plain(before, after))
+        known = sum(count for count, _ in self.made.rounded.values())
+        found = list(self._parts(before, after) if after[0].array or before[0].array else self._plain(before, after))
+        if sum(count for count, _ in self.made.rounded.values()) > known:
+            self.made.rounded_at.add(key)
+        return found
 
     def _tolerance(self, kept: Kept) -> Tolerance:
         return self.own.get(kept.place.name, self.everywhere)

@@ -67,6 +67,15 @@ class Moments:
         for at in self._sorted[side][first : first + int(self.counts[side][key])].tolist():
             yield rows.kept(at)
 
+    def placed(self, side: int) -> tuple[Ints, Ints]:
+        """Of all values of a run the place in `order`, rising, and the process."""
+        place = np.empty(len(self.keys), np.int64)
+        place[self.order] = np.arange(len(self.order))
+        places = np.repeat(place, self.counts[side])
+        processes = (self.before, self.after)[side].process[self._sorted[side]]
+        rising = np.argsort(places, kind="stable")
+        return places[rising], processes[rising]
+
 
 def moments(before: Rows, after: Rows) -> Moments:
     """Align two runs."""

@@ -17,12 +17,14 @@ from weft.values.trace import ValueTrace
 
 SPREAD: Final = 8
 """Probes whose differences are told."""
+FAR: Final = 1 << 20
+"""Units in the last place from which on their number says nothing."""
 GROWN: Final = 1e-8
 """Relative differences below it may be rounding that grew from step to step."""
 
 
-def lines(made: ValueComparison) -> Iterator[str]:
-    """What differs, first things first; lines of a picture begin with a bar."""
+def lines(made: ValueComparison, *, drawn: bool = True) -> Iterator[str]:
+    """What differs, first things first; lines of a picture (only if `drawn`) begin with a bar."""
     yield from _problems(made)
     if strangers(made.before, made.after):
         yield (
@@ -34,13 +36,13 @@ def lines(made: ValueComparison) -> Iterator[str]:
         yield f"all {made.compared:,} values of probes are alike"
     elif made.found and not _parts_first(made):
         yield from _first(made.found[0], made)
-        yield from _spread(made)
+        yield from _spread(made, drawn)
         yield from _structure(made, "later, and perhaps because of it: ")
     else:
         yield from _structure(made, "")
         if made.found:
             yield from _first(made.found[0], made)
-            yield from _spread(made)
+            yield from _spread(made, drawn)
     yield from _rounded(made)
     yield from _left_out(made)
 
@@ -70,7 +72,7 @@ def _structure(made: ValueComparison, heading: str) -> Iterator[str]:
         return
     where = "the reference" if parting.side == 0 else "the run"
     more = f", the first of {parting.count:,} such values" if parting.count > 1 else ""
-    only = f"{_probe(parting.only)} on rank {parting.only.process.rank}{_iterations(parting.only)}"
+    only = f"{probe_text(parting.only)} on rank {parting.only.process.rank}{iterations_text(parting.only)}"
     what = f"{only} is only in {where}{more}"
     yield heading + (f"{_loop(parting)}: {what}" if parting.loop else f"the structures differ: {what}")
 
@@ -80,12 +82,13 @@ def _loop(parting: Parting) -> str:
     return f"the loop {name} ran {plural(after, 'time')}, in the reference {before}"
 
 
-def _probe(kept: Kept) -> str:
+def probe_text(kept: Kept) -> str:
+    """`probe A at heat.c:30`."""
     place = kept.place
     return f"probe {place.name}" + (f" at {place.where}" if place.where else "")
 
 
-def _iterations(kept: Kept) -> str:
+def iterations_text(kept: Kept) -> str:
     """`, in iteration 4 of sweep`, the innermost loop first."""
     around = kept.process.path_of(int(kept.process.rows["parent"][kept.row]))
     words = [
@@ -107,10 +110,10 @@ def _first(some: list[Unlike], made: ValueComparison) -> Iterator[str]:
     one = some[0]
     ranks = rank_words(sorted({unlike.after.process.rank for unlike in some}))
     held = [two for two in some if two.sort == one.sort]
-    yield f"first difference: {_probe(one.after)} on {ranks}{_iterations(one.after)}"
+    yield f"first difference: {probe_text(one.after)} on {ranks}{iterations_text(one.after)}"
     said: dict[str, set[int]] = {}
     for unlike in held:
-        said.setdefault(_said(unlike), set()).add(unlike.after.process.rank)
+        said.setdefault(unlike_text(unlike), set()).add(unlike.after.process.rank)
     for text, of in list(said.items())[:3]:
         yield f"    {rank_words(sorted(of))}: {text}"
     if made.rounded and (near := _relative(one)) < GROWN:
@@ -132,7 +135,8 @@ def _relative(one: Unlike) -> float:
     return 10.0 ** np.ceil(np.log10(near) + 1) if np.isfinite(near) and near else float("inf")
 
 
-def _said(one: Unlike) -> str:
+def unlike_text(one: Unlike) -> str:
+    """How a value differs, for people."""
     if one.sort == "shape":
         return f"its shape is {one.after.shape}, in the reference {one.before.shape}: another input or cut"
     if one.sort == "missing":
@@ -142,14 +146,15 @@ def _said(one: Unlike) -> str:
         return f"{what}; which element is not known: keep it at level modifications or full"
     count = plural(one.judged.differing, "element") + f" of {one.judged.compared:,}" if one.judged.compared > 1 else ""
     text = (
-        f"{element(one.after, one.element or ())} is {_number(one.judged.two)}, in the reference "
-        f"{_number(one.judged.one)}"
+        f"{element(one.after, one.element or ())} is {number_text(one.judged.two)}, in the reference "
+        f"{number_text(one.judged.one)}"
     )
     types = "" if one.before.dtype == one.after.dtype else f"; it is {one.after.dtype}, there {one.before.dtype}"
     return text + types + (f"; {count} differ{'s' * (one.judged.differing == 1)}" if count else "")
 
 
-def _number(value: Any) -> str:
+def number_text(value: Any) -> str:
+    """A number with all digits that tell it from its neighbours."""
     if isinstance(value, np.floating):
         return np.format_float_scientific(value) if value and not 1e-4 <= abs(value) < 1e16 else repr(value.item())
     return str(value)
@@ -165,7 +170,7 @@ def _box(kept: Kept, box: Box) -> str:
     return f"{name}[{', '.join(f'{first}:{end}' for first, end in box)}]"
 
 
-def _spread(made: ValueComparison) -> Iterator[str]:
+def _spread(made: ValueComparison, drawn: bool) -> Iterator[str]:
     """How it went on, by probe: from when, where, how far apart; and a picture of the last error over an array."""
     by_probe: dict[str, list[list[Unlike]]] = {}
     for some in made.found:
@@ -178,17 +183,17 @@ def _spread(made: ValueComparison) -> Iterator[str]:
             yield f"    and {plural(len(by_probe) - SPREAD, 'more probe')}"
     if made.more:
         yield f"    {made.more:,} later moments were not looked at"
-    drawn = next((some[-1] for some in by_probe.values() if some[-1][0].sort == "value" and len(some[-1][0].box)), None)
-    if drawn is not None and len(drawn[0].box) <= 2 and max(n for n in drawn[0].after.shape) > 4:
-        yield from picture(drawn, f"{_probe(drawn[0].after)}{_iterations(drawn[0].after)}")
+    last = next((some[-1] for some in by_probe.values() if some[-1][0].sort == "value" and len(some[-1][0].box)), None)
+    if drawn and last is not None and len(last[0].box) <= 2 and max(n for n in last[0].after.shape) > 4:
+        yield from picture(last, f"{probe_text(last[0].after)}{iterations_text(last[0].after)}")
 
 
 def _extent(some: list[list[Unlike]]) -> str:
     first, last = some[0][0], some[-1]
     ranks = rank_words(sorted({one.after.process.rank for moment in some for one in moment}))
     worst = max((one.judged.most for moment in some for one in moment), default=0.0)
-    since = _iterations(first.after)[4:] or " its first"
-    told = f"{_probe(first.after)}: {plural(len(some), 'time')}, from{since} on, {ranks}"
+    since = iterations_text(first.after)[4:] or " its first"
+    told = f"{probe_text(first.after)}: {plural(len(some), 'time')}, from{since} on, {ranks}"
     box = _covered(last)
     if box and last[0].sort == "value":
         count = sum(one.judged.differing for one in last)
@@ -210,10 +215,12 @@ def _covered(some: list[Unlike]) -> Box:
 
 def _rounded(made: ValueComparison) -> Iterator[str]:
     for name, (count, most) in made.rounded.items():
-        units = f"{most:,.0f} unit{'s' * (most != 1)} in the last place"
+        units = f"at most {most:,.0f} unit{'s' * (most != 1)} in the last place"
+        # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
+        how = units if most < FAR else "small beside the numbers that were added or stand with them"
         yield (
-            f"only rounding: {plural(count, 'element')} of probe {name}, at most {units}: what another order of sums "
-            "comes to, not counted as a difference (--exact counts it)"
+            f"only rounding: {plural(count, 'element')} of probe {name}, {how}: what another order of sums comes to, "
+            "not counted as a difference (--exact counts it)"
         )
 
 
@@ -255,7 +262,7 @@ def _unlike(one: Unlike) -> dict[str, Any]:
         "sort": one.sort, "rank": one.after.process.rank, "probe": place.name, "file": place.file, "line": place.line,
         "iterations": [[scope.name, index] for scope, index in around],
         "array": one.after.array, "element": None if index is None else list(index),
-        "reference": None if one.judged.one is None else _number(one.judged.one),
-        "run": None if one.judged.two is None else _number(one.judged.two),
+        "reference": None if one.judged.one is None else number_text(one.judged.one),
+        "run": None if one.judged.two is None else number_text(one.judged.two),
         "elements": one.judged.differing,
     }  # fmt: skip

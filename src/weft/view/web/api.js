@@ -2,7 +2,7 @@
 
 import { unpack } from "weft/packed.js";
 
-/** @import { Api, Beside } from "weft/sent" */
+/** @import { Api, Beside, ValuesApi } from "weft/sent" */
 
 /** @typedef {{ [name: string]: string | number }} Given */
 
@@ -91,6 +91,18 @@ const answers = (asked, json) => ({
  * @returns {Promise<Beside>}
  */
 export const besideOf = async (other, axis) => (await asked("beside", { other, axis })).json();
+
+/**
+ * The values of two runs.
+ * @type {ValuesApi}
+ */
+export const values = {
+  told: async () => (await asked("values", {})).json(),
+  strip: async (given, signal) => unpack(await (await asked("strip", { ...given }, signal)).arrayBuffer()),
+  moment: async (at) => (await asked("moment", { at })).json(),
+  field: async (given, signal) => unpack(await (await asked("field", { ...given }, signal)).arrayBuffer()),
+  element: async (given) => (await asked("element", { ...given })).json(),
+};
 
 /**
  * The backend of this page.

@@ -8,9 +8,12 @@ import { State } from "weft/state.js";
 import { startTheme, switchTheme } from "weft/theme.js";
 
 /** @import { Palette, View } from "weft/drawn" */
-/** @import { Api, Beside, BesideSide, Difference } from "weft/sent" */
+/** @import { Api, Beside, BesideSide, Difference, Placed } from "weft/sent" */
 
-/** @typedef {BesideSide & { taken: Set<string> }} Side what differs in a run; `taken`: its calls that take another message */
+/**
+ * What differs in a run. `taken`: its calls that take another message; `other`: those whose messages hold other bytes.
+ * @typedef {BesideSide & { taken: Set<string>, other: Set<string> }} Side
+ */
 
 /** @type {Record<string, string>} */
 const ENDED = { deadlock: "bad", crashed: "bad", killed: "odd", finished: "good" };
@@ -20,10 +23,17 @@ const AXES = [
 ];
 const LEGEND = [
   ["error", "takes another message"],
+  ["held", "holds other bytes"],
   ["warning", "only in this run"],
   ["spread", "behind a rank's first difference"],
 ];
 const LEAST = 2; // of the axis that a window shows: one step, or 2 ns
+
+/** @type {Record<string, string>} */
+const WORDS = { sent: "sends other bytes first", received: "receives other bytes first" };
+
+/** @param {Placed[]} calls */
+const namesOf = (calls) => new Set(calls.map(([rank, event]) => `${rank},${event}`));
 
 /** The window of one run: both are moved by the page, and neither is kept in the address. */
 class Half extends State {
@@ -110,9 +120,10 @@ export class BesidePage {
     ]);
     if (this.axis !== name) return;
     this.told = told;
+    byId("values").hidden = !told.values;
     this.graphs.forEach((graph, i) => {
       const side = told.sides[i];
-      graph.side = { ...side, taken: new Set(side.changed.map(([rank, event]) => `${rank},${event}`)) };
+      graph.side = { ...side, taken: namesOf(side.changed), other: namesOf(side.held) };
       graph.state.set({ axis: name });
       graph.start(axes[i]);
     });
@@ -150,7 +161,7 @@ export class BesidePage {
       "button",
       { type: "button", class: one.first ? "error" : "warning", onclick: () => this.go(i) },
       el("span", { class: "kind" }, `rank ${one.rank}`),
-      el("span", { class: "sure" }, one.first ? " differs first" : " follows"),
+      el("span", { class: "sure" }, ` ${WORDS[one.what] ?? (one.first ? "differs first" : "follows")}`),
       one.sides.map(({ text, event }) => el("div", { class: "mono small" }, event ? `${event[1]}: ${text}` : text)),
     );
   }

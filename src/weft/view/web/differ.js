@@ -6,6 +6,8 @@ import { thin } from "weft/theme.js";
 /** @import { Context, Palette, View } from "weft/drawn" */
 /** @import { Side } from "weft/beside.js" */
 
+const DASHES = [4, 3]; // around what holds other bytes
+
 /**
  * Behind the calls: of each rank the stretch behind its first difference.
  * @param {Context} context
@@ -32,16 +34,22 @@ export function drawSpread(context, view, side, palette) {
  */
 export function drawDiffer(context, view, side, palette) {
   for (const [, , row, start, end] of side.only) outline(context, view, row, start, end, palette.warning, 1.5);
+  context.setLineDash(DASHES);
+  for (const [, , row, start, end] of side.held) outline(context, view, row, start, end, palette.error, 1.5);
+  context.setLineDash([]);
   for (const message of side.messages) {
     if (!message.to || view.merged(message.from[0], message.to[0])) continue;
     const [from, to] = [message.from, message.to];
     const changed = side.taken.has(String(message.post)) || side.taken.has(String(message.receive));
+    const held = [message.send, message.post, message.receive].some((call) => side.other.has(String(call)));
+    context.setLineDash(held && !changed ? DASHES : []);
     arrow(context, view.x(from[1]), view.rowY(from[0]), view.x(to[1]), view.rowY(to[0]), {
-      colour: changed ? palette.error : thin(palette.warning, 0.8),
+      colour: changed || held ? palette.error : thin(palette.warning, 0.8),
       width: changed ? 2.4 : 1.4,
       head: changed ? 9 : 6,
     });
   }
+  context.setLineDash([]);
   for (const [, , row, start, end] of side.changed) outline(context, view, row, start, end, palette.error);
   context.fillStyle = palette.error;
   for (const [row, at] of side.spread) {
