@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "picture": {"mpi", "native", "trace", "match", "terms", "deadlock"},
     "export": {"mpi", "native", "trace", "match", "terms", "picture"},
     "values": {"native", "trace"},
-    "compare": {"native", "trace", "match", "order", "terms", "values"},
+    "compare": {"native", "trace", "match", "order", "terms", "values", "picture"},
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},

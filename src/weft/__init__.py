@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.values.probes import block, loop, part, probe, region
 
 if TYPE_CHECKING:
+    from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "block", "loop", "open", "part", "probe", "region"]
+__all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe", "region"]
 
 
 def open(path: str | os.PathLike[str]) -> Trace:
@@ -22,6 +24,23 @@ def open(path: str | os.PathLike[str]) -> Trace:
     Trace.painter = staticmethod(_paint)
     Trace.framer = staticmethod(_frame)
     return Trace.open(path)
+
+
+def differences(
+    reference: str | os.PathLike[str], run: str | os.PathLike[str], **tolerance: float | bool | str
+) -> ValueComparison:
+    """Hold the values that probes kept in a run against those of a reference: what `weft compare` does, for a notebook.
+
+    `tolerance`: absolute, relative, ulps, exact, nan="different", as words of the command. Without them those of the
+    run's configuration hold. TraceError where a run has no values.
+    """
+    # `import weft` is all that the command line needs to print its help.
+    from weft.compare.values import compare_values
+    from weft.values.configuration import tolerances
+    from weft.values.trace import ValueTrace
+
+    sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
+    return compare_values(sides[0], sides[1], tolerances(sides[1].path, tolerance))
 
 
 def _paint(trace: Trace, **options: Any) -> str:

@@ -171,16 +171,11 @@ def _values(args: argparse.Namespace) -> ValueComparison | None:
 
 def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Tolerances by probe: of the command line, before those of the configuration."""
-    from weft.values.configuration import read
-    from weft.values.folder import FOLDER
+    from weft.values.configuration import tolerances
 
     given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    told |= {"exact": True} if args.exact else {}
-    path = args.probes or args.run / FOLDER / "probes.toml"
-    known = read(path).judged if args.probes is not None or path.exists() else {}
-    own = {name: dict(settings) for name, settings in known.items()}
-    return {name: settings | told for name, settings in own.items()} | {"": own.get("", {}) | told}
+    return tolerances(args.run, told | ({"exact": True} if args.exact else {}), args.probes)
 
 
 def _same_program(args: argparse.Namespace) -> bool:

@@ -14,6 +14,7 @@ from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.headers.value_format import ValueForm
 from weft.plain import dataclass
+from weft.values.folder import FOLDER
 
 LEVELS: Final = {
     "none": ValuesLevel.NONE, "minimal": ValuesLevel.MINIMAL,
@@ -105,6 +106,18 @@ def read(path: Path) -> Configuration:
     return _Reader(str(path)).configuration(document)
 
 
+def tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Tolerances by probe, "" for all: what is told, before those of a configuration, which is the run's without one.
+
+    UsageError for a word or a number that is none.
+    """
+    checked = _Reader("the comparison").only_tolerances(told)
+    path = config or run / FOLDER / "probes.toml"
+    known = read(path).judged if config is not None or path.exists() else {}
+    own = {name: {**settings, **checked} for name, settings in known.items()}
+    return {**own, "": {**known.get("", {}), **checked}}
+
+
 class _Reader:
     """Reads the entries of one document."""
 
@@ -128,6 +141,11 @@ class _Reader:
                 self._only(entry, _KEYS[scope], f'[{scope}."{name}"]')
                 rules.append(self._rule(scope, name, entry))
         return Configuration(rules, limit, self.judged, self.source)
+
+    def only_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """What is told of tolerances alone."""
+        self._only(told, _JUDGED, "tolerances")
+        return self._tolerances(told, "tolerances")
 
     def _wrong(self, text: str) -> UsageError:
         return UsageError(f"{self.source}: {text}")

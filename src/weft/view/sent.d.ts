@@ -479,6 +479,8 @@ export interface Reached {
 export interface Values {
   names: string[];
   moments: number;
+  /** The colours of errors, from the least to the largest, on a light ground and on a dark one. */
+  ramp: Record<"light" | "dark", number[][]>;
   /** Whether their calls can be seen, too. */
   calls: boolean;
   alike: boolean;

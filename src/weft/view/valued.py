@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.compare.values import Unlike, ValueComparison
+from weft.compare.values.drawn import RAMP
 from weft.compare.values.field import Layer, Measure, Pair, apart, error_cells, layers
 from weft.compare.values.told import element, iterations_text, lines, number_text, probe_text, unlike_text
 from weft.errors import UsageError
@@ -68,7 +69,7 @@ class Valued:
             parting = self.made.parting
             return {
                 "names": [trace.path.resolve().name for trace in (self.made.before, self.made.after)],
-                "moments": self.moments, "calls": self.calls, "alike": self.made.alike,
+                "moments": self.moments, "ramp": RAMP, "calls": self.calls, "alike": self.made.alike,
                 "ranks": [[_rank_name(trace, n) for n in range(len(trace.processes))]
                           for trace in (self.made.before, self.made.after)],
                 "texts": list(lines(self.made, drawn=False)), "reached": list(self._reached()),

@@ -80,6 +80,21 @@ class ValueComparison:
         """Whether nothing differs beyond its tolerance."""
         return not self.found and self.parting is None
 
+    def plot(self, **options: Any) -> str:
+        """The error over an array as an SVG picture that a notebook shows: see weft.compare.values.drawn.draw.
+
+        weft.differences("reference", "run").plot(probe="A", last=True, unit="ulps")
+        """
+        from weft.compare.values.drawn import draw  # only a notebook draws
+
+        return draw(self, **options)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: what differs, above the error over the array."""
+        from weft.compare.values.drawn import html  # only a notebook draws
+
+        return html(self)
+
 
 def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:
     """Hold the values of a run against those of a reference. `settings`: tolerances by probe, "" for all."""

@@ -1,24 +1,15 @@
-// How large an error is, as a colour: one row of colours whose lightness only falls (or rises, on a dark ground), so that
-// it can be read in every kind of colour-blindness and in a print without colours.
+// How large an error is, as a colour: by its logarithm, from the least to the largest.
 
 /** @typedef {[r: number, g: number, b: number]} Colour */
 
-/** @type {Colour[]} from the least error to the largest, on a light ground */
-const LIGHT = [
-  [255, 221, 138],
-  [248, 158, 74],
-  [214, 84, 54],
-  [140, 28, 60],
-  [60, 4, 50],
-];
-/** @type {Colour[]} the same on a dark one */
-const DARK = [
-  [92, 30, 74],
-  [160, 48, 70],
-  [221, 96, 52],
-  [247, 168, 74],
-  [255, 238, 178],
-];
+/** @type {Record<string, number[][]>} from the least error to the largest, by the page's theme */
+const known = {};
+
+/**
+ * Takes the colours that the server names (compare/values/drawn.py), which the notebook's pictures have, too.
+ * @param {Record<string, number[][]>} colours
+ */
+export const takeRamp = (colours) => Object.assign(known, colours);
 
 /**
  * The colour of a share from 0 to 1.
@@ -27,23 +18,14 @@ const DARK = [
  * @returns {Colour}
  */
 export function ramp(share, theme) {
-  const stops = theme === "dark" ? DARK : LIGHT;
+  const stops = known[theme ?? "light"];
   const at = Math.max(0, Math.min(1, share)) * (stops.length - 1);
   const i = Math.min(Math.floor(at), stops.length - 2);
   const [a, b] = [stops[i], stops[i + 1]];
   const t = at - i;
-  return [0, 1, 2].map((k) => Math.round(a[k] + (b[k] - a[k]) * t)).reduce(three, [0, 0, 0]);
-}
-
-/**
- * @param {Colour} all
- * @param {number} value
- * @param {number} k
- * @returns {Colour}
- */
-function three(all, value, k) {
-  all[k] = value;
-  return all;
+  /** @param {number} k */
+  const mixed = (k) => Math.round(a[k] + (b[k] - a[k]) * t);
+  return [mixed(0), mixed(1), mixed(2)];
 }
 
 /**

@@ -3,7 +3,7 @@
 import { values as api } from "weft/api.js";
 import { byId, el, messageOf, replace, sortedTable } from "weft/dom.js";
 import { ErrorPicture } from "weft/field.js";
-import { css, errorText, ramp, theme } from "weft/ramp.js";
+import { css, errorText, ramp, takeRamp, theme } from "weft/ramp.js";
 import { Moments } from "weft/strip.js";
 import { startTheme, switchTheme } from "weft/theme.js";
 import { count } from "weft/units.js";
@@ -42,6 +42,7 @@ export class ValuesPage {
     this.buttons();
     replace(byId("findings"), el("p", { class: "quiet" }, "Weft holds the values against each other …"));
     this.told = await api.told();
+    takeRamp(this.told.ramp);
     const names = this.told.names.join(" and ");
     byId("title").textContent = `The values of ${names}`;
     document.title = `${names} – Weft`;
@@ -286,13 +287,14 @@ export class ValuesPage {
   }
 
   repaint() {
-    this.strip?.paint();
+    if (!this.strip) return; // the values are not here yet
+    this.strip.paint();
     this.field.paint();
     this.legend();
   }
 
   legend() {
-    const range = this.told?.errors;
+    const { errors: range, alike } = this.told;
     const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => {
       const mark = el("span", { class: "swatch" });
       mark.style.background = css(ramp(share, theme()));
@@ -302,7 +304,7 @@ export class ValuesPage {
     replace(
       byId("legend"),
       LEGEND.map(([name, words]) => el("li", {}, el("span", { class: `swatch valued-${name}` }), words)),
-      this.told?.alike ? null : el("li", {}, range && range[0] < range[1] ? steps : steps[4], how),
+      alike ? null : el("li", {}, range && range[0] < range[1] ? steps : steps[4], how),
     );
   }
 
