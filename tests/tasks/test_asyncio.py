@@ -297,9 +297,9 @@ def table_of_many(kind: str, count: int, python: str) -> list[Task]:
 
 
 def timeless(row: Task) -> Task:
-    """A row without what is another in each run: the thread, and how long a timer still has."""
+    """A row without what is another in each run: thread, address, and how long a timer still has."""
     wait = row.wait._replace(what=re.sub(r"[\d.]+ s more", "a time", row.wait.what)) if row.wait else None
-    return row._replace(worker=None, wait=wait)
+    return row._replace(worker=None, address=None, wait=wait)
 
 
 @pytest.mark.parametrize("kind", ["future", "task", "event", "sleep", "lock", "timeout", "new"])

@@ -49,7 +49,8 @@ class Point:
     """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones).
     A `function` that begins with `*` is an instruction: *MODULE+OFFSET.
 
-    `task`: for that task alone, or with `descendants` for what it made too; None: for all.
+    `task`: for that task alone, or with `descendants` for what it made too; None: for all. `pedigree`: the same for one
+    that may not be there yet.
     """
 
     id: int
@@ -61,19 +62,21 @@ class Point:
     descendants: bool = False
     condition: str = ""
     """An expression of the program's language: it stops only where that is true."""
+    pedigree: str = ""
 
     @property
     def text(self) -> str:
         """As the person wrote it."""
         place = f"{self.file}:{self.line}" if self.line else self.function
-        scope = "" if self.task is None else f" task {self.task}" + (" descendants" if self.descendants else "")
-        return place + scope
+        task = self.pedigree or self.task
+        scope = "" if task is None else f" task {task}" + (" descendants" if self.descendants else "")
+        return place + scope + (f" if {self.condition}" if self.condition else "")
 
     def as_dict(self) -> dict[str, Any]:
         """For machines, and for what decides inside the process."""
         return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
                 "count": self.count, "task": self.task, "descendants": self.descendants,
-                "condition": self.condition or None}  # fmt: skip
+                "condition": self.condition or None, "pedigree": self.pedigree or None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,12 @@ def _row(row: Answer) -> str:
     name = f" {row['name']}" if row["name"] else ""
     mark = "*" if row.get("focus") else " "
     parent = f"from {row['parent']}" if row["parent"] is not None else ""
-    worker = f"worker {row['worker']}" if row["worker"] is not None else ""
+    place = f"worker {row['worker']}" if row["worker"] is not None else row["address"] or ""
+    place += f" +{row['beneath']}" if row["beneath"] else ""
     at = _line_of(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
     start = f"{mark} {indent}{row['id']}{name}"
-    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {worker:<13} {_wait(row['wait'])}".rstrip()
+    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {_wait(row['wait'])}".rstrip()
 
 
 def _tasks(answer: Answer) -> list[str]:
@@ -92,9 +93,12 @@ def _tasks(answer: Answer) -> list[str]:
     return lines or ["no tasks"]
 
 
+def _frame(frame: Answer) -> str:
+    return f"{_line_of(frame)} in {frame['function']}" + (f"  {frame['text']}" if frame["text"] else "")
+
+
 def _where(answer: Answer) -> list[str]:
-    lines = [f"#{i} {_line_of(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
-             for i, f in enumerate(answer["frames"])]  # fmt: skip
+    lines = [f"#{i} {_frame(f)}" for i, f in enumerate(answer["frames"])]
     lines += [f"   made by {s['label']} at {_line_of(s['at'])}" for s in answer["spawns"]]
     return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no frame of the program"])]
 
@@ -110,7 +114,9 @@ def _breakpoint(point: Answer) -> str:
 
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
     "stopped": _stopped, "tasks": _tasks, "task": lambda a: [_row(a["task"])], "where": _where, "waits": _waits,
-    "print": lambda a: [a["value"]], "break": lambda a: [_breakpoint(a["breakpoint"])],
+    "print": lambda a: [a["value"]], "frame": lambda a: [f"#{a['level']} {_frame(a)}"],
+    "locals": lambda a: [f"{v['name']} = {v['value']}" for v in a["values"]] or ["no variables"],
+    "break": lambda a: [_breakpoint(a["breakpoint"])],
     "breakpoints": lambda a: [_breakpoint(p) for p in a["breakpoints"]] or ["no breakpoints"],
     "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
     "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],

@@ -88,6 +88,14 @@ class Backend(Protocol):
         """The value of an expression in a task's frame."""
         ...
 
+    def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
+        """The variables of a task's frame, and their values."""
+        ...
+
+    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+        """Give a variable of a task's frame the value of an expression there; how it is told."""
+        ...
+
     def held(self, task: int | None, text: str) -> int:
         """The task that an expression in a task's frame leads to. HandError where it leads to none."""
         ...

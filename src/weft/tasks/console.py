@@ -27,8 +27,17 @@ COMMANDS: dict[str, Command] = {
         "where [--all] [ID]", "a task's own frames (--all: libraries' too), and the spawns behind it", ("bt", "w")
     ),
     "print": Command("print EXPR", "the value of an expression where the task stands", ("p",)),
+    "locals": Command("locals", "the variables of the frame in hand"),
+    "up": Command("up [N]", "a frame further out, that of the caller or awaiter: what print, locals and list mean"),
+    "down": Command("down [N]", "a frame further in"),
+    "set": Command("set NAME = EXPR", "give a variable another value", (), "set total = 0"),
     "list": Command("list [LINE]", "the source around where the task stands", ("l",)),
-    "break": Command("break WHERE [task ID [descendants]]", "stop there", ("b",)),
+    "break": Command(
+        "break WHERE [task ID [descendants]] [if EXPR]",
+        "stop there; ID may be a pedigree, of a task that is not there yet",
+        ("b",),
+        "break work if n > 3",
+    ),
     "breakpoints": Command("breakpoints", "all breakpoints"),
     "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
     "catch": Command(
@@ -65,7 +74,7 @@ class TaskConsole(Console):
         d = self.debugger
         if name == "quit":
             raise Quit
-        bare: dict[str, Callable[[], Answer]] = {"waits": d.waits, "breakpoints": d.breakpoints}
+        bare: dict[str, Callable[[], Answer]] = {"waits": d.waits, "breakpoints": d.breakpoints, "locals": d.locals}
         for how in ("finish", "continue"):
             bare[how] = partial(d.go, how)
         if name in bare:
@@ -75,7 +84,7 @@ class TaskConsole(Console):
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "delete": d.delete,
-            "catch": d.catch,
+            "catch": d.catch, "set": d.assign, "up": partial(d.climb, 1), "down": partial(d.climb, -1),
             "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip

@@ -15,6 +15,8 @@ from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tr
 from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
+PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
+"""A native task's, and one of asyncio's."""
 STATES = ("new", "top", "middle", "heap")
 
 
@@ -27,6 +29,7 @@ class Debugger:
         self.child = False
         self.stop = Stop("start")
         self.points: list[Point] = []
+        self.level = 0
         self._ids = itertools.count(1)
 
     def start(self) -> Answer:
@@ -36,7 +39,7 @@ class Debugger:
     # Running
 
     def _at(self, stop: Stop) -> Answer:
-        before, self.stop = self.focus, stop
+        before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
             self.focus = stop.task
         label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
@@ -97,6 +100,9 @@ class Debugger:
         """A task by its number or name, or by what the program holds of it. UsageError where there is none."""
         rows = self.rows()
         found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
+        found = found or [row for row in rows if text == row.pedigree]
+        if not found and PEDIGREE.fullmatch(text):
+            raise UsageError(f"no living task has the pedigree {text}: `tasks --json` tells them")
         if not found and not text.isdigit():
             try:
                 held = self.backend.held(self.focus, text)
@@ -114,7 +120,7 @@ class Debugger:
         if not text:
             return {"kind": "task", "task": self.current().as_dict()}
         task = self.find(text)
-        self.focus = task.id
+        self.focus, self.level = task.id, 0
         return {"kind": "task", "task": task.as_dict()}
 
     def current(self) -> Task:
@@ -150,11 +156,37 @@ class Debugger:
         """`EXPR` in the innermost frame of the task in focus."""
         if not text:
             raise UsageError("print what?")
-        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, 0)}
+        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, self.level)}
+
+    def locals(self) -> Answer:
+        """The variables of the frame in hand."""
+        values = self.backend.locals(self.focus, self.level)
+        return {"kind": "locals", "values": [{"name": name, "value": value} for name, value in values]}
+
+    def assign(self, text: str) -> Answer:
+        """`NAME = EXPR` in the frame in hand."""
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise UsageError("give what which value? `set total = 0`")
+        told = self.backend.assign(self.focus, name, value, self.level)
+        return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
+
+    def climb(self, way: int, text: str) -> Answer:
+        """`[N]` frames further out (way 1) or in (-1)."""
+        if text and not text.isdigit():
+            raise UsageError(f"{text!r} is not a number of frames")
+        frames, _ = self.backend.frames(self.focus)
+        if not frames:
+            raise UsageError("the task is in no frame of the program")
+        level = min(max(self.level + way * int(text or 1), 0), len(frames) - 1)
+        if level == self.level:
+            raise UsageError(f"frame {level} is the {'outermost' if way > 0 else 'innermost'} one of the task")
+        self.level, at = level, frames[level]
+        return {"kind": "frame", "level": level, **at.as_dict(), "text": text_of(at)}
 
     def source(self, text: str = "") -> Answer:
-        """Lines around where the task stands."""
-        at = self.focus_line()
+        """Lines around where the task stands, in the frame in hand."""
+        at = self.backend.frames(self.focus)[0][self.level] if self.level else self.focus_line()
         if at is None or not at.line:
             raise UsageError("no line of the program is known here")
         line = int(text) if text.isdigit() else at.line
@@ -179,11 +211,12 @@ class Debugger:
 
     def break_at(self, text: str) -> Answer:
         """`FILE:LINE | LINE | FUNCTION [task ID [descendants]]`."""
-        found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?", text)
+        found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?(?:\s+if\s+(\S.*))?", text)
         if not found:
-            raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`")
-        place, scope, descendants = found.groups()
-        task = self.find(scope).id if scope else None
+            raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`, `break work if n > 3`")
+        place, scope, descendants, condition = found.groups()
+        way = scope if scope and PEDIGREE.fullmatch(scope) else ""
+        task = self.find(scope).id if scope and not way else None
         file, _, line = place.rpartition(":")
         if place.isdigit():
             at = self.focus_line() if self.focus is not None else self.stop.at
@@ -192,7 +225,7 @@ class Debugger:
             file, line = at.file, place
         of_line = line.isdigit() and bool(file)
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
-                      task=task, descendants=bool(descendants))  # fmt: skip
+                      task=task, descendants=bool(descendants), condition=condition or "", pedigree=way)  # fmt: skip
         self.backend.arm([*self.points, point])
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}

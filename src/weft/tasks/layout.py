@@ -51,10 +51,15 @@ __all__ = [
 
 RECORD = np.dtype([
     *((name, TASK[name]) for name in TASK.names or ()),
-    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"),
+    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"), ("depth", "<i4"),
 ])  # fmt: skip
 """A record; from `address` on follows what is not stored in it but follows from it."""
 SIZE = TASK.itemsize
+
+
+def pedigree(value: int) -> str:
+    """How a task's way down from the first task is written, which is the same in every run."""
+    return f"~{value:016x}"
 
 
 def _offset(of: np.dtype[np.generic], name: str) -> int:
@@ -64,7 +69,7 @@ def _offset(of: np.dtype[np.generic], name: str) -> int:
 
 
 TRACED, WATCH = _offset(TASK, "traced"), _offset(TABLE, "watch")
-MAGIC = b"weftask4"
+MAGIC = b"weftask5"
 HEADER = _offset(TABLE, "slabs")
 FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
@@ -115,17 +120,19 @@ def _slab(read: Read, address: int) -> Array:
 
 def _stack(rows: Array, top: int, thread: int) -> None:
     """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
-    state, above = TOP, 0
+    state, above, line = TOP, 0, list[int]()
     while top > FRESH:
         found = np.flatnonzero(rows["address"] == top)
         if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
-            return
+            break
         i = found[0]
         if rows["traced"][i] & FINISHED:
             rows["state"][i], top = TOP, int(rows["below"][i])
             continue
         rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
         state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
+        line.append(int(i))
+    rows["depth"][line] = range(len(line) - 1, -1, -1)
 
 
 def _owners(read: Read, address: int) -> dict[int, int]:
@@ -163,15 +170,19 @@ class TaskRows:
                 "needs",
                 "scope",
                 "above",
+                "depth",
+                "address",
+                "pedigree",
             )
         ]
         return [self._task(fields) for fields in zip(*columns, strict=True)]
 
     def _task(self, fields: tuple[int, ...]) -> Task:
-        id_, parent, state, wait, worker, created, waiting, what, needs, scope, above = fields
+        id_, parent, state, wait, worker, created, waiting, what, needs, scope, above, *place = fields
+        depth, address, way = place[0], place[1], pedigree(place[2])
         made = self._site(created)
         if state == NEW and needs not in self._living:
-            return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made)
+            return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made, address=address, pedigree=way)
         on = state in (TOP, MIDDLE)
         waits = None
         if wait == EVENT:
@@ -182,7 +193,8 @@ class TaskRows:
             waits = Wait("dependence", (needs,), made)
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made
         name, where = self._names.get(id_, ""), worker if on else None
-        return Task(id_, parent or None, STATES[state], name, made, at, waits, where, above or None)
+        beneath, heap = (depth, None) if on else (None, address)
+        return Task(id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way)
 
     def _targets(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
         if wait == TASKWAIT:

@@ -68,7 +68,9 @@ class Wait(NamedTuple):
 class Task(NamedTuple):
     """A row of the table (a tuple: a hundred thousand of them are made at once).
 
-    `above`: the task that lies on it in its worker's stack and has to leave before it goes on.
+    `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
+    lie under it there; `address`: where it lies on the heap, else. `pedigree`: its way down from the first task, by
+    which child of each it is: the same in every run of the same spawns.
     """
 
     id: int
@@ -80,6 +82,9 @@ class Task(NamedTuple):
     wait: Wait | None = None
     worker: int | None = None
     above: int | None = None
+    beneath: int | None = None
+    address: int | None = None
+    pedigree: str = ""
 
     @property
     def label(self) -> str:
@@ -103,9 +108,10 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
     return [
         {
             "id": id_, "name": name or None, "state": state, "parent": parent, "created": once(created),
-            "at": once(at), "wait": once(wait), "worker": worker,
+            "at": once(at), "wait": once(wait), "worker": worker, "beneath": beneath,
+            "address": None if address is None else hex(address), "pedigree": pedigree or None,
         }
-        for id_, parent, state, name, created, at, wait, worker, _ in rows
+        for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree in rows
     ]  # fmt: skip
 
 

@@ -389,11 +389,12 @@ class NativeBackend:
 
     def meant(self, point: Point, thread: int) -> bool:
         """Whether a breakpoint is for the task that hit it."""
-        if point.task is None:
+        if point.task is None and not point.pedigree:
             return True
-        at = self.on(self._gdb.lwp(thread))
-        rows = {int(row["id"]): int(row["parent"]) for row in self._records()[0]}
-        while at is not None and at != point.task:
+        at, records = self.on(self._gdb.lwp(thread)), self._records()[0]
+        rows = {int(row["id"]): int(row["parent"]) for row in records}
+        ways = {int(row["id"]): layout.pedigree(int(row["pedigree"])) for row in records} if point.pedigree else {}
+        while at is not None and at != point.task and (not ways or ways.get(at) != point.pedigree):
             at = rows.get(at) if point.descendants else None
         return at is not None
 
@@ -432,10 +433,25 @@ class NativeBackend:
 
     def evaluate(self, task: int | None, text: str, level: int) -> str:
         """The value of an expression in a task's frame."""
+        thread, at = self._level(task, level)
+        return self._gdb.evaluate(text, thread, at)
+
+    def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
+        """The variables of a task's frame, and their values."""
+        thread, at = self._level(task, level)
+        told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --all-values")["variables"]
+        return [(str(one["name"]), str(one.get("value", ""))) for one in told]
+
+    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+        """Give a variable of a task's frame the value of an expression there."""
+        return self.evaluate(task, f"{name} = {text}", level)
+
+    def _level(self, task: int | None, level: int) -> tuple[int, int]:
+        """gdb's numbers of a task's thread and frame. HandError where it is in none."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         if not frames:
             raise HandError("the task is in no frame: it has not begun, or lies on the heap")
-        return self._gdb.evaluate(text, thread, int(frames[min(level, len(frames) - 1)]["level"]))
+        return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
     def held(self, task: int | None, text: str) -> int:
         """The task that a pointer leads to: the one in whose frames it points."""

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from weft.debug.hands import HandError, Point
@@ -156,6 +158,14 @@ class Conversation:
         """The value of an expression in a task's frame."""
         return str(self._ask("evaluate", task=task, text=text, level=level))
 
+    def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
+        """The variables of a task's frame, and their values."""
+        return [(str(name), str(value)) for name, value in self._ask("locals", task=task, level=level)]
+
+    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+        """Give a variable of a task's frame the value of an expression there."""
+        return str(self._ask("assign", task=task, name=name, text=text, level=level))
+
     def held(self, task: int | None, text: str) -> int:
         """The task that an expression holds: a task, or its coroutine."""
         found, value = self._ask("held", task=task, text=text)
@@ -164,7 +174,9 @@ class Conversation:
         return int(found)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints."""
+        """Take these as the breakpoints. HandError for a line without code."""
+        for point in points:
+            refuse_codeless(point)
         self._ask("points", points=[point.as_dict() for point in points])
 
     def name(self, task: int, name: str) -> None:
@@ -298,6 +310,28 @@ class PythonBackend(Conversation):
         self._out.file.close()
 
 
+def refuse_codeless(point: Point) -> None:
+    """HandError for a breakpoint at a line that has no code, as far as its file can be found here."""
+    lines = code_lines(point.file) if point.line else frozenset()
+    if lines and point.line not in lines:
+        after = min((line for line in lines if line > point.line), default=0)
+        hint = f"; the next line with code is {after}" if after else ""
+        raise HandError(f"there is no code in line {point.line} of {point.file}{hint}")
+
+
+@cache
+def code_lines(file: str) -> frozenset[int]:
+    """The lines of a Python file at which a breakpoint can stop; none where it cannot be read."""
+    found: set[int] = set()
+    with suppress(OSError, SyntaxError, ValueError):
+        todo = [compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)]
+        while todo:
+            code = todo.pop()
+            found |= {line for _, _, line in code.co_lines() if line}
+            todo += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return frozenset(found)
+
+
 def site_of(row: list[Any] | None) -> SourceLine | None:
     """File, line, function as the agent writes them."""
     return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
@@ -315,14 +349,24 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
         kind, _, site, one, free, what = waiting[i]
         waiting[i] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), site, one, free, what)
     count = len(waiting)
+    stacked = {STATES.index("top"), STATES.index("middle")}
     columns = (
         told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],
         scattered(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
         [None if at is None else sites[at] for at in told["at"]], waiting, scattered(told["workers"], None, count),
-        [None] * count,
+        [None] * count, depths(told["states"]),
+        [None if state in stacked else at for state, at in zip(told["states"], told["addresses"], strict=True)],
+        told["pedigrees"] or [""] * count,
     )  # fmt: skip
     # No frame of Python for each: `Task(...)` takes three times as long.
     return list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
+
+
+def depths(states: list[int]) -> list[int | None]:
+    """How many tasks lie beneath each that is on its loop's stack: a task that begins eagerly lies on who made it."""
+    buried = states.count(STATES.index("middle"))
+    known = {STATES.index("top"): buried, STATES.index("middle"): 0 if buried == 1 else None}
+    return [known.get(state) for state in states]
 
 
 def scattered(told: dict[str, object], otherwise: object, count: int) -> list[object]:

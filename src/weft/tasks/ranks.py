@@ -373,6 +373,16 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.evaluate(task, text, level)
 
+    def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
+        """The variables of a task's frame."""
+        with self._hand.looking():
+            return self._hand.backend.locals(task, level)
+
+    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+        """Give a variable of a task's frame another value."""
+        with self._hand.looking():
+            return self._hand.backend.assign(task, name, text, level)
+
     def held(self, task: int | None, text: str) -> int:
         """The task that an expression leads to."""
         with self._hand.looking():

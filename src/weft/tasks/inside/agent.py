@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import ctypes
 import json
 import linecache
 import os
@@ -275,6 +276,27 @@ class Agent:
         """The value of an expression in a task's frame. It cannot rebind the frame's names."""
         frame = self._frame_of(request)
         return SHORT.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
+
+    def do_locals(self, request: Request) -> list[tuple[str, str]]:
+        """The variables of a task's frame."""
+        return [(name, SHORT.repr(value)) for name, value in self._frame_of(request).f_locals.items()]
+
+    def do_assign(self, request: Request) -> str:
+        """Give a variable of a task's frame another value. NameError where the frame has none of that name."""
+        frame, name = self._frame_of(request), request["name"]
+        value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
+        code = frame.f_code
+        if name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars:
+            frame.f_locals[name] = value
+            if sys.version_info < (3, 13):
+                ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), 0)
+        elif name in frame.f_globals:
+            frame.f_globals[name] = value
+        elif name.isidentifier():  # it would be forgotten with the dictionary it is put in
+            raise NameError(f"the frame has no variable {name}")
+        else:
+            exec(f"{name} = _weft_value", frame.f_globals, {**frame.f_locals, "_weft_value": value})
+        return SHORT.repr(value)
 
     def do_held(self, request: Request) -> tuple[int | None, str]:
         """The number of the task that an expression holds, and its value."""

@@ -31,12 +31,13 @@ OnCreate = Callable[[Task, Task | None], None]
 
 
 class Birth(NamedTuple):
-    """A task's number, the one of who made it, and the instruction that did."""
+    """A task's number, the one of who made it, the instruction that did, and the how-manieth child it is (from 1)."""
 
     id: int
     parent: int | None
     code: CodeType | None
     lasti: int
+    nth: int
 
 
 class Births:
@@ -48,6 +49,7 @@ class Births:
         self._on_create = on_create
         self._watched = False
         self._next = itertools.count(1).__next__
+        self._root = itertools.count(1).__next__
         self._wrap()
 
     def watch(self, on: bool) -> None:
@@ -56,14 +58,14 @@ class Births:
 
     def of(self, task: Task) -> Birth:
         """A task's; made now for one that was created past us (before we came, or by another loop)."""
-        return Birth(*self._line(task)[:4])
+        return Birth(*self._line(task)[:5])
 
     def ancestry(self, task: Task) -> list[Birth]:
         """The births of a task, of who made it, and so on."""
         found, at = [], self._line(task)
         while at is not None:
-            found.append(Birth(*at[:4]))
-            at = at[4]
+            found.append(Birth(*at[:5]))
+            at = at[5]
         return found
 
     def _line(self, task: Task) -> Any:
@@ -74,12 +76,12 @@ class Births:
             return late
 
     def _made(self, mother: Any, code: CodeType | None, lasti: int) -> Any:
-        """A birth now: as `Birth`, then the mother's and how many came before it."""
+        """A birth now: as `Birth`, then the mother's, how many came before it, and what numbers its children."""
         if mother is None:
-            return (self._next(), None, code, lasti, None, 0)
-        if mother[5] > DEEP:
-            mother = (mother[0], None, None, -1, None, 0)
-        return (self._next(), mother[0], code, lasti, mother, mother[5] + 1)
+            return (self._next(), None, code, lasti, self._root(), None, 0, itertools.count(1).__next__)
+        if mother[6] > DEEP:
+            mother = (mother[0], None, None, -1, 0, None, 0, mother[7])
+        return (self._next(), mother[0], code, lasti, mother[7](), mother, mother[6] + 1, itertools.count(1).__next__)
 
     def _wrap(self) -> None:
         original = base_events.BaseEventLoop.create_task
@@ -96,7 +98,8 @@ class Births:
             task = original(loop, coro, **options)
             born = self._made(mother, *((frame.f_code, frame.f_lasti) if frame is not None else (None, -1)))
             if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
-                born = (self._line(task)[0], *born[1:])
+                early = self._line(task)
+                born = (early[0], *born[1:7], early[7])
             task._weft_birth = born  # type: ignore[attr-defined]
             if self._watched:
                 self._on_create(task, parent)
@@ -205,6 +208,11 @@ def registered() -> list[Task]:
     """All tasks that asyncio knows, of any loop; some may be done."""
     known: Any = asyncio.tasks
     return list(known._scheduled_tasks if sys.version_info >= (3, 12) else known._all_tasks)
+
+
+def pedigree(task: Task) -> str:
+    """Which child of which child of the first task it is: `1.2.1`, the same in every run of the same spawns."""
+    return ".".join(str(born.nth or "") for born in reversed(ancestry(task)))
 
 
 def is_asyncio(code: CodeType) -> bool:

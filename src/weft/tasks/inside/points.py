@@ -7,7 +7,7 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from .births import Task, ancestry, birth, current
+from .births import Task, ancestry, birth, current, pedigree
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -25,12 +25,21 @@ class Point:
         self.function: str = place.get("function") or ""
         self.task: int | None = place.get("task")
         self.descendants: bool = bool(place.get("descendants"))
+        self.pedigree: str = place.get("pedigree") or ""
+        self.condition: str = place.get("condition") or ""
         self._left: int = place.get("count") or 1
 
     def counts(self) -> bool:
         """Count a visit; whether it is one that stops."""
         self._left -= 1
         return self._left <= 0
+
+    def true(self, frame: FrameType) -> bool:
+        """Whether its condition is true there; one that cannot be computed stops."""
+        try:
+            return not self.condition or bool(eval(self.condition, {**frame.f_globals, **frame.f_locals}))
+        except Exception:
+            return True
 
     def lines(self, code: CodeType) -> set[int]:
         """The lines of a code object that it means."""
@@ -46,10 +55,13 @@ class Point:
 
     def meant(self, task: Task | None) -> bool:
         """Whether it stops this task."""
-        if self.task is None:
+        if self.task is None and not self.pedigree:
             return True
         if task is None:
             return False
+        if self.pedigree:
+            way = pedigree(task)
+            return way == self.pedigree or (self.descendants and way.startswith(self.pedigree + "."))
         if self.descendants:
             return any(born.id == self.task for born in ancestry(task))
         return birth(task).id == self.task
@@ -85,12 +97,13 @@ class Points:
             found = self._lines[code] = frozenset().union(*(point.lines(code) for point in self._all))
         return found
 
-    def hit(self, code: CodeType, line: int, task: Task | None) -> bool:
+    def hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
         """Whether one stops a task at a line."""
+        code = frame.f_code
         if line not in self.within(code):
             return False
         for point in self._all:
-            if line in point.lines(code) and point.meant(task) and point.counts():
+            if line in point.lines(code) and point.meant(task) and point.true(frame) and point.counts():
                 self.last = point.id
                 return True
         return False
@@ -118,7 +131,7 @@ class Points:
     def _line(self, code: CodeType, line: int) -> Any:
         if line not in self.within(code):
             return _MONITORING.DISABLE
-        task = current()
-        if self.hit(code, line, task):
-            self._tracer.at_point(sys._getframe(1), task)
+        task, frame = current(), sys._getframe(1)
+        if self.hit(frame, line, task):
+            self._tracer.at_point(frame, task)
         return None

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from . import births
-from .births import Task, birth, is_library
+from .births import Task, birth, is_library, pedigree
 from .unswept import unswept
 from .waits import Timers, as_plain, chain, frame_at, site, site_of, variables_of, wait_of
 
@@ -195,6 +195,8 @@ def columns(
         "ids": rows.ids, "parents": rows.parents, "states": states, "at": places, "wait": waits,
         "created": [made[m] if m >= 0 else None for m in rows.made],
         "waiting": list(targets), "targets": list(targets.values()),
+        "addresses": [id(task.get_coro()) for task in rows.tasks],
+        "pedigrees": [pedigree(task) for task in rows.tasks] if shapes.closely else [],
         "workers": workers, "names": names(rows.tasks), "sites": list(sites), "waits": list(shapes.waits),
     }  # fmt: skip
 

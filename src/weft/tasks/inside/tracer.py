@@ -21,7 +21,8 @@ from .deaths import told as died
 from .points import Points
 from .waits import chain, innermost, joiner
 
-_YIELD = dis.opmap["YIELD_VALUE"]
+_YIELDS = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
+"""Where a frame stands that is left by a yield: from 3.13 on at the instruction behind it."""
 
 
 class Tracer:
@@ -182,7 +183,7 @@ class Tracer:
         task = current()
         if self._thrown is frame:
             self._thrown = None
-        if self.points.traces and self.points.hit(frame.f_code, frame.f_lineno, task):
+        if self.points.traces and self.points.hit(frame, frame.f_lineno, task):
             self.stop(frame, "breakpoint", task)
             return
         if task is None or task is not self.traced or is_library(frame.f_code.co_filename):
@@ -204,7 +205,7 @@ class Tracer:
 
     def _left(self, task: Task, frame: FrameType, arg: Any) -> None:
         """A frame of the traced task is suspended, or has ended."""
-        suspended = frame.f_code.co_code[frame.f_lasti] == _YIELD and self._thrown is not frame
+        suspended = frame.f_code.co_code[frame.f_lasti] in _YIELDS and self._thrown is not frame
         if frame is outermost(task):
             if not self.points.traces:
                 sys.settrace(None)

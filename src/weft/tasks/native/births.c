@@ -47,17 +47,21 @@ static void drop(birth *b) {
     }
 }
 
+static uint32_t roots;  // births without a parent
+
 static birth *made(birth *parent, object *code, int lasti) {
     birth *b = malloc(sizeof *b);
     if (b == NULL) return NULL;
     if (parent != NULL &&
         parent->depth >= DEEP) {  // a task that makes its own successor, for ever, would fill the memory
         birth *cut = malloc(sizeof *cut);
-        if (cut != NULL) *cut = (birth){.id = parent->id};
+        if (cut != NULL) *cut = (birth){.id = parent->id, .children = parent->children++};
         parent = cut;
     }
     if (parent != NULL) parent->owners++;
-    *b = (birth){parent, code, ++ids, lasti, parent != NULL ? parent->depth + 1 : 0, 1, 0, 0};
+    *b = (birth){.parent = parent, .code = code, .id = ++ids, .lasti = lasti, .owners = 1};
+    if (parent != NULL) b->depth = parent->depth + 1;
+    b->nth = parent != NULL ? ++parent->children : ids == 0 ? 0 : ++roots;  // 0: the one that tries how this works
     return b;
 }
 
@@ -193,7 +197,7 @@ static void note(object *task, object *ref) {
         early->parent = from;
         early->code = code;
         early->lasti = lasti;
-        if (from != NULL) from->owners++;
+        if (from != NULL) early->nth = ++from->children, from->owners++;
     } else if (b == NULL && code != NULL) {
         Py_DecRef(code);
     }
@@ -236,15 +240,15 @@ static object *gone(object *self, object *ref) {
 
 static object *row(const birth *b) {
     object *code = b->code != NULL ? b->code : _Py_NoneStruct;
-    if (b->parent == NULL) return Py_BuildValue("KOOi", b->id, _Py_NoneStruct, code, b->lasti);
-    return Py_BuildValue("KKOi", b->id, b->parent->id, code, b->lasti);
+    if (b->parent == NULL) return Py_BuildValue("KOOiI", b->id, _Py_NoneStruct, code, b->lasti, b->nth);
+    return Py_BuildValue("KKOiI", b->id, b->parent->id, code, b->lasti, b->nth);
 }
 
 // Its number, its parent's, the code that made it and the instruction.
 static object *read_birth(object *self, object *task) {
     (void)self;
     birth *b = weft_birth_of(task);
-    return b != NULL ? row(b) : Py_BuildValue("iOOi", 0, _Py_NoneStruct, _Py_NoneStruct, -1);
+    return b != NULL ? row(b) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
 }
 
 // The same of it, of its parent, and so on.

@@ -53,6 +53,7 @@ typedef struct birth {
     object *code;
     uint64_t id;
     int lasti, depth;
+    uint32_t nth, children;  // which child of its parent's it is, from 1 on; how many it has made
     long owners;  // its task's entry and its children
     uint32_t site, name;  // for steps.c: of switches.h
 } birth;

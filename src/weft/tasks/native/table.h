@@ -1,10 +1,11 @@
 // The table of logical tasks, in the memory of the program itself: a debugger reads it in bulk, a core file has it.
 //
-// A task is a record of 72 bytes in a slab of SLAB records; weft_tasks.slabs points to `count` of them. A free record
+// A task is a record of 88 bytes in a slab of SLAB records; weft_tasks.slabs points to `count` of them. A free record
 // has the number 0. Only what a task pays for on its way is stored; its state follows from it:
 //
 //    0 id       8 parent   16 created (pc)   24 below   32 scope
 //   40 waiting (pc)        48 what           56 needs   64 wait   68 traced
+//   72 pedigree            80 line
 //
 //  new: below is FRESH (1).  heap: below is 0.  top: a worker's `top` points to it.  middle: beneath such a one.
 //  example: id 5, parent 2, below = the record of 2, which has below = `nobody`, the bottom of every stack; top of
@@ -12,7 +13,9 @@
 //
 // `below` is the record that this task lies on in its worker's stack. `scope`: the innermost taskgroup that it has
 // opened or was made in, or its team. `what`: the lock that it waits for, or the taskgroup at whose end it stands.
-// `needs`: the number of the last task that it depends on. Slabs live as long as the program, a worker as long as its
+// `needs`: the number of the last task that it depends on. `pedigree`: of the parent's and of the how-manieth child it
+// is (Leiserson, Schardl and Sukha, 2012), so that it is the same in every run of the same spawns; `line`: what its
+// next child's is made from. Slabs live as long as the program, a worker as long as its
 // thread; numbers are never used again. src/weft/tasks/layout.py is the reader's side; a test holds the two together.
 #ifndef WEFT_TASKS_TABLE_H
 #define WEFT_TASKS_TABLE_H
@@ -34,6 +37,7 @@ typedef struct task {
     const void *waiting;
     uint64_t what, needs;
     int32_t wait, traced;
+    uint64_t pedigree, line;
 } task;
 
 #define FRESH ((task *)1)
@@ -42,6 +46,7 @@ typedef struct scope {
     struct scope *outer; // owned by the task that opened it, given back at its end
     const void *created; // a team's directive; 0 for a taskgroup
     uint64_t opener; // the number of the task that opened it
+    uint64_t pedigree; // of a team: what those of its implicit tasks are made from
 } scope;
 
 typedef struct worker { // in its thread's own memory
@@ -61,7 +66,7 @@ typedef struct {
 } lock;
 
 typedef struct {
-    char magic[8]; // "weftask4"
+    char magic[8]; // "weftask5"
     int32_t count, watch; // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;

@@ -23,7 +23,7 @@
 #define CHECK(condition) ((void)0)
 #endif
 
-__attribute__((visibility("default"))) table weft_tasks = {.magic = "weftask4", .size = sizeof(task), .slab = SLAB};
+__attribute__((visibility("default"))) table weft_tasks = {.magic = "weftask5", .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};
@@ -76,18 +76,30 @@ static COLD task *refill(void) {
     return slab;
 }
 
-static inline task *take(task *t, uint64_t id, const task *parent, const void *created) {
+// The finalizer of a well-mixed hash, cut short: neighbours come far apart.
+static inline uint64_t mixed(uint64_t of) {
+    of *= 0x9E3779B97F4A7C15u;
+    return of ^ of >> 29;
+}
+
+static inline void descend(task *t, uint64_t pedigree) {
+    t->pedigree = pedigree;
+    t->line = pedigree * 0xBF58476D1CE4E5B9u;
+}
+
+static inline task *take(task *t, uint64_t id, task *parent, const void *created) {
     me.free = t->below;
     me.next_id = ++id;
     t->parent = parent->id;
     t->scope = parent->scope;
     t->created = created;
     t->below = FRESH;
+    descend(t, mixed(++parent->line));
     t->id = id;
     return t;
 }
 
-static COLD task *make(const task *parent, const void *created) {
+static COLD task *make(task *parent, const void *created) {
     if (me.free == &nobody && (me.free = refill()) == &nobody) return &nobody;
     if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
     return take(me.free, me.next_id, parent, created);
@@ -293,7 +305,7 @@ static scope *open_scope(scope *outer, const void *created) {
     scope *s = me.scopes;
     if (s != NULL) me.scopes = s->outer;
     else s = malloc(sizeof *s);
-    if (s != NULL) *s = (scope){outer, created, me.top->id};
+    if (s != NULL) *s = (scope){outer, created, me.top->id, created != NULL ? mixed(++me.top->line) : 0};
     return s;
 }
 
@@ -316,14 +328,17 @@ static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const v
 }
 
 static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
-    (void)size, (void)index;
+    (void)size;
     enter();
     if (endpoint == OMPT_BEGIN) {
         scope *team = !(flags & OMPT_TASK_INITIAL) && parallel != NULL ? parallel->ptr : NULL;
         task *t = make(me.top, team != NULL ? team->created : NULL);
         data->ptr = t;
         if (t == &nobody) return;
-        if (team != NULL) t->scope = team, t->parent = team->opener;
+        if (team != NULL) {
+            t->scope = team, t->parent = team->opener;
+            descend(t, mixed(team->pedigree + index));
+        }
         t->below = me.top;
         t->traced = weft_tasks.watch;
         me.top = t;
