@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.tasks.test_asyncio import PYTHONS
+
 from weft.errors import WeftError
 from weft.tasks import Session, session
 
