@@ -103,7 +103,9 @@ def objects(fortran: bool = False) -> Path:
 
 
 def _cached(name: str, make: Callable[[Path, list[str]], None]) -> Path:
-    texts = {one.name: one.read_bytes() for one in sources().iterdir() if one.name.endswith((".c", ".h"))}
+    held = [one for one in sources().iterdir() if one.name.endswith((".c", ".h"))]
+    held += [one for one in (files("weft.values") / "native" / "include").iterdir() if one.name.endswith(".h")]
+    texts = {one.name: one.read_bytes() for one in held}
     key = hashlib.sha256(
         b"".join(texts[one] for one in sorted(texts)) + repr((compiler(), FLAGS, WRAPPED, KNOWN)).encode()
     ).hexdigest()[:16]

@@ -9,6 +9,7 @@ weft check -p 2x2 jac.cdv              on a grid of processors (by default each 
 weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
 weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
 weft check --baseline old.json jac.cdv only findings that an earlier report (--format json -o) does not have fail
+weft check --trace CONFIG jac.cdv      values: without directives, and of each processor in turn; where they differ
 weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
 
 The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
@@ -25,15 +26,19 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from weft.cli._traced import refuse, traced
+from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.check import Checked
     from weft.check.choice import Choice
 
+T = TypeVar("T")
 TAKES_PROGRAM = True
 """What follows `--` is the program's own: it comes as args.rest."""
 
@@ -64,6 +69,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="WHAT", help="error (by default), warning, never, a kind"
     )
+    parser.add_argument(
+        "--trace", type=Path, metavar="CONFIG",
+        help="compare values: without directives, and of each processor in turn; CONFIG says what to keep (it is "
+        "written where there is no such file)",
+    )  # fmt: skip
+    parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="with --trace: where both runs go (weft-runs/...)")
+    add_tolerances(parser)
     parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
 
@@ -75,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.check.choice import Choice, applied, choose, verify
     from weft.check.front_ends import is_script
 
+    refuse(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
     words = [*shlex.split(args.run), *args.rest]
@@ -93,14 +107,11 @@ def run(args: argparse.Namespace) -> int:
         link=tuple(shlex.split(args.link)),
         timeout=args.timeout,
     )
+    if args.trace is not None:
+        return in_folder(args, lambda folder: traced(args, request, folder))
     choice = Choice(tuple(args.only), tuple(args.skip), args.baseline, args.suppress, tuple(args.fail_on) or ("error",))
     verify(choice, request.sources)
-    if args.keep is None:
-        with tempfile.TemporaryDirectory(prefix="weft-check-") as folder:
-            checked = check(request, Path(folder))
-    else:
-        args.keep.mkdir(parents=True, exist_ok=True)
-        checked = check(request, args.keep)
+    checked = in_folder(args, lambda folder: check(request, folder))
     checked = applied(checked, choose(checked, choice))
     if args.output is None:
         write(checked, args.format, sys.stdout, args.directives)
@@ -111,6 +122,15 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
     return status(checked, choice)
+
+
+def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
+    """Do some work in the folder that the user wants to keep, or in one that goes."""
+    if args.keep is None:
+        with tempfile.TemporaryDirectory(prefix="weft-check-") as folder:
+            return work(Path(folder))
+    args.keep.mkdir(parents=True, exist_ok=True)
+    return work(args.keep.absolute())
 
 
 def status(checked: Checked, choice: Choice) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._bisect import bisected
-from weft.cli._values import debug_at, debug_values
+from weft.cli._values import add_tolerances, debug_at, debug_values, given_tolerances
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,22 +49,8 @@ def register(subparsers: Any) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--values", action="store_true", help="compare values of probes only")
     what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
-    parser.add_argument("--exact", action="store_true", help="a value is alike only where every bit is")
-    parser.add_argument("--absolute", type=_number, metavar="X", help="values may lie X apart")
-    parser.add_argument("--relative", type=_number, metavar="X", help="... X times the larger of the two")
-    parser.add_argument("--ulps", type=_number, metavar="N", help="... N units in the last place")
-    parser.add_argument("--nan", choices=("equal", "different"), help="whether two that are not numbers are alike")
+    add_tolerances(parser)
     parser.add_argument("--probes", type=Path, metavar="CONFIG", help="tolerances by probe (that of RUN by default)")
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -173,9 +159,7 @@ def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Tolerances by probe: of the command line, before those of the configuration."""
     from weft.values.configuration import tolerances
 
-    given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
-    told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return tolerances(args.run, told | ({"exact": True} if args.exact else {}), args.probes)
+    return tolerances(args.run, given_tolerances(args), args.probes)
 
 
 def _same_program(args: argparse.Namespace) -> bool:

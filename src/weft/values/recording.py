@@ -8,7 +8,7 @@ from typing import Final
 
 from weft.errors import UsageError, WeftError
 from weft.native.shared import NATIVE
-from weft.values.folder import CONFIGURATION, FOLDER, PLAN, SUFFIX, Recorded
+from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, Recorded
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
 
@@ -59,7 +59,7 @@ def end(run: Path, configuration: Path | None) -> Recorded:
 def discard(run: Path) -> None:
     """Take away what was made for a run that kept nothing."""
     with suppress(OSError):
-        for name in (PLAN, CONFIGURATION):
+        for name in (PLAN, CONFIGURATION, PROCESSORS):
             (run / FOLDER / name).unlink(missing_ok=True)
         (run / FOLDER).rmdir()
 

@@ -25,7 +25,7 @@ from weft.native.headers.value_format import (
 )  # fmt: skip
 from weft.native.headers.values import VALUE_INDEX, VALUE_ITERATION, VALUE_ROW, VALUE_SITE, kernel
 from weft.plain import dataclass
-from weft.values.folder import FOLDER, LINES, SUFFIX
+from weft.values.folder import FOLDER, LINES, PROCESSORS, SUFFIX
 from weft.values.kept import Kept, Rebuilt
 
 _STOPS: Final = {
@@ -54,7 +54,7 @@ class Place:
         return f"{Path(self.file).name}:{self.line}" if self.file and self.line else ""
 
 
-@dataclass(slots=True)
+@dataclass
 class ValueTrace:
     """The values that the probes of a run kept, by process."""
 
@@ -79,6 +79,11 @@ class ValueTrace:
     def problems(self) -> list[str]:
         """What could not be kept or cannot be read, in plain sentences."""
         return [f"rank {one.rank}: {text}" for one in self.processes for text in one.problems]
+
+    @cached_property
+    def of_processors(self) -> bool:
+        """Whether the processors of `weft check --trace` stand in the place of ranks."""
+        return (self.path / FOLDER / PROCESSORS).exists()
 
     def names(self) -> dict[str, set[str]]:
         """Names by the scopes of a configuration."""
@@ -176,7 +181,7 @@ class Process:
         texts = bytes(self.records[offset + VALUE_PLACE.itemsize : offset + int(body["head"]["bytes"])])
         name, file, function, rest = texts.split(b"\0", 3)
         words = [text.decode(errors="replace") for text in (name, file, function)]
-        words[1] = "" if words[1].startswith("@") else words[1]
+        words[1] = "" if words[1].startswith(("@", "=")) else words[1]
         line = int(body["line"])
         if str(number) in self._lines:
             words[1], line, words[2] = self._lines[str(number)]

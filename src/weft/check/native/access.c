@@ -36,6 +36,10 @@ static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size
 
 static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
+    if (weft_traced) {
+        turns_access(a, size, false, place);
+        return;
+    }
     if (wrong_again(s, a, size, place)) {
         const struct cell *c = cell_for(a, size);
         if (c && (c->written <= now.base || c->written == now.cur)) {
@@ -51,6 +55,10 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
 
 static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
+    if (weft_traced) {
+        turns_access(a, size, true, place);
+        return;
+    }
     struct cell *c = cell_for(a, size);
     if (wrong_again(s, a, size, place)) {
         if (c && (c->written <= now.base || c->written == now.cur)) {
@@ -108,6 +116,10 @@ SLOW(8)
 /* Pieces that keep to the granules: what is not aligned, and ranges. */
 static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
     if (now.off) return;
+    if (weft_traced) {
+        turns_access(a, size, write, place);
+        return;
+    }
     while (size) {
         size_t n = size >= 8 && a % 8 == 0 ? 8 : size >= 4 && a % 4 == 0 ? 4 : size >= 2 && a % 2 == 0 ? 2 : 1;
         if (write)

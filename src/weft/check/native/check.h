@@ -44,6 +44,9 @@ enum { WEFT_ORDER_C = 0, WEFT_ORDER_FORTRAN = 1 };
  * compiler's hooks see it. Locals of a function that has returned are forgotten by themselves. */
 void weft_check_data(int data, const void *base, size_t bytes);
 
+/* What numbers a variable (or an array) holds: WEFT_INT8 and so on, 0 for none. Only values that are traced need it. */
+void weft_check_type(int data, int type);
+
 /* Name an array. extent[d] elements from lower[d] in each dimension; `element` bytes each. Calling it again for the
  * same place (a loop around a declaration, a new malloc) makes a new, undistributed array. What lies there keeps its
  * values or the lack of them. extent[0] == 0 (C's `double (*a)[N]`): as much as is known to lie at base. */
@@ -205,6 +208,11 @@ void weft_check_iteration(int rank, const int64_t index[]);
 void weft_check_iteration1(int64_t i);
 void weft_check_iteration2(int64_t i, int64_t j);
 void weft_check_iteration3(int64_t i, int64_t j, int64_t k);
+/* In place of these where values are traced: true where the iteration is another processor's, to be passed over. */
+int weft_check_skips(int rank, const int64_t index[]);
+int weft_check_skips1(int64_t i);
+int weft_check_skips2(int64_t i, int64_t j);
+int weft_check_skips3(int64_t i, int64_t j, int64_t k);
 void weft_check_loop_end(int construct);
 
 /* --- shadow edges outside loops ---------------------------------------------------------------------------------- */

@@ -92,7 +92,19 @@ static named_t *named_as(const char *name, int make) {
 
 void weft_fortran_program(void) { weft_check_sequential(1); }
 
+/* The numbers of a variable, as check.h names them. */
+static void typed(int data, const CFI_cdesc_t *variable) {
+    int kind = variable->type & CFI_type_mask, type = 0;
+    size_t size = variable->elem_len, step = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+    if (kind == CFI_type_Integer) type = WEFT_INT8 + (int)step;
+    else if (kind == CFI_type_Logical) type = WEFT_LOGICAL1 + (int)step;
+    else if (kind == CFI_type_Real) type = size == 4 ? WEFT_FLOAT : size == 8 ? WEFT_DOUBLE : WEFT_LONG_DOUBLE;
+    else if (kind == CFI_type_Complex && size <= 16) type = size == 8 ? WEFT_COMPLEX_FLOAT : WEFT_COMPLEX_DOUBLE;
+    weft_check_type(data, type);
+}
+
 void weft_fortran_data(int data, CFI_cdesc_t *variable) {
+    typed(data, variable);
     weft_check_data(data, base_of(variable), bytes_of(variable));
 }
 
@@ -100,6 +112,7 @@ void weft_fortran_array(int data, int role, const char *name, const int64_t *low
     int64_t extent[CFI_MAX_RANK];
     void *base = base_of(array);
     if (!base || array->rank > WEFT_MAX_RANK) return;
+    typed(data, array);
     int open = !contiguous(array);
     for (int d = 0; d < array->rank; d++) {
         extent[d] = array->dim[d].extent;
@@ -136,6 +149,7 @@ void weft_fortran_scalar(int data, CFI_cdesc_t *variable) {
     int kind = variable->type & CFI_type_mask;
     if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
         return;
+    typed(data, variable);
     weft_check_data(data, base_of(variable), bytes_of(variable));
     weft_check_clear(base_of(variable), bytes_of(variable));
 }

@@ -305,7 +305,7 @@ void weft_check_loop_start(void) {
     CLAUSE
     static unsigned instances[4096];
     here.instance = ++instances[(unsigned)here.id % 4096];
-    if (here.reduction_count && here.what == LOOP) reductions_fork();
+    if (here.reduction_count && here.what == LOOP && !weft_traced) reductions_fork();
     if (now.off) {
         here.started = true;
         halt();
@@ -319,6 +319,10 @@ void weft_check_loop_start(void) {
     here.inner_step = 0, here.room = 0, here.blocks = 0;
     run_count = 0, second = false;
     if (here.what != TASKS) construct_remotes();
+    if (weft_traced) {
+        turns_start();
+        return;
+    }
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
         mark(here.privates[i].low, here.privates[i].high, UNINITIALISED);
@@ -429,9 +433,21 @@ void weft_check_iteration3(int64_t i, int64_t j, int64_t k) {
     if (i != here.index[0] || j != here.index[1] || !follows(2, k)) jump(3, (int64_t[]){i, j, k});
 }
 
+/* At the head of an iteration where values are traced: 1 where another processor runs it. */
+int weft_check_skips(int rank, const int64_t index[]) {
+    if (weft_traced) return !nested && here.started && turns_iteration(rank, index);
+    weft_check_iteration(rank, index);
+    return 0;
+}
+
+int weft_check_skips1(int64_t i) { return weft_check_skips(1, &i); }
+int weft_check_skips2(int64_t i, int64_t j) { return weft_check_skips(2, (int64_t[]){i, j}); }
+int weft_check_skips3(int64_t i, int64_t j, int64_t k) { return weft_check_skips(3, (int64_t[]){i, j, k}); }
+
 /* Whether the iterations of this row go on evenly: how long the row before was (0: unknown), how many are over. */
 bool row_ordinary(int rank, int64_t *before, int64_t *done) {
-    if (!here.started || here.what != LOOP || !run_count || !now.looked || weft_task.in_task) return false;
+    if (!here.started || here.what != LOOP || !run_count || !now.looked || weft_task.in_task || weft_traced)
+        return false;
     if (rank == 0) /* a loop within an iteration */
         return true;
     loop_index();
@@ -505,12 +521,13 @@ void weft_check_loop_end(int construct) {
         return;
     }
     halt();
+    if (weft_traced && here.started) turns_end();
     if (here.reduction_count) reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL) return;
     row_ends();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
-    for (int i = 0; i < here.private_count; i++) {
+    for (int i = 0; i < here.private_count && !weft_traced; i++) {
         uintptr_t low = here.privates[i].low, high = here.privates[i].high;
         weft_check_clear((void *)low, high - low);
         mark(low, high, WAS_PRIVATE);
@@ -522,6 +539,7 @@ void weft_check_loop_end(int construct) {
     for (int i = 0; i < here.computed_count; i++) {
         struct object *o = here.computed[i].object;
         o->renewed = here.computed[i].widths, o->corner = true, o->renewed_at = now.cur;
+        turns_renewed(o);
     }
     if (here.group) reductions_hold();
     else

@@ -323,7 +323,8 @@ static void distributed(struct object *o) {
         for (uintptr_t a = o->low & ~(uintptr_t)7; a < o->high; a += 8)
             if (cell8(a)->written == 0 && a >= o->low && a + 8 <= o->high) cell8(a)->written = UNINITIALISED;
     o->distributed = true;
-    o->mapped++;
+    static uint64_t versions;
+    o->mapped++, o->version = ++versions;
     o->renewed_at = o->begun_at = 0;
     forget_sites();
 }

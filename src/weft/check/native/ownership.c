@@ -107,3 +107,35 @@ bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {
     block_of(root, d, a, &low, &high);
     return low <= b && b <= high;
 }
+
+/* --- the grid's processors, for turns.c --- */
+
+int grid_size(void) {
+    int product = 1;
+    for (int k = 0; gridded() && k < grid.rank; k++) product *= grid.counts[k];
+    return product;
+}
+
+/* Where a processor lies: the last number runs fastest. */
+int grid_place(int processor, int at[WEFT_MAX_RANK]) {
+    gridded();
+    for (int k = grid.rank - 1; k >= 0; k--) at[k] = processor % grid.counts[k], processor /= grid.counts[k];
+    return grid.rank;
+}
+
+/* The dimension of the grid that a root's dimension lies on; -1: none. */
+int grid_axis(const struct object *root, int dimension) {
+    if (root->kinds[dimension] == WEFT_WHOLE) return -1;
+    int k = 0;
+    for (int d = 0; d < dimension; d++) k += root->kinds[d] != WEFT_WHOLE;
+    return gridded() && k < grid.rank ? k : -1;
+}
+
+/* Which processor along that dimension an element is on. */
+int64_t grid_part(const struct object *root, int d, int64_t t) {
+    int64_t low, high, parts = blocks_of(root, d), x = t - root->lower[d];
+    if (parts < 1) return 0;
+    if (root->owner[d] && x >= 0 && x < root->extent[d]) return root->owner[d][x] % parts;
+    int64_t part = block(root, d, x, root->extent[d], (int)parts, &low, &high);
+    return part < 0 ? 0 : part >= parts ? parts - 1 : part;
+}

@@ -7,7 +7,7 @@
  *
  * The tasks of a region are run a third way, too: each from the value that the variable has before the region.
  */
-#include "state.h"
+#include "turns.h"
 
 #include <complex.h>
 #include <fcntl.h>
@@ -243,11 +243,16 @@ static value less(int operation, value part, value start) {
     }
 }
 
-static void silence(void) {
+/* What a copy of the process prints goes nowhere, but to `but`; its end is its own. */
+void become_silent(int but) {
     int null = open("/dev/null", O_RDWR);
     long most = sysconf(_SC_OPEN_MAX);
     for (int fd = 0; null >= 0 && fd < (most < 4096 ? most : 4096); fd++)
-        if (fd != null && fcntl(fd, F_GETFD) >= 0) dup2(null, fd);
+        if (fd != null && fd != but && fcntl(fd, F_GETFD) >= 0) dup2(null, fd);
+    signal(SIGINT, SIG_IGN);
+    for (int s = 1; s < 32; s++)
+        if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGABRT || s == SIGILL || s == SIGTERM)
+            signal(s, SIG_DFL);
 }
 
 static void fold(void) {
@@ -329,11 +334,7 @@ static void become_child(const struct way *w) {
     is_child = true, begun = false, from_start = w->from_start;
     now.off = true;
     forget_sites(); /* no access may reach the cells: the child has none */
-    signal(SIGINT, SIG_IGN);
-    silence();
-    for (int s = 1; s < 32; s++)
-        if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGABRT || s == SIGILL || s == SIGTERM)
-            signal(s, SIG_DFL);
+    become_silent(-1);
 }
 
 /* Fork one child; false where there is none. */
@@ -486,3 +487,62 @@ static void complete(uintptr_t low, uintptr_t high) { mark(low, high, now.cur); 
 void weft_check_reduction_wait(int construct, int group) {
     groups_wait(&groups, construct, group, "reduction-wait", complete);
 }
+
+/* --- of processors in turn (turns.c): each begins with the neutral element --- */
+
+static size_t part_bytes(const struct reduction *r) { return (size_t)r->count * size_of(r->type) + r->location_bytes; }
+
+size_t reductions_bytes(void) {
+    size_t n = 0;
+    for (int i = 0; i < here.reduction_count; i++) n += part_bytes(&here.reductions[i]);
+    return n;
+}
+
+void reductions_neutral(void) {
+    for (int i = 0; i < here.reduction_count; i++) {
+        const struct reduction *r = &here.reductions[i];
+        for (int64_t k = 0; k < r->count; k++)
+            store((char *)r->low + (size_t)k * size_of(r->type), r->type, neutral(r));
+    }
+}
+
+/* Values and locations, as they lie in the variables. */
+void reductions_take(void *to) {
+    char *at = to;
+    for (int i = 0; i < here.reduction_count; i++) {
+        const struct reduction *r = &here.reductions[i];
+        size_t values = part_bytes(r) - r->location_bytes;
+        memcpy(at, (void *)r->low, values);
+        if (r->location_bytes) memcpy(at + values, r->location, r->location_bytes);
+        at += part_bytes(r);
+    }
+}
+
+void reductions_give(const void *from) {
+    const char *at = from;
+    for (int i = 0; i < here.reduction_count; i++) {
+        const struct reduction *r = &here.reductions[i];
+        size_t values = part_bytes(r) - r->location_bytes;
+        memcpy((void *)r->low, at, values);
+        if (r->location_bytes) memcpy(r->location, at + values, r->location_bytes);
+        at += part_bytes(r);
+    }
+}
+
+void reductions_combine(void *into, const void *part) {
+    char *to = into;
+    const char *from = part;
+    for (int i = 0; i < here.reduction_count; i++) {
+        const struct reduction *r = &here.reductions[i];
+        size_t size = size_of(r->type), values = (size_t)r->count * size;
+        for (int64_t k = 0; k < r->count; k++) {
+            value had = load(to + (size_t)k * size, r->type);
+            value now_has = combine(r->operation, had, load(from + (size_t)k * size, r->type));
+            store(to + (size_t)k * size, r->type, now_has);
+            if (r->location_bytes && now_has != had) memcpy(to + values, from + values, r->location_bytes);
+        }
+        to += part_bytes(r), from += part_bytes(r);
+    }
+}
+
+double reduction_value(const struct reduction *r) { return (double)creall(load((void *)r->low, r->type)); }

@@ -35,6 +35,7 @@ void weft_check_shadow_renew(int construct, int data, const void *base, int rank
         ran(construct);
     set_widths(o, &o->renewed, rank, low, high);
     o->corner = corner, o->renewed_at = now.cur, o->begun_at = 0;
+    turns_renewed(o);
     if (!low) /* as declared: named edges, too */
         scattered_renew(o, 0);
     forget_sites();
@@ -95,6 +96,7 @@ void weft_check_shadow_wait(int construct, int group) {
         any = true;
         o->renewed = members[i].widths, o->corner = members[i].corner;
         o->renewed_at = o->begun_at, o->begun_at = 0;
+        turns_renewed(o);
         scattered_renew(o, 0);
     }
     if (!any) findings_directive("shadow-wait", construct, group);
@@ -468,7 +470,7 @@ void weft_check_task_region_begin(int construct, int tasks) {
 
 void weft_check_task_region_start(void) {
     if (now.off || here.what != TASKS) return;
-    if (here.reduction_count) reductions_fork();
+    if (here.reduction_count && !weft_traced) reductions_fork();
     if (now.off) return;
     weft_task.base = tick();
 }

@@ -93,6 +93,7 @@ struct object {
     stamp_t local_from, local_to; /* last region in which it was local */
     struct owners *owners; /* of a replicated array: whose copy has which value (copies.c); owned by it */
     unsigned mapped;       /* how often it was distributed or aligned */
+    uint64_t version;      /* another one for each mapping of each object */
     struct object *next_free;
 };
 
@@ -298,6 +299,10 @@ bool wide(void); /* the processor has AVX2 */
 /* --- ownership.c --- */
 bool gridded(void);
 bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
+int grid_size(void);
+int grid_place(int processor, int at[WEFT_MAX_RANK]);
+int grid_axis(const struct object *root, int dimension);
+int64_t grid_part(const struct object *root, int dimension, int64_t t);
 int paired(const struct object *root, int d, const struct object *other);
 bool alike_distributed(const struct object *a, int d, const struct object *b, int e);
 bool same_processor(const struct object *a, int d, int64_t t, const struct object *b, int e, int64_t u);
@@ -440,6 +445,14 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
 void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value);
 void usage_error(const char *why, int construct, int data);
 bool findings_open(void);
+
+/* --- turns.c (turns.h): `weft check --trace` --- */
+extern bool weft_traced; /* values are kept, no access is judged */
+void turns_start(void);
+bool turns_iteration(int rank, const int64_t index[]); /* true: it is another processor's */
+void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place);
+void turns_renewed(struct object *o);
+void turns_end(void);
 
 /* --- sites.c --- */
 bool among(const struct private *list, int n, uintptr_t a, struct private **which);

@@ -107,6 +107,27 @@ module weft_check
     end subroutine
     subroutine weft_check_loop_start() bind(C, name="weft_check_loop_start")
     end subroutine
+    function weft_check_skips(rank, indices) bind(C, name="weft_check_skips")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_int), value :: rank
+      integer(weft_check_long), intent(in) :: indices(*)
+      integer(weft_check_int) :: weft_check_skips
+    end function
+    function weft_check_skips1(i) bind(C, name="weft_check_skips1")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_long), value :: i
+      integer(weft_check_int) :: weft_check_skips1
+    end function
+    function weft_check_skips2(i, j) bind(C, name="weft_check_skips2")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_long), value :: i, j
+      integer(weft_check_int) :: weft_check_skips2
+    end function
+    function weft_check_skips3(i, j, k) bind(C, name="weft_check_skips3")
+      import :: weft_check_int, weft_check_long
+      integer(weft_check_long), value :: i, j, k
+      integer(weft_check_int) :: weft_check_skips3
+    end function
     subroutine weft_check_iteration(rank, indices) bind(C, name="weft_check_iteration")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: rank

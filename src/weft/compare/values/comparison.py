@@ -12,14 +12,17 @@ from weft.compare.values.judged import Judged, judge
 from weft.compare.values.moments import Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import Parting, parting
-from weft.compare.values.tolerance import Tolerance
-from weft.native.headers.value_format import VALUES_BLOCK, ValueForm
+from weft.compare.values.tolerance import ROUNDING, Tolerance
+from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm
 from weft.plain import dataclass
 from weft.values.kept import Box, Kept
-from weft.values.trace import ValueTrace
+from weft.values.trace import Process, ValueTrace
 
 MOST: Final = 20_000
 """Moments that differ and are looked at; what comes behind so many is counted only."""
+
+LOOKED: Final = 20_000
+"""Values of an array that are looked at for their magnitude."""
 
 Sort = Literal["value", "shape", "missing", "hash"]
 
@@ -129,6 +132,7 @@ class _Judging:
         self.everywhere = Tolerance.of(everywhere)
         self.own = {name: Tolerance.of(everywhere | dict(own)) for name, own in settings.items() if name}
         self.strict = not all(one.nan_equal for one in (self.everywhere, *self.own.values()))
+        self.scales: dict[str, float] = {}
         self.ranks = len(made.before.processes) == len(made.after.processes)
 
     def moment(self, aligned: Moments, key: int) -> list[Unlike]:
@@ -190,11 +194,23 @@ class _Judging:
         elif one.array:
             a, b = a[within(shared, one.box)], b[within(shared, two.box)]
         judged = judge(a, b, self._tolerance(two), bound)
+        if judged.differing and one.array and self.made.after.of_processors:
+            # An element alone does not say how large the numbers are that it was made of.
+            judged = judge(a, b, self._tolerance(two), ROUNDING * _epsilon(one) * self._scale(one.array))
         self.made.elements += judged.compared
         if judged.rounded:
             count, most = self.made.rounded.get(two.place.name, (0, 0.0))
             self.made.rounded[two.place.name] = count + judged.rounded, max(most, judged.ulps)
         return Unlike("value", one, two, shared, judged) if judged.differing else None
+
+    def _scale(self, array: str) -> float:
+        """The largest magnitude that an array of the reference held behind a loop, or in the first accesses."""
+        if array not in self.scales:
+            kept = [one.kept(row) for one in self.made.before.processes for row in _rows_about(one, array)]
+            values = [one.values() for one in kept if one.array == array]
+            finite = (v[np.isfinite(v)] for v in values if v is not None)
+            self.scales[array] = max((float(np.abs(v).max()) for v in finite if v.size), default=0.0)
+        return self.scales[array]
 
     def _hashed(self, before: list[Kept], after: list[Kept]) -> Iterator[Unlike]:
         """Arrays of which one run kept hashes only: they are alike, or they are not."""
@@ -230,6 +246,17 @@ class _Judging:
         judged = judge(sides[0], sides[1], self._tolerance(two), bound)
         if judged.differing:
             yield Unlike("hash", one, two, two.box, judged)
+
+
+def _rows_about(process: Process, array: str) -> list[int]:
+    """Rows of an array's values, those of whole parts first; LOOKED at most."""
+    whole = [p for p in process.places if p.name == f"{array} behind the loop" and p.kind == PlaceKind.PROBE]
+    some = whole or [p for p in process.places if p.name == array and p.kind == PlaceKind.PROBE]
+    return [int(row) for place in some for row in process.rows_of(place.number)][:LOOKED]
+
+
+def _epsilon(kept: Kept) -> float:
+    return float(np.finfo(kept.dtype).eps) if kept.dtype.kind in "fc" else 0.0
 
 
 def _different(some: list[Kept]) -> list[Kept]:

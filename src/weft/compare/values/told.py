@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,12 +20,34 @@ SPREAD: Final = 8
 """Probes whose differences are told."""
 FAR: Final = 1 << 20
 """Units in the last place from which on their number says nothing."""
+_PROCESSORS: Final = (
+    (re.compile(r"\biteration (\d+) of loop (\S+:\d+)"), r"run \1 of the loop at \2"),
+    (re.compile(r"\bof (\w+) \(\S+:\d+\)"), r"of \1"),
+    (re.compile(r"\brank(s?)(?= \d)"), r"processor\1"),
+    (re.compile(r"\bprobe (?=\w)"), ""),
+    (re.compile(r"\bof probes\b"), "of loops"),
+)
+"""Of a run of `weft check --trace`: what is said of processors, and of loops that have a name by their line."""
 GROWN: Final = 1e-8
 """Relative differences below it may be rounding that grew from step to step."""
 
 
 def lines(made: ValueComparison, *, drawn: bool = True) -> Iterator[str]:
     """What differs, first things first; lines of a picture (only if `drawn`) begin with a bar."""
+    told = _lines(made, drawn=drawn)
+    return map(of_processors, told) if made.after.of_processors else told
+
+
+def of_processors(line: str) -> str:
+    """A line about a run of `weft check --trace`, in its words."""
+    if line.startswith("    |"):
+        return line
+    for pattern, words in _PROCESSORS:
+        line = pattern.sub(words, line)
+    return line
+
+
+def _lines(made: ValueComparison, *, drawn: bool) -> Iterator[str]:
     yield from _problems(made)
     if strangers(made.before, made.after):
         yield (

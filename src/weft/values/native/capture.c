@@ -205,6 +205,13 @@ static int level_of(const struct place *place, const struct frame *frame) {
     return level == WEFT_KEEP_UNSAID ? WEFT_KEEP_FULL : level;
 }
 
+/* From which level on a value is kept: an access that nobody put a probe at is more than a probe. */
+static int least_level(const struct weft_array *array) {
+    return array->order & WEFT_READ      ? WEFT_KEEP_FULL
+           : array->order & WEFT_WRITTEN ? WEFT_KEEP_CHANGES
+                                         : WEFT_KEEP_MINIMAL;
+}
+
 /* A number for where a part lies, 0 for what is no part. */
 static uint64_t box_of(const struct weft_array *array) {
     uint64_t box = array->of != NULL;
@@ -222,7 +229,7 @@ static void probed(struct thread *mine, uint32_t at, const struct weft_array *ar
     int level = level_of(place, frame);
     bool chosen = wanted(&place->own, frame->index) && wanted(&place->around, frame->index) &&
                   times % place->own.every == 0 && times % place->around.every == 0;
-    if (frame->off || level == WEFT_KEEP_NONE || !chosen) return;
+    if (frame->off || level < least_level(array) || !chosen) return;
     const char *why = weft_refusal(array);
     if (why) {
         weft_complain(mine->slot, at, why);
@@ -290,7 +297,7 @@ static void open_trace(const char *folder) {
     snprintf(path, sizeof path, "%s/plan", folder);
     if (!weft_rules_read(path, rank < 0 ? 0 : rank) || pthread_key_create(&key, forget)) return;
     gethostname(host, sizeof host - 1);
-    snprintf(path, sizeof path, "%s/%s-%d.values", folder, host, (int)getpid());
+    snprintf(path, sizeof path, "%s/%s-%d-%d.values", folder, host, (int)getpid(), rank < 0 ? 0 : rank);
     header = weft_values_create(path, weft_rules_limit());
     if (!header) return;
     header->rank = rank;

@@ -59,10 +59,18 @@ static bool module_of(void *address, char *path, uint64_t *offset) {
     return n > 0;
 }
 
+/* A place that is told by its address, `=0x401136=main.c`: what configurations know is the file behind it. */
+static const char *told_file(const char *file) {
+    const char *behind = *file == '=' ? strchr(file + 1, '=') : NULL;
+    return behind ? behind + 1 : file;
+}
+
 /* The places of the callers, for languages that do not say their line: their number, then each as value_format.h says. */
-static size_t callers(char *to, size_t room) {
+static size_t callers(const char *file, char *to, size_t room) {
     void *frames[FRAMES];
-    int n = backtrace(frames, FRAMES);
+    int n = 1;
+    if (*file == '=') frames[0] = (void *)strtoull(file + 1, NULL, 0);
+    else n = backtrace(frames, FRAMES);
     Dl_info own, of;
     if (!dladdr((void *)weft_place_at, &own)) n = 0;
     uint64_t known = 0, offset;
@@ -86,7 +94,7 @@ static void record_place(uint16_t thread, uint32_t number) {
     const struct place *place = &weft_places[number];
     const char *texts[] = {place->text, place->file, place->function};
     char callers_here[8192];
-    size_t n = 0, more = place->line ? 0 : callers(callers_here, sizeof callers_here);
+    size_t n = 0, more = place->line ? 0 : callers(place->file, callers_here, sizeof callers_here);
     for (int i = 0; i < 3; i++) n += strlen(texts[i]) + 1;
     struct weft_value_place body = {.kind = (uint32_t)place->kind, .line = place->line};
     body.head = (struct weft_value_record){WEFT_VALUE_PLACE, 0, thread, number, sizeof body + (n + more + 7) / 8 * 8};
@@ -126,7 +134,7 @@ uint32_t weft_place_at(uint16_t thread, int kind, const char *name, const char *
     struct place made = {.kind = kind, .line = line, .next = buckets[bucket]};
     made.text = strdup(name), made.file = strdup(file), made.function = strdup(function);
     if (!made.text || !made.file || !made.function) return 0;
-    weft_rules_for(kind, name, file, function, &made.own, &made.around);
+    weft_rules_for(kind, name, told_file(file), function, &made.own, &made.around);
     known = weft_namesake(kind, name);
     weft_places[++weft_place_count] = made;
     weft_places[weft_place_count].name = known ? known : weft_place_count;

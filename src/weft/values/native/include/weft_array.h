@@ -8,6 +8,8 @@
 enum weft_order {
     WEFT_FIRST_FASTEST = 1, /* as in Fortran: the first index runs fastest */
     WEFT_FROM_ONE = 2,      /* messages count from 1; `lower` does not */
+    WEFT_WRITTEN = 4,       /* an access of the program, not a probe: kept from level modifications on */
+    WEFT_READ = 8,          /* ... at level full only */
 };
 
 /* `of` and `lower` say which part of which global array these elements are; indices count from 0. */

@@ -1,0 +1,75 @@
+/* `weft check --trace`: the values of a run, as they are without directives or of each processor in turn.
+ *
+ * With WEFT_CHECK_TRACE=sequential the program runs as it is and its values are kept. With WEFT_CHECK_TRACE=turns a
+ * parallel loop is run by one processor of the grid after the other: each but the last is a forked copy of the process,
+ * which runs its own iterations alone and sees its own elements, the edges that were renewed, and nothing else. What it
+ * accesses, and in the end its own elements and its part of each reduction, come back by a pipe:
+ *
+ *     event, event, ..., { WEFT_TURN_ENDS } owned elements ..., parts of reductions ...
+ *
+ * No accesses are judged: that is what a check without --trace is for.
+ */
+#ifndef WEFT_CHECK_TURNS_H
+#define WEFT_CHECK_TURNS_H
+
+#include "state.h"
+
+#define MOST_PROCESSORS 256
+
+extern int weft_access_level; /* what of accesses is wanted: 0 none, 1 writes, 2 reads, too */
+
+enum turn_event { TURN_ITERATION = 1, TURN_READ, TURN_WRITE, TURN_ENDS };
+
+/* What a processor does, as it goes through a pipe. */
+struct turn_event_record {
+    uint32_t what;
+    uint32_t n;     /* indices, or bytes of the value */
+    uint64_t place; /* of an access */
+    uint64_t at;    /* the element's address */
+    union {
+        int64_t index[WEFT_MAX_RANK];
+        unsigned char bytes[32];
+    };
+};
+
+/* --- trace.c: what is kept --- */
+void trace_loop(int processors);
+void trace_iterations_end(int processors);
+void trace_loop_ends(int processors);
+void trace_event(int processor, const struct turn_event_record *e);
+void trace_part(int processor, const struct object *o, const int64_t low[], const int64_t count[]);
+void trace_reduction(int processor, const struct reduction *r, double magnitude, int64_t terms);
+void trace_ended(int processor, int signal);
+
+/* --- turns.c: who runs what --- */
+void turns_begin(int processors, bool directives);
+
+/* --- shares.c: whose elements are whose --- */
+struct share {
+    bool any, box;
+    unsigned char *own[WEFT_MAX_RANK]; /* by dimension and index from 0: whether it may be this processor's */
+    int64_t first[WEFT_MAX_RANK], last[WEFT_MAX_RANK];
+};
+const struct share *share_of(struct object *o, int processor);
+void runs_begin(int processor);
+bool runs_iteration(const int64_t index[]);
+bool spread(const struct object *o); /* whether it is distributed, and has memory */
+typedef void run_of(void *with, char *at, size_t bytes);
+void share_walk(const struct object *o, const struct share *s, bool owned, run_of *visit, void *with);
+
+/* --- views.c: what a processor sees of others --- */
+void views_renew(struct object *o);
+void views_before(void);
+void views_install(int processor, const int direction[]);
+void views_restore(int processor);
+
+/* --- reductions.c: of processors in turn --- */
+size_t reductions_bytes(void);
+void reductions_neutral(void);
+void reductions_take(void *to);
+void reductions_give(const void *from);
+void reductions_combine(void *into, const void *part);
+double reduction_value(const struct reduction *r);
+void become_silent(int but);
+
+#endif

@@ -1,0 +1,157 @@
+"""The values of a program with directives, twice: as it is without them, and with each processor of a grid in turn.
+
+Both runs are of one build. The runtime (`native/turns.h`) hands each processor's values to a library of its own
+(`weft.values`), so that they lie in a run as those of a rank, and are compared as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from weft.check.front_end import Marking, Request
+from weft.check.front_ends import of
+from weft.check.process import Ended, execute
+from weft.check.program import Options, build
+from weft.check.texts import Marked, Texts
+from weft.errors import UsageError
+from weft.native.headers.rules import ValuesLevel
+from weft.native.shared import NATIVE
+from weft.values import recording
+from weft.values.configuration import Configuration, read
+from weft.values.folder import FOLDER, PROCESSORS, Recorded
+
+GRID: Final = "2x2"
+"""The processors where nobody said how many."""
+MOST: Final = 256
+
+_STEP: Final = re.compile(r"(?<!void )weft_check_iteration(\d?)\(([^;\n]*)\);")
+_FORTRAN_STEP: Final = re.compile(r"^(\s*)call weft_check_iteration(\d?)\((.*)\)\s*$", re.M)
+_ARRAY: Final = re.compile(r"weft_check_(?:array|argument)\((\d+), [^;\n]*?, sizeof\(([^;\n]*?)\), \d+, WEFT_LONGS\(")
+_DATA: Final = re.compile(r"(?<!void )weft_check_data\((\d+), \(void \*\)&\((\w+)\), ")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What both runs came to; `notes` are for the user."""
+
+    ended: tuple[Ended, ...]
+    kept: tuple[Recorded, ...]
+    processors: int
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the values of both runs go, what of them is kept, and who looks at the second one while it runs."""
+
+    sequential: Path
+    turns: Path
+    configuration: Path | None = None
+    watch: Callable[[], bool] | None = None
+
+
+def processors(grid: str) -> int:
+    """How many processors a grid has. UsageError where they are too many to be run in turn."""
+    count = 1
+    for word in grid.split("x"):
+        count *= int(word)
+    if count > MOST:
+        raise UsageError(f"-p {grid} has {count} processors; at most {MOST} are run in turn")
+    return count
+
+
+def trace(request: Request, folder: Path, plan: Plan) -> Traced:
+    """Build a program in `folder` and run it both ways. UsageError where it cannot be."""
+    front_end = of(request.sources)
+    if not isinstance(front_end, Marking):
+        raise UsageError(f"{request.sources[0]}: values of {front_end.name} programs are not traced by loops")
+    for source in request.sources:
+        if not source.is_file():
+            raise UsageError(f"{source} is not a file; name the program's sources")
+    front_end.verify(request)
+    grid = request.grid or GRID
+    count = processors(grid)
+    marked, texts = front_end.mark(request.sources, request.include, request.define)
+    options = Options(request.include, request.define, request.flags, request.link)
+    program = build([traceable(one) for one in marked], folder, options)
+    (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
+    library(folder, count)
+    known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
+    accesses = wanted(read(known)) if known is not None else 2
+    variables = {"WEFT_CHECK_TRACE": str(folder), "WEFT_CHECK_GRID": grid, "WEFT_CHECK_ACCESSES": str(accesses)}
+    command = [str(program), *request.arguments]
+    ended, kept = [], []
+    for run, turns in ((plan.sequential, 0), (plan.turns, count)):
+        variables |= {"WEFT_CHECK_TURNS": str(turns), "WEFT_CHECK_FINDINGS": str(folder / f"findings-{turns}.jsonl")}
+        ended.append(one_run(command, variables | recording.begin(run, known), request, plan, turns > 0))
+        if (run / FOLDER).is_dir():
+            (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
+        kept.append(recording.end(run, plan.configuration if not turns else None))
+    return Traced(tuple(ended), tuple(kept), count)
+
+
+def one_run(command: Sequence[str], variables: dict[str, str], request: Request, plan: Plan, again: bool) -> Ended:
+    """Run the program; what it prints is told the first time, and what it reads is there again the second time."""
+    Path(variables["WEFT_CHECK_FINDINGS"]).touch()
+    environment = {**os.environ, **variables}
+    if not again:
+        return execute(command, environment, request.timeout)
+    with open_input() as given:
+        return execute(command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch)
+
+
+def open_input() -> IO[bytes]:
+    """Standard input from its beginning where it is a file, else nothing."""
+    try:
+        regular = stat.S_ISREG(os.fstat(0).st_mode)
+        return Path("/dev/fd/0" if regular else os.devnull).open("rb")
+    except OSError:
+        return Path(os.devnull).open("rb")
+
+
+def wanted(configuration: Configuration) -> int:
+    """What of accesses any entry keeps: 2 reads and writes, 1 writes, 0 none."""
+    levels = [rule.level for rule in configuration.rules]
+    general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
+    most = max([*levels, int(ValuesLevel.FULL) if general < 0 else general])
+    return 2 if most >= ValuesLevel.FULL else 1 if most >= ValuesLevel.CHANGES else 0
+
+
+def library(folder: Path, count: int) -> None:
+    """A copy of the values' library for each processor: one that is loaded twice is one, with one file."""
+    source = next(NATIVE.glob("_values*.so"), None)
+    if source is None:
+        raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
+    for processor in range(count):
+        shutil.copyfile(source, folder / f"{processor}.so")
+
+
+def traceable(marked: Marked) -> Marked:
+    """A marked source in which processors pass over the iterations of others, and say what numbers arrays hold."""
+    text = marked.text
+    if marked.suffix.startswith(".f"):
+        text = _FORTRAN_STEP.sub(r"\1if (weft_check_skips\2(\3) /= 0) cycle", text)
+    else:
+        text = _STEP.sub(r"if (weft_check_skips\1(\2)) continue;", text)
+        text = _ARRAY.sub(r"weft_check_type(\1, WEFT_TYPE(\2)); \g<0>", text)
+        text = _DATA.sub(r"weft_check_type(\1, WEFT_TYPE(\2)); \g<0>", text)
+    return dataclasses.replace(marked, text=text)
+
+
+def names(texts: Texts) -> Iterator[str]:
+    """What the runtime's numbers mean, a line each (native/trace.c)."""
+    for number, variable in texts.variables.items():
+        yield f"v\t{number}\t{variable.name}\n"
+    for number, construct in texts.constructs.items():
+        where = f"{Path(construct.file).name}:{construct.line}"
+        indices = [f"{name} ({where})" for name in construct.indices]
+        yield "\t".join(["l", str(number), str(construct.line), construct.file, f"loop {where}", *indices]) + "\n"

@@ -1,0 +1,138 @@
+"""`weft check --trace`: the values of a program without its directives held against those of processors in turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli._said import say, shown_path
+from weft.cli._values import given_tolerances, tell_values
+from weft.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from weft.check import Request
+    from weft.check.process import Ended
+    from weft.check.traced import Traced
+    from weft.compare.values import ValueComparison
+    from weft.launch.rundir import RunDirectory
+
+DIFFERENT_STATUS, NOTHING_STATUS, UNENDED_STATUS = 1, 2, 3
+REFUSED = ("only", "skip", "baseline", "suppress", "fail_on", "directives")
+"""Options about findings: no access is judged where values are traced."""
+
+
+def refuse(args: argparse.Namespace) -> None:
+    """UsageError for options that mean nothing with --trace, or without it."""
+    if args.trace is None:
+        for name in ("live", "out"):
+            if getattr(args, name):
+                raise UsageError(f"--{name} is about values: give --trace CONFIG, too")
+        return
+    for name in REFUSED:
+        if getattr(args, name):
+            raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
+    if args.format not in ("text", "json"):
+        raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
+
+
+def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
+    """Run a program both ways, compare the values, tell the first that differs; the exit status."""
+    from weft.check.traced import Plan, trace
+    from weft.compare.values.live import Against
+    from weft.values import recording
+    from weft.values.configuration import tolerances
+
+    recording.check(args.trace)
+    runs = [_directory(args, request, what) for what in ("sequential", "turns")]
+    paths = [run.path for run in runs]
+    settings = tolerances(paths[0], given_tolerances(args), args.trace if args.trace.exists() else None)
+
+    def differs() -> bool:
+        found.append(found.pop() if found else Against(paths[0], paths[1], settings))
+        return found[0].look()
+
+    found: list[Against] = []
+    try:
+        made = trace(request, folder, Plan(paths[0], paths[1], args.trace, differs if args.live else None))
+    except WeftError:
+        for run in runs:
+            recording.discard(run.path)
+            run.discard()
+        raise
+    for run, ended in zip(runs, made.ended, strict=True):
+        _finished(run, ended)
+    unknown = tell_values(made.kept[0])
+    if not all(one.probes for one in made.kept):
+        return _nothing(request)
+    stopped = bool(found) and found[0].differs
+    return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
+
+
+def _nothing(request: Request) -> int:
+    say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
+        "write holds no plain numbers; let the program reach them")  # fmt: skip
+    return NOTHING_STATUS
+
+
+def _directory(args: argparse.Namespace, request: Request, what: str) -> RunDirectory:
+    from weft.launch import rundir
+
+    name = f"{request.sources[0].stem}-{what}"
+    out = None if args.out is None else args.out / what
+    run = rundir.create(out, [name], [*map(str, request.sources), *request.arguments], "trace")
+    run.facts["mpi"] = {}
+    return run
+
+
+def _finished(run: RunDirectory, ended: Ended) -> None:
+    from weft.launch import rundir
+
+    how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
+    run.facts |= {"finished": rundir.now(), "ended": how, "exit_code": max(ended.status, 0)}
+    run.facts |= {"signal": -ended.status if ended.status < 0 else None}
+    run.write()
+
+
+def _told(
+    args: argparse.Namespace, made: Traced, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
+) -> int:
+    from weft.compare.values import compare_values
+    from weft.values.trace import ValueTrace
+
+    compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
+    text = _json(compared, made, paths) if args.format == "json" else "\n".join(_lines(compared, made, paths))
+    if args.output is None:
+        print(text)
+    else:
+        try:
+            args.output.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+    if stopped:
+        say("the processors were stopped at the first value that differs")
+    if stopped or compared.found or (compared.parting is not None and made.ended[1].status == 0):
+        return DIFFERENT_STATUS
+    for which, ended in zip(("without directives", "of processors in turn"), made.ended, strict=True):
+        if ended.status or ended.cut_off:
+            say(f"the run {which} did not end well (status {ended.status}): what it would have done is not compared")
+            return UNENDED_STATUS
+    return 0 if compared.alike else DIFFERENT_STATUS
+
+
+def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[str]:
+    from weft.compare.values.told import lines
+
+    head = f"compared: the program without its directives, and {made.processors} processors in turn"
+    again = (
+        f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare holds them against each other again)"
+    )
+    return [head, *lines(compared), again]
+
+
+def _json(compared: ValueComparison, made: Traced, paths: list[Path]) -> str:
+    from weft.compare.values.told import to_json
+
+    document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}
+    return json.dumps(document | {"values": to_json(compared)}, indent=1)
