@@ -16,6 +16,7 @@ from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder
 from weft.trace.layout import HASHED, HashSide
+from weft.usage.recomputed import suspects
 from weft.usage.reductions import find
 
 SITE = ("r.c", 3, "main")
@@ -133,3 +134,83 @@ def test_a_member_with_another_operation_is_found_and_a_right_program_is_silent(
         report = json.loads(execute([*WEFT, "report", fault, "--format", "json"], cwd=tmp_path).stdout)
         kinds = [one["kind"] for one in report["findings"]]
         assert ("wrong-reduction" in kinds) == (fault == "other")
+
+
+def many(count: int, wrong: dict[int, float], call: str = "allreduce") -> Any:
+    """A trace of `count` sums on two ranks; of those in `wrong` rank 1 gets something else."""
+    b = Builder(ranks=2)
+    for k, rank in enumerate(b.ranks):
+        for _ in range(count):
+            getattr(rank, call)(datatype="MPI_DOUBLE", count=1, site=SITE)
+        rows = np.zeros(2 * count, HASHED)
+        rows["event"] = np.repeat(np.arange(count), 2)
+        rows["side"] = np.tile([HashSide.SENT, HashSide.RECEIVED], count)
+        rows["bytes"], rows["kept"] = 8, 1
+        numbers = np.stack([np.full(count, k + 1.0), np.full(count, 3.0)], axis=1)
+        if k:
+            numbers[list(wrong), 1] = list(wrong.values())
+        rank.contents(numbers.tobytes())
+        rank.hashes(rows)
+    return b.open()
+
+
+def test_of_many_that_are_wrong_at_one_line_the_first_ones_are_told() -> None:
+    trace = many(300, dict.fromkeys(range(5, 300), 7.0))
+    found = find(trace, match(trace))
+    assert [one.events[0] for one in found] == [(1, k) for k in range(5, 25)]
+    assert len(suspects(trace, match(trace))) == 295
+
+
+def test_reductions_take_no_python_step_each() -> None:
+    """Of twice as many reductions the same number of lines is run: what is counted is no matter of the machine."""
+    steps = []
+    for count in (50, 800):
+        trace = many(count, {})
+        made = match(trace)
+        assert trace.ranks[0].hashes is not None and trace.ranks[1].hashes is not None
+        counted = 0
+
+        def count_line(frame: Any, event: str, arg: Any) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            return count_line
+
+        sys.settrace(count_line)
+        try:
+            assert find(trace, made) == []
+        finally:
+            sys.settrace(None)
+        steps.append(counted)
+    assert steps[1] < 1.2 * steps[0]
+
+
+@pytest.mark.parametrize("call", ["allreduce", "scan"])
+def test_reductions_computed_together_are_those_computed_alone(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch of one reduction at a time, and of all of them; types, operations and lengths in turn."""
+    draw = np.random.default_rng(5)
+    b = Builder(ranks=3)
+    plans = [(str(draw.choice(["f8", "f4", "i4"])), str(draw.choice(["MPI_SUM", "MPI_MAX", "MPI_PROD"])),
+              int(draw.integers(1, 5))) for _ in range(60)]  # fmt: skip
+    wrong = {(int(k), int(draw.integers(0, 3))) for k in draw.integers(0, 60, 9)}
+    brought = [draw.integers(1, 9, (3, count)).astype(dtype) for dtype, _, count in plans]
+    for rank in b.ranks:
+        contents, rows = [], np.zeros(2 * len(plans), HASHED)
+        for k, (dtype, op, count) in enumerate(plans):
+            name = {"f8": "MPI_DOUBLE", "f4": "MPI_FLOAT", "i4": "MPI_INT"}[dtype]
+            getattr(rank, call)(datatype=name, count=count, site=("r.c", 3 + k, "main"), op=op)
+            numbers = brought[k][: rank.rank + 1] if call == "scan" else brought[k]
+            how = {"MPI_SUM": np.sum, "MPI_MAX": np.max, "MPI_PROD": np.prod}[op]
+            got = how(numbers, axis=0).astype(dtype) + np.array((k, rank.rank) in wrong, dtype)
+            for n, (side, these) in enumerate(((HashSide.SENT, brought[k][rank.rank]), (HashSide.RECEIVED, got))):
+                rows[2 * k + n] = np.zeros(1, HASHED)[0]
+                rows[2 * k + n]["event"], rows[2 * k + n]["side"] = k, side
+                rows[2 * k + n]["bytes"], rows[2 * k + n]["kept"] = these.nbytes, 1
+                contents.append(these.tobytes().ljust(-(-these.nbytes // 8) * 8, b"\0"))
+        rank.contents(b"".join(contents))
+        rank.hashes(rows)
+    trace = b.open()
+    made = match(trace)
+    found = [(one.events[0][1], one.events[0][0]) for one in find(trace, made)]
+    assert found == sorted(wrong)
+    monkeypatch.setattr("weft.usage.recomputed.STRETCH", 1)
+    assert [(one.events[0][1], one.events[0][0]) for one in find(trace, made)] == found

@@ -12,7 +12,7 @@ from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulps
 from weft.match import Match
 from weft.terms.cited import said
-from weft.terms.reduced import Numbers, combined, numbers, operation, reductions
+from weft.terms.reduced import Numbers, combined, members, numbers, operation
 from weft.terms.words import plural, rank_words
 
 EventId = tuple[int, int]
@@ -114,7 +114,9 @@ def _numbers(one: Content, comparison: Comparison) -> Iterator[str]:
 def _order(one: Content, comparison: Comparison, apart: Numbers) -> str:
     """Whether another order of the same operation explains a result."""
     match = comparison.after
-    for parts in reductions(match.trace, match, match.collective_of(one.after)):
+    instance = match.collective_of(one.after)
+    parts = members(match.trace, match, instance) if instance is not None else None
+    if parts is not None:
         made = combined(parts, operation(parts[0].event))
         if made is not None and len(made[0]) == len(apart):
             if np.all(apart <= made[1]):

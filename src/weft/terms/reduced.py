@@ -6,7 +6,7 @@ product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -16,13 +16,14 @@ from weft.match import Match
 from weft.mpi.meaning import of
 from weft.plain import dataclass
 from weft.terms.sizes import kind_of
-from weft.trace import Event, Trace
+from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import HashSide
 
 Numbers = NDArray[Any]
 PREFIX: Final = {"Scan": 1, "Exscan": 0}
 """Reductions of the lower ranks, by how many of a rank's own numbers are part of its result."""
-_KINS: Final = frozenset(("Allreduce", "Reduce", *PREFIX))
+KINS: Final = frozenset(("Allreduce", "Reduce", *PREFIX))
+"""The reductions whose results are computed again, by their blocking function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +35,13 @@ class Part:
     got: Numbers | None
 
 
-def reductions(trace: Trace, match: Match, only: int | None = None) -> Iterator[list[Part]]:
-    """The members of each reduction of which all contributions are kept, in the order of ranks.
-
-    `only`: of this instance alone.
-    """
-    kept = [_kept(trace, rank) for rank in range(len(trace.ranks))]
-    if not any(kept):
-        return
-    functions = {f.id for f in trace.functions if kin(f.name) in _KINS}
+def members(trace: Trace, match: Match, instance: int) -> list[Part] | None:
+    """The members of a reduction in the order of ranks; None where not all contributions are kept."""
     collectives, instances = match.collectives, match.instances
-    chosen = np.isin(collectives.function, list(functions))
-    for instance in np.unique(collectives.instance[chosen]).tolist() if only is None else [only]:
-        members = [collectives.id(int(row)) for row in instances.parts(instance)]
-        size = len(trace.communicators[int(instances.comm[instance])].members)
-        parts = [kept[rank].get(event) for rank, event in members]
-        whole = [part for part in parts if part is not None and part.brought is not None]
-        if len(whole) == size == len(members):
-            yield whole
+    events = [collectives.id(int(row)) for row in instances.parts(instance)]
+    size = len(trace.communicators[int(instances.comm[instance])].members)
+    parts = [_part(trace.ranks[rank], event) for rank, event in events]
+    return parts if len(parts) == size and all(part.brought is not None for part in parts) else None
 
 
 def kin(name: str) -> str:
@@ -60,25 +50,28 @@ def kin(name: str) -> str:
     return row.kin if row else ""
 
 
-def _kept(trace: Trace, rank: int) -> dict[int, Part]:
-    """By event what a rank brought and got."""
-    one, found = trace.ranks[rank], dict[int, Part]()
-    for row in np.flatnonzero(one.hashed.at >= 0).tolist():
-        event, side = int(one.hashed.rows["event"][row]), int(one.hashed.rows["side"][row])
-        these = numbers(one.event(event), one.hashed.kept(row))
-        part = found.get(event) or Part(one.event(event), None, None)
-        brought, got = (these, part.got) if side == HashSide.SENT else (part.brought, these)
-        found[event] = Part(part.event, brought, got)
-    return found
+def _part(rank: Rank, event: int) -> Part:
+    """What a rank brought to a call and got from it."""
+    hashed, made = rank.hashed, rank.event(event)
+    first, end = np.searchsorted(hashed.rows["event"], [event, event + 1])
+    sides: dict[HashSide, Numbers | None] = {}
+    for row in range(first, end):
+        if hashed.at[row] >= 0:
+            sides[HashSide(int(hashed.rows["side"][row]))] = numbers(made, hashed.kept(row))
+    return Part(made, sides.get(HashSide.SENT), sides.get(HashSide.RECEIVED))
+
+
+def kind_of_numbers(datatype: Datatype | None) -> np.dtype[Any] | None:
+    """What a datatype's elements are as numbers, None where that is not known."""
+    kind = kind_of(datatype.name) if datatype is not None else ""
+    return np.dtype(kind) if kind[:1] in tuple("iufc") and kind[1:].isdigit() else None
 
 
 def numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
     """Bytes as the numbers that they are, None where the type is not known."""
-    datatype = event.rank.datatype(event.datatype_id)
-    kind = kind_of(datatype.name) if datatype is not None else ""
-    if content is None or kind[:1] not in tuple("iufc") or not kind[1:].isdigit():
+    dtype = kind_of_numbers(event.datatype)
+    if content is None or dtype is None:
         return None
-    dtype = np.dtype(kind)
     return content[: len(content) // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
@@ -136,10 +129,15 @@ def operation(event: Event) -> str:
 def combined(parts: list[Part], name: str) -> Combined | None:
     """What members brought, combined in the order of ranks; None where that cannot be done."""
     brought = [part.brought for part in parts if part.brought is not None]
-    if name not in _OPERATIONS or len({(x.dtype, len(x)) for x in brought}) != 1:
+    return combine(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
+
+
+def combine(brought: Numbers, name: str) -> Combined | None:
+    """The same of an array whose first dimension is the ranks."""
+    kind = brought.dtype.kind
+    if name not in _OPERATIONS:
         return None
-    kind = brought[0].dtype.kind
     if (name.startswith("MPI_B") and kind not in "iu") or (kind == "c" and name not in ("MPI_SUM", "MPI_PROD")):
         return None
     with np.errstate(all="ignore"):
-        return _OPERATIONS[name](np.stack(brought))
+        return _OPERATIONS[name](brought)

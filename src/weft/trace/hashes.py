@@ -36,7 +36,7 @@ class Hashes:
 def read_hashes(rank: Rank) -> Hashes:
     """The hashes of a rank, without those of calls that the record does not have."""
     file = rank.file
-    rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], [np.empty(0, np.uint8)]
+    rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], list[NDArray[np.uint8]]()
     for number in file.numbers(StreamKind.HASHES) if file else []:
         data = file.stream(StreamKind.HASHES, number) if file else np.empty(0, np.uint8)
         some = data[: len(data) // HASHED.itemsize * HASHED.itemsize].view(HASHED)
@@ -44,7 +44,9 @@ def read_hashes(rank: Rank) -> Hashes:
         rows.append(some)
         at.append(_places(some, len(kept), sum(map(len, content))))
         content.append(kept)
-    return _placed(rank, Hashes(np.concatenate(rows), np.concatenate(at), np.concatenate(content)))
+    # The contents of one thread stay in the file: they may be much.
+    whole = content[0] if len(content) == 1 else np.concatenate([np.empty(0, np.uint8), *content])
+    return _placed(rank, Hashes(np.concatenate(rows), np.concatenate(at), whole))
 
 
 def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:

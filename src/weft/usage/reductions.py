@@ -7,7 +7,7 @@ operation was pending, members that asked for other operations, a library.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms.cited import finding, said
-from weft.terms.reduced import PREFIX, Numbers, Part, combined, kin, operation, reductions
+from weft.terms.reduced import PREFIX, Numbers, Part, combined, kin, members, operation
 from weft.terms.words import plural
 from weft.trace import Trace
+from weft.usage.recomputed import alike, suspects
 
 TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""
@@ -25,40 +26,27 @@ TOLD: Final = 20
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Reductions whose result is not what their members brought comes to."""
+    if not any(len(rank.hashes) for rank in trace.ranks):
+        return []
     told: dict[tuple[int, int], int] = {}
-    found = []
-    for parts in reductions(trace, match):
-        for one in _judged(parts):
-            place = one.events[0][0], int(parts[0].event.rank.events["site"][parts[0].event.index])
-            told[place] = told.get(place, 0) + 1
-            if told[place] <= TOLD:
-                found.append(one)
+    found: list[Finding] = []
+    for instance, member in suspects(trace, match).tolist():
+        row = int(match.instances.parts(instance)[member])
+        rank, event = match.collectives.id(row)
+        place = rank, int(trace.ranks[rank].events["site"][event])
+        told[place] = told.get(place, 0) + 1
+        if told[place] <= TOLD:
+            found += _judged(members(trace, match, instance) or [], member)
     return found
 
 
-def _judged(parts: list[Part]) -> Iterator[Finding]:
-    name = operation(parts[0].event)
-    for k, part in enumerate(parts):
-        of = kin(part.event.function.name)
-        made_of = parts[: k + PREFIX[of]] if of in PREFIX else parts
-        expected = combined(made_of, name) if part.got is not None and made_of else None
-        if expected is None or part.got is None or len(part.got) != len(expected[0]):
-            continue
-        wrong = np.flatnonzero(~_alike(part.got, *expected, logical=name in ("MPI_LAND", "MPI_LOR", "MPI_LXOR")))
-        if len(wrong):
-            yield _wrong(parts, part, name, wrong, expected[0])
-
-
-def _alike(got: Numbers, expected: Numbers, bound: Any, *, logical: bool) -> NDArray[np.bool_]:
-    if logical:
-        same: NDArray[np.bool_] = (got != 0) == expected
-        return same
-    with np.errstate(invalid="ignore", over="ignore"):
-        alike = (got == expected) | (np.abs(got - expected) <= bound) if got.dtype.kind in "fc" else got == expected
-    # A number that is none, or too large, depends on the order in more than its last bits.
-    odd = ~np.isfinite(expected) | ~np.isfinite(got) | ~np.isfinite(bound) if got.dtype.kind in "fc" else False
-    result: NDArray[np.bool_] = alike | odd
-    return result
+def _judged(parts: list[Part], member: int) -> Iterator[Finding]:
+    part, name = parts[member], operation(parts[0].event)
+    of = kin(part.event.function.name)
+    expected = combined(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
+    if expected is not None and part.got is not None:
+        wrong = np.flatnonzero(~alike(part.got, *expected, name))
+        yield _wrong(parts, part, name, wrong, expected[0])
 
 
 def _wrong(parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], expected: Numbers) -> Finding:
