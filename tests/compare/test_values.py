@@ -293,3 +293,29 @@ def test_a_run_that_is_alike_goes_to_its_end(mpich: Installed, tmp_path: Path) -
     none = command(tmp_path, "run", "--against", "nothing", "--", sys.executable, "p.py")
     assert none.returncode == 4
     assert "nothing holds no values" in none.stderr
+
+
+LARGE = """
+import resource, sys
+import numpy as np, weft
+if len(sys.argv) == 2:
+    for step in range(10):
+        with weft.loop("step", step):
+            weft.probe("a", weft.part(np.arange(4e6) + step + (float(sys.argv[1]) if step == 9 else 0), of="A"))
+else:
+    made = weft.differences(*sys.argv[1:])
+    print(len(made.found), made.compared, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_memory_does_not_grow_with_the_values_of_a_run(tmp_path: Path) -> None:
+    """640 MB in the files of both; of each a stretch is held, and then given back."""
+    for name, wrong in (("one", "0"), ("two", "1")):
+        (tmp_path / name / "values").mkdir(parents=True)
+        library = next(NATIVE.glob("_values*.so"))
+        variables = {"WEFT_VALUES": str(tmp_path / name / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        assert execute([sys.executable, "-c", LARGE, wrong], env=variables, timeout=100).returncode == 0
+    done = execute([sys.executable, "-c", LARGE, str(tmp_path / "one"), str(tmp_path / "two")], timeout=100)
+    found, compared, kilobytes = map(int, done.stdout.split())
+    assert (found, compared) == (1, 10)
+    assert kilobytes < 450_000, done.stdout

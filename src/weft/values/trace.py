@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -112,9 +113,11 @@ class Process:
         self.problems: list[str] = []
         self._lines = lines
         try:
-            whole = np.memmap(path, np.uint8, "r")
+            with path.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise TraceError(f"{path} cannot be read: {error}") from error
+        whole = np.frombuffer(self._mapped, np.uint8)
         if len(whole) < VALUES_PAGE or bytes(whole[:8]) != VALUES_MAGIC.encode():
             raise TraceError(f"{path} is not a file of values: its first bytes are not {VALUES_MAGIC}")
         self.header = whole[: VALUES_HEADER.itemsize].view(VALUES_HEADER)[0]
@@ -127,6 +130,11 @@ class Process:
     def rank(self) -> int:
         """In the world of the run; 0 for a process that was started without a launcher."""
         return max(int(self.header["rank"]), 0)
+
+    def release(self) -> None:
+        """Give the pages of the file back that were read: they are read again where they are needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def _used(self, size: int) -> int:
         used = int(self.header["used"])

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from weft.compare.values.judged import Judged, judge
-from weft.compare.values.moments import Moments, Rows, moments
+from weft.compare.values.moments import TOGETHER, Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import Parting, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
@@ -134,10 +134,17 @@ class _Judging:
         self.strict = not all(one.nan_equal for one in (self.everywhere, *self.own.values()))
         self.scales: dict[str, float] = {}
         self.ranks = len(made.before.processes) == len(made.after.processes)
+        self._read = 0
+        """Bytes of the files since their pages were given back."""
 
     def moment(self, aligned: Moments, key: int) -> list[Unlike]:
         """What differs at a moment, by rank."""
         before, after = (list(aligned.values(side, key)) for side in (0, 1))
+        self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))
+        if self._read > TOGETHER:
+            for process in (*self.made.before.processes, *self.made.after.processes):
+                process.release()
+            self._read = 0
         known = sum(count for count, _ in self.made.rounded.values())
         found = list(self._parts(before, after) if after[0].array or before[0].array else self._plain(before, after))
         if sum(count for count, _ in self.made.rounded.values()) > known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from weft.native.headers.values import kernel
 from weft.plain import dataclass
 from weft.values.kept import Kept
 from weft.values.trace import ValueTrace
+
+TOGETHER: Final = 256 << 20
+"""Bytes of both files, about, that are in memory at a time."""
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
@@ -113,5 +117,12 @@ def _equal(before: Rows, after: Rows, process: int, one: Ints, two: Ints) -> NDA
     sides = [rows.trace.processes[process] for rows in (before, after)]
     at = [np.ascontiguousarray(side.rows["offset"][rows]) for side, rows in zip(sides, (one, two), strict=True)]
     found = np.zeros(len(one), np.uint8)
-    kernel().weft_values_same(sides[0].records, at[0], sides[1].records, at[1], len(one), found)
+    each = sum(len(side.records) // max(1, len(side.rows)) for side in sides)
+    step = max(1, TOGETHER // max(1, each))
+    for begin in range(0, len(one), step):
+        part = slice(begin, begin + step)
+        count = len(found[part])
+        kernel().weft_values_same(sides[0].records, at[0][part], sides[1].records, at[1][part], count, found[part])
+        for side in sides:
+            side.release()
     return found.astype(bool)
