@@ -42,6 +42,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
     parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
+    parser.add_argument("--record", default="", metavar="FILE", help="write down which asyncio task makes each step")
+    parser.add_argument("--replay", default="", metavar="FILE", help="let the tasks make their steps in that order")
     parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 
@@ -87,4 +89,10 @@ def open_session(args: argparse.Namespace) -> Session:
     command = [*args.program, *args.rest]
     if not command and args.pid is None:
         raise UsageError("no program: weft tasks prog.py")
-    return session(command, runtime=args.runtime, pid=args.pid or 0, core=args.core)
+    if args.record and args.replay:
+        raise UsageError("--record or --replay: a run that keeps to a record would write down the same")
+    if args.replay and not Path(args.replay).is_file():
+        raise UsageError(f"--replay {args.replay}: there is no such file")
+    return session(
+        command, runtime=args.runtime, pid=args.pid or 0, core=args.core, record=args.record, replay=args.replay
+    )

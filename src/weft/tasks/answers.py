@@ -81,8 +81,9 @@ def _row(row: Answer) -> str:
     place += f" +{row['beneath']}" if row["beneath"] else ""
     at = _line_of(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
+    held = "held " if row.get("held") else ""
     start = f"{mark} {indent}{row['id']}{name}"
-    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {_wait(row['wait'])}".rstrip()
+    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {held}{_wait(row['wait'])}".rstrip()
 
 
 def _tasks(answer: Answer) -> list[str]:

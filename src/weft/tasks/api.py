@@ -49,20 +49,35 @@ class Session:
         return self.backend.output()
 
 
-def session(command: Sequence[str], *, runtime: str = "", pid: int = 0, core: Path | None = None) -> Session:
-    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file."""
+def session(
+    command: Sequence[str],
+    *,
+    runtime: str = "",
+    pid: int = 0,
+    core: Path | None = None,
+    record: str = "",
+    replay: str = "",
+) -> Session:  # fmt: skip
+    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
+
+    `record`, `replay`: a file for the order in which asyncio's tasks make their steps.
+    """
     if pid or core:
+        if record or replay:
+            raise UsageError("the order of tasks is recorded and replayed from a program's start on")
         # It imports numpy and drives gdb; Python programs need neither.
         from weft.tasks.openmp import NativeBackend
 
         return Session(NativeBackend(command, pid=pid, core=core))
-    return Session(backend_for(list(command), runtime))
+    return Session(backend_for(list(command), runtime, record=record, replay=replay))
 
 
-def backend_for(command: list[str], runtime: str = "") -> Backend:
+def backend_for(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
     """The backend that fits a program. UsageError where there is no such program."""
     if (found := python_command(command)) is not None:
-        return PythonBackend(found)
+        return PythonBackend(found, record=record, replay=replay)
+    if record or replay:
+        raise UsageError("the order of tasks is recorded and replayed for asyncio; an OpenMP runtime chooses it itself")
     # As above.
     from weft.tasks.openmp import NativeBackend
 

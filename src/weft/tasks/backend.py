@@ -108,6 +108,10 @@ class Backend(Protocol):
         """Give a task a name."""
         ...
 
+    def hold(self, task: int, *, on: bool) -> None:
+        """Let a task make no step while the others go on, or again."""
+        ...
+
     def catch(self, name: str, *, on: bool) -> None:
         """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
         ...

@@ -43,6 +43,8 @@ COMMANDS: dict[str, Command] = {
     "catch": Command(
         "catch [EXCEPTION | off]", "stop where a task dies of an exception, with its frames", (), "catch ValueError"
     ),
+    "hold": Command("hold ID", "let that task make no step while the others go on"),
+    "release": Command("release [ID]", "let it go on, or all that are held"),
     "waits": Command("waits", "who waits for whom, and the deadlocks"),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
     "quit": Command("quit", "end the program", ("q", "exit")),
@@ -84,7 +86,8 @@ class TaskConsole(Console):
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "delete": d.delete,
-            "catch": d.catch, "set": d.assign, "up": partial(d.climb, 1), "down": partial(d.climb, -1),
+            "catch": d.catch, "hold": d.hold, "release": d.release,
+            "set": d.assign, "up": partial(d.climb, 1), "down": partial(d.climb, -1),
             "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip

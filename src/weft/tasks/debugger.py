@@ -12,6 +12,7 @@ from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
+from weft.terms.words import plural
 from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
@@ -30,6 +31,7 @@ class Debugger:
         self.stop = Stop("start")
         self.points: list[Point] = []
         self.level = 0
+        self.held: set[int] = set()
         self._ids = itertools.count(1)
 
     def start(self) -> Answer:
@@ -93,7 +95,7 @@ class Debugger:
         shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
         told = as_dicts(row for _, row in shown)
         for (depth, row), one in zip(shown, told, strict=True):
-            one["depth"], one["focus"] = depth, row.id == self.focus
+            one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
         return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
 
     def find(self, text: str) -> Task:
@@ -243,6 +245,25 @@ class Debugger:
         self.points = [p for p in self.points if str(p.id) not in chosen]
         self.backend.arm(self.points)
         return self.breakpoints()
+
+    def hold(self, text: str) -> Answer:
+        """`ID`: that task makes no step while the others go on."""
+        if not text:
+            raise UsageError("hold which task? `hold 3`")
+        task = self.find(text)
+        self.backend.hold(task.id, on=True)
+        self.held.add(task.id)
+        return {"kind": "text", "text": f"{task.label} is held where it is: `release {task.id}` lets it go on"}
+
+    def release(self, text: str = "") -> Answer:
+        """`[ID]`: a task that is held goes on, or all."""
+        chosen = {self.find(text).id} if text else set(self.held)
+        if not chosen or not chosen <= self.held:
+            raise UsageError(f"task {text} is not held" if text else "no task is held")
+        for task in sorted(chosen):
+            self.backend.hold(task, on=False)
+        self.held -= chosen
+        return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
 
     def catch(self, text: str) -> Answer:
         """`[EXCEPTION] | off`: stop where a task dies of an exception."""

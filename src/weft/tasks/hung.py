@@ -21,6 +21,12 @@ def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
     return "\n".join([first, *lines[:MOST], *more])
 
 
+def only_held(rows: list[Task]) -> str:
+    """Where all that could go on are tasks that the person holds."""
+    these = "them" if len(rows) > 1 else "it"
+    return f"nothing else can happen while {_labels(rows)} {_verb(rows, 'are')} held: `release` lets {these} go on"
+
+
 def _line(thing: dict[str, Any], rows: dict[int, Task]) -> str:
     waiting = _stand([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
     return f"  {thing['kind']} {thing['what']}".rstrip() + f": {waiting}; {_who(thing, rows)}"

@@ -472,6 +472,12 @@ class NativeBackend:
         """Give a task a name."""
         self._names[task] = name
 
+    def hold(self, task: int, *, on: bool) -> None:
+        """OpenMP's runtime chooses which task a thread runs. UsageError."""
+        raise UsageError(
+            "a task of OpenMP cannot be held: holding it would hold its thread, and all that lies beneath it"
+        )
+
     def catch(self, name: str, *, on: bool) -> None:
         """An exception cannot leave a task of OpenMP. UsageError."""
         raise UsageError(

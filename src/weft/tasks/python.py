@@ -113,15 +113,19 @@ class Conversation:
             message = self._pending.pop(0) if self._pending else self._message(seconds)
             if "stop" in message:
                 return self._stopped(message["stop"])
-            if "idle" in message and (stop := self._stuck(quiet=message["quiet"])) is not None:
+            if "idle" in message and (stop := self._stuck(message)) is not None:
                 return stop
 
-    def _stuck(self, *, quiet: bool) -> Stop | None:
+    def _stuck(self, idle: dict[str, Any]) -> Stop | None:
         """All loops stand still: a deadlock, or a program in which nothing can happen any more."""
         rows = self.tasks()
         if found := deadlocks(rows):
             return stop_of(found[0])
-        return Stop("stuck", text=hung.message(self._ask("hung"), rows)) if quiet and rows else None
+        if not idle["quiet"] or not rows:
+            return None
+        if idle["held"]:
+            return Stop("stuck", text=hung.only_held([row for row in rows if row.id in idle["held"]]))
+        return Stop("stuck", text=hung.message(self._ask("hung"), rows))
 
     def _stopped(self, stop: dict[str, Any]) -> Stop:
         at = site_of(stop["at"])
@@ -182,6 +186,10 @@ class Conversation:
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         self._ask("name", task=task, name=name)
+
+    def hold(self, task: int, *, on: bool) -> None:
+        """Let a task make no step while the others go on, or again."""
+        self._ask("hold", task=task, on=on)
 
     def catch(self, name: str, *, on: bool) -> None:
         """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
@@ -247,9 +255,10 @@ class RankConversation(Conversation):
 class PythonBackend(Conversation):
     """One Python program, started as its command says."""
 
-    def __init__(self, command: PythonCommand) -> None:
+    def __init__(self, command: PythonCommand, *, record: str = "", replay: str = "") -> None:
         super().__init__()
         self._command = command
+        self._schedule = ("record", record) if record else ("replay", replay)
         self._out = Output()
         self.program: subprocess.Popen[bytes]
 
@@ -274,6 +283,9 @@ class PythonBackend(Conversation):
         stop = self._stop(ANSWER)
         if stop.why == "ended":
             self._refuse(stop)
+        how, path = self._schedule
+        if path:
+            self._ask("schedule", how=how, path=str(Path(path).resolve()))
         return stop
 
     def _refuse(self, stop: Stop) -> None:

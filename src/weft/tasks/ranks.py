@@ -397,6 +397,11 @@ class RankBackend:
         with self._hand.looking():
             self._hand.backend.name(task, name)
 
+    def hold(self, task: int, *, on: bool) -> None:
+        """Let a task make no step, or again."""
+        with self._hand.looking():
+            self._hand.backend.hold(task, on=on)
+
     def catch(self, name: str, *, on: bool) -> None:
         """Stop where a task dies of an exception."""
         with self._hand.looking():

@@ -25,6 +25,7 @@ from . import births, hung
 from .births import Task, ancestry, birth, is_library
 from .deaths import Deaths, frames_of
 from .deaths import told as died
+from .schedule import Schedule
 from .table import columns, names
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, innermost, shields, site, site_of
@@ -64,17 +65,21 @@ class Agent:
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.deaths = Deaths(self._died)
         self.tracer = Tracer(self.stop, self.tasks, self.deaths.born)
+        self.schedule = Schedule(lambda text: self.stop(None, "interrupted", None, text))
+        self._scheduled = False
         self._watch_loops()
         births.install(self.tracer.created, library, behind, shields)
         os.register_at_fork(after_in_child=self._forked)
         self._own = {_thread.start_new_thread(self._serve, ())}
 
     def _watch_loops(self) -> None:
-        original, loops = base_events.BaseEventLoop.__init__, self.loops
+        original = base_events.BaseEventLoop.__init__
 
         def init(loop: Any) -> None:
             original(loop)
-            loops.add(loop)
+            self.loops.add(loop)
+            if self._scheduled:
+                self.schedule.attend(loop)
 
         base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
@@ -184,6 +189,10 @@ class Agent:
         """Say when no loop has anything to do: the debugger looks for a deadlock then, ever more rarely."""
         if self._standing or not self._patience:
             return
+        for late in self.schedule.overdue():
+            late.call_soon_threadsafe(lambda: None)  # its next round sees it
+        if self.schedule.withholds:
+            return
         if not any(loop.is_running() for loop in self.loops) or any(map(busy, list(self.loops))):
             self._ticks, self._since, self._quiet = 0, None, False
             return
@@ -195,7 +204,7 @@ class Agent:
         before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self._own)
         if self._ticks >= self._patience:
             self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
-            self.tell({"idle": True, "quiet": before and self._quiet})
+            self.tell({"idle": True, "quiet": before and self._quiet, "held": self.schedule.waits_for_release()})
 
     # Requests
 
@@ -331,6 +340,27 @@ class Agent:
         if (task := self._find(request["task"])) is not None:
             task.set_name(request["name"])
             births.NAMES[birth(task).id] = request["name"]
+
+    def _schedule(self) -> Schedule:
+        """The schedule, with every loop in its hands."""
+        self._scheduled = True
+        for loop in list(self.loops):
+            self.schedule.attend(loop)
+        return self.schedule
+
+    def do_hold(self, request: Request) -> None:
+        """Let a task make no step, or again."""
+        task = self._find(request["task"])
+        if task is not None and not isinstance(task.get_loop(), base_events.BaseEventLoop):
+            raise TypeError("its loop is not asyncio's own: its tasks cannot be held")
+        self._schedule().hold(request["task"], on=request["on"])
+        for loop in list(self.loops):
+            if loop.is_running():
+                loop.call_soon_threadsafe(lambda: None)
+
+    def do_schedule(self, request: Request) -> None:
+        """Write down the order of steps, or keep to one."""
+        getattr(self._schedule(), request["how"])(request["path"])
 
     def do_catch(self, request: Request) -> None:
         """Stop where a task dies of an exception, or not any more."""
