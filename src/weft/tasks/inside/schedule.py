@@ -88,7 +88,7 @@ class Schedule:
         """Let the tasks make their steps in the order that was recorded. ValueError for a file of another kind."""
         with Path(path).open() as file:
             if json.loads(file.readline() or "{}").get("schema") != SCHEMA:
-                raise ValueError(f"{path} is no schedule of `weft tasks --record`")
+                raise ValueError(f"{path}: `weft tasks --record` did not write this file")
             ways: dict[int, list[str]] = {}
             for line in file:
                 loop, _, way = line.rstrip("\n").partition(" ")

@@ -1,0 +1,37 @@
+"""What another runtime needs, as counted for the page."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def hooks() -> Any:
+    """tools/hooks.py as a module."""
+    spec = importlib.util.spec_from_file_location("tools_hooks", ROOT / "tools" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lines_of_code_are_those_without_comments_blanks_and_texts_that_stand_alone() -> None:
+    found = hooks()
+    python = '"""Page."""\n\n# why\nA = """one\ntwo"""  # both count\n\n\ndef f():\n    """Says."""\n    return A\n'
+    assert found.python_lines(python) == 4
+    assert found.c_lines("// no\nint a; // yes\n\n/* no\n   no */\nint f(void) {\n    return a;\n}\n") == 4
+
+
+def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors() -> None:
+    found = hooks()
+    counted = [name for of in found.PARTS.values() for names in of.values() for name in names] + found.SHARED
+    assert len(counted) == len(set(counted))
+    room = found.TASKS
+    files = {str(path.relative_to(room)) for suffix in ("*.py", "*.c", "*.h") for path in room.rglob(suffix)}
+    others = {"ranks.py", "views.py", "calling.py", "native/switches.c", "native/switches.h", "native/steps.c",
+              "inside/steps.py", "inside/unswept.py", "inside/start/sitecustomize.py"}  # fmt: skip
+    assert files - set(counted) == others | {name for name in files if name.endswith("__init__.py")}

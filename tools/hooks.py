@@ -1,0 +1,77 @@
+"""Count what each runtime of `weft tasks` takes: lines of code without blank lines, comments and docstrings.
+
+python tools/hooks.py    writes the table of docs/tasks.md
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TASKS = ROOT / "src" / "weft" / "tasks"
+PARTS = {
+    "hooks in the runtime or the program": {
+        "OpenMP": ["native/tool.c", "native/table.h", "native/ompt.h"],
+        "asyncio": ["inside/births.py", "native/births.c", "native/births.h"],
+    },
+    "the table read": {"OpenMP": ["layout.py"], "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py"]},
+    "one task stepped": {
+        "OpenMP": ["openmp.py", "gdb.py", "stacks.py"],
+        "asyncio": ["inside/tracer.py", "inside/points.py", "inside/agent.py", "python.py"],
+    },
+    "started": {"OpenMP": ["runtime.py"], "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py"]},
+    "hung programs, deaths, order": {
+        "OpenMP": [],
+        "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py"],
+    },
+}
+SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py"]
+
+
+def code_lines(path: Path) -> int:
+    """Lines of a file with code in them."""
+    text = path.read_text()
+    return python_lines(text) if path.suffix == ".py" else c_lines(text)
+
+
+def c_lines(text: str) -> int:
+    """Of C."""
+    bare = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    return sum(bool(line.strip()) for line in bare.splitlines())
+
+
+def python_lines(text: str) -> int:
+    """Of Python: what is neither a comment nor a text that stands alone."""
+    alone = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            alone |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    used = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in skipped:
+            used |= set(range(token.start[0], token.end[0] + 1))
+    return len(used - alone)
+
+
+def counted(names: list[str]) -> int:
+    """Lines of several files of the room."""
+    return sum(code_lines(TASKS / name) for name in names)
+
+
+def table() -> str:
+    """The table as Markdown."""
+    rows = ["| lines of code | OpenMP | asyncio |", "|---|---|---|"]
+    rows += [f"| {part} | {counted(of['OpenMP'])} | {counted(of['asyncio'])} |" for part, of in PARTS.items()]
+    return "\n".join([*rows, f"| commands, on any runtime | {counted(SHARED)} | |"])
+
+
+if __name__ == "__main__":
+    page = ROOT / "docs" / "tasks.md"
+    found = re.sub(r"(<!-- hooks -->\n).*?(<!-- /hooks -->)", rf"\g<1>{table()}\n\2", page.read_text(), flags=re.S)
+    page.write_text(found)
+    print(table())
