@@ -1,10 +1,13 @@
 """What probes cost a program, how fast arrays are hashed, and what it takes to compare 10^8 values.
 
-    python benchmarks/values.py [--sweeps 300] [--side 1000] [--elements 1e8] [--repeat 3]
+    python benchmarks/values.py [--sweeps 300] [--side 1000] [--elements 1e8] [--repeat 3] [--instructions]
 
 The program is Jacobi's method in C on one processor, with a probe of its residual and one of its whole array in each
 sweep. Times are of the processor, user and system, the least of the repetitions; the program keeps its values without
 the recorder of calls. Ends with status 1 where a limit is missed.
+
+--instructions counts instructions by callgrind instead: what else the machine does is no part of them, nor is the time
+of the system.
 """
 
 from __future__ import annotations
@@ -99,6 +102,14 @@ def processor(command: list[str], more: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def instructions(command: list[str], more: dict[str, str]) -> float:
+    """Millions of instructions of a process, as callgrind counts them."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WEFT")}
+    line = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
+    done = subprocess.run(line, check=True, timeout=900, env=clean | more, capture_output=True, text=True)
+    return int(done.stderr.rpartition("Collected : ")[2].split()[0]) / 1e6
+
+
 def cost(folder: Path, options: argparse.Namespace) -> bool:
     """The program with each configuration, beside itself without probes; whether a limit was missed."""
     (folder / "jacobi.c").write_text(PROGRAM)
@@ -111,9 +122,10 @@ def cost(folder: Path, options: argparse.Namespace) -> bool:
             run = folder / f"run-{turn}-{number}"
             more = variables(run, text) if text is not None else {}
             words = [str(folder / ("on" if number else "off")), str(options.sweeps), str(options.side)]
-            least[mode] = min(least[mode], processor(words, more))
+            least[mode] = min(least[mode], (instructions if options.instructions else processor)(words, more))
             subprocess.run(["rm", "-rf", str(run)], check=True, timeout=60)
-    print("| probes | processor s | beside none | wanted |\n|---|---|---|---|")
+    unit = "10⁶ instructions" if options.instructions else "processor s"
+    print(f"| probes | {unit} | beside none | wanted |\n|---|---|---|---|")
     missed = False
     for mode, seconds in least.items():
         ratio, limit = seconds / next(iter(least.values())), MODES[mode][1]
@@ -166,9 +178,12 @@ def main() -> int:
     parser.add_argument("--side", type=int, default=1000, help="rows and columns of its array (1000)")
     parser.add_argument("--elements", type=float, default=1e8, help="values to compare (1e8)")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions, in turn (3)")
+    parser.add_argument("--instructions", action="store_true", help="count instructions, of the program only")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as name:
-        missed = [cost(Path(name), options), hashing(options.repeat), comparing(Path(name), options.elements)]
+        missed = [cost(Path(name), options)]
+        if not options.instructions:
+            missed += [hashing(options.repeat), comparing(Path(name), options.elements)]
     return int(any(missed))
 
 
