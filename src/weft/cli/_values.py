@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
     from weft.compare.values.live import Against
     from weft.launch.job import Job
+    from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.values.folder import Recorded
 
@@ -25,6 +27,12 @@ def check(args: argparse.Namespace) -> None:
     from weft.values import recording
 
     recording.check(args.probes)
+    if args.watch:
+        # Only where it is asked for.
+        from weft.values import watching
+
+        for text in args.watch:
+            watching.read(text)
     if args.debug and args.against is None:
         raise UsageError("--debug opens the debugger at the first value that differs: give --against REFERENCE, too")
     if args.debug and args.level == "outcomes":
@@ -93,11 +101,45 @@ def compared(status: int, job: Job, against: Against | None, *, debug: bool = Fa
     return status or (0 if made.alike else DIFFERENT_STATUS)
 
 
-def keep_values(job: Job, configuration: Path | None) -> Recorded:
-    """Put in order what the program's probes kept."""
-    from weft.values import recording
+@dataclass(frozen=True)
+class Watched:
+    """How a program is started that has watched lines."""
 
-    return recording.end(job.run.path, configuration)
+    plan: Plan
+    variables: dict[str, str]
+
+
+def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
+    """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
+    if not args.watch:
+        return Watched(plan, {})
+    from weft.launch.line import Context, Line
+    from weft.values import watching
+
+    watches = [watching.read(text) for text in args.watch]
+    watching.verify(watches, plan.line.programs)
+    run.facts["watch"] = list(args.watch)
+    line = plan.line
+    if any(not one.python for one in watches):
+        contexts = tuple(Context(one.options, watching.wrapped(one.program)) for one in line.contexts)
+        line = Line(line.launcher, line.family, contexts)
+    return Watched(replace(plan, line=line), watching.begin(run.path, watches))
+
+
+def keep_values(job: Job, args: argparse.Namespace) -> Recorded:
+    """Put in order what the program's probes kept, and what was watched."""
+    from weft.values import recording, watching
+
+    kept = recording.end(job.run.path, args.probes, watched=bool(args.watch))
+    if args.watch:
+        from weft.values.folder import FOLDER
+        from weft.values.trace import ValueTrace
+
+        held = kept.processes > 0 and (job.run.path / FOLDER).is_dir()
+        processes = ValueTrace.open(job.run.path).processes if held else []
+        places = {(place.name, place.file) for one in processes for place in one.places}
+        kept.notes.extend(watching.unmet([watching.read(text) for text in args.watch], places))
+    return kept
 
 
 def tell_values(kept: Recorded) -> bool:

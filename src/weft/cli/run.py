@@ -75,6 +75,11 @@ def register(subparsers: Any) -> None:
         help="keep of the program's probes what CONFIG says; it is written where there is no such file",
     )  # fmt: skip
     parser.add_argument(
+        "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
+        help="keep a value each time a line comes, without a probe in the source; `EXPR as NAME[LOWER, ...]`: part of "
+        "a global array",
+    )  # fmt: skip
+    parser.add_argument(
         "--against", type=Path, metavar="REFERENCE",
         help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
     )  # fmt: skip
@@ -155,11 +160,13 @@ def record(command: list[str], args: argparse.Namespace) -> int:
 
             variables |= calling.begin(plan.line.programs, directory)
         variables |= recording.begin(directory.path, args.probes)
+        watched = values.watched(plan, directory, args)
+        variables |= watched.variables
         recorder.describe(plan, shim, directory)
         against = values.held_against(directory, args)
         observer = None if against is None else lambda _: against.look()
         with watching(directory, args) as told:
-            job = run_job(plan, directory, variables, args.hang_after, told=told, observer=observer)
+            job = run_job(watched.plan, directory, variables, args.hang_after, told=told, observer=observer)
     except WeftError:
         end_tasks(args, directory)
         recording.discard(directory.path)
@@ -200,7 +207,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     ending = finish.finish(job)
     for note in plan.notes:
         say(f"note: {note}")
-    kept = values.keep_values(job, args.probes)
+    kept = values.keep_values(job, args)
     if not ending.ranks and kept.processes:
         return without_mpi(job, kept, args)
     if not ending.ranks:

@@ -86,6 +86,11 @@ class Capture:
                     place, f"{type(error).__name__}: {error}"[:400].encode(errors="replace")
                 )
 
+    def complain(self, name: str, why: str, frame: FrameType) -> None:
+        """What cannot be kept under a name, and why."""
+        place = self._place(PlaceKind.PROBE, name, frame)
+        self._library.weft_values_complain(place, why[:400].encode(errors="replace"))
+
     def _place(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
         key = (int(kind), name, frame.f_code, frame.f_lineno)
         known = self._places.get(key)

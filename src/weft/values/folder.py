@@ -11,6 +11,7 @@ SUFFIX: Final = ".values"
 LINES: Final = "lines.json"
 PLAN: Final = "plan"
 CONFIGURATION: Final = "probes.toml"
+WATCHES: Final = "watches.json"
 PROCESSORS: Final = "processors"
 """The grid of a run of `weft check --trace`, whose processors stand in the place of ranks."""
 

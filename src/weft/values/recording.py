@@ -8,7 +8,7 @@ from typing import Final
 
 from weft.errors import UsageError, WeftError
 from weft.native.shared import NATIVE
-from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, Recorded
+from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, Recorded
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
 
@@ -37,14 +37,14 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
     return {"WEFT_VALUES": str(run.absolute() / FOLDER), "WEFT_VALUES_LIBRARY": str(library)}
 
 
-def end(run: Path, configuration: Path | None) -> Recorded:
+def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Recorded:
     """The job has ended: make its files small, look up lines, write the configuration if it is new."""
     folder = run / FOLDER
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     notes = []
     if not files:
         discard(run)
-        if configuration is not None:
+        if configuration is not None and not watched:
             notes.append(f"--probes {configuration}: the program has no probes (weft.probe, weft.h, module weft)")
         return Recorded(0, 0, notes, [])
     try:
@@ -59,7 +59,7 @@ def end(run: Path, configuration: Path | None) -> Recorded:
 def discard(run: Path) -> None:
     """Take away what was made for a run that kept nothing."""
     with suppress(OSError):
-        for name in (PLAN, CONFIGURATION, PROCESSORS):
+        for name in (PLAN, CONFIGURATION, PROCESSORS, WATCHES):
             (run / FOLDER / name).unlink(missing_ok=True)
         (run / FOLDER).rmdir()
 

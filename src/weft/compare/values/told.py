@@ -118,7 +118,9 @@ def iterations_text(kept: Kept) -> str:
         f"iteration {index} of {place.name}" if place.kind == PlaceKind.LOOP else place.name
         for place, index in reversed(around)
     ]
-    return f", in {', '.join(words)}" if words else ""
+    if not words:
+        return f", at visit {kept.times + 1}" if kept.times else ""
+    return f", in {', '.join(words)}"
 
 
 def element(kept: Kept, index: tuple[int, ...]) -> str:
@@ -215,7 +217,7 @@ def _extent(some: list[list[Unlike]]) -> str:
     first, last = some[0][0], some[-1]
     ranks = rank_words(sorted({one.after.process.rank for moment in some for one in moment}))
     worst = max((one.judged.most for moment in some for one in moment), default=0.0)
-    since = iterations_text(first.after)[4:] or " its first"
+    since = iterations_text(first.after)[4:] or " its first visit"
     told = f"{probe_text(first.after)}: {plural(len(some), 'time')}, from{since} on, {ranks}"
     box = _covered(last)
     if box and last[0].sort == "value":

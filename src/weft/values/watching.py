@@ -1,0 +1,139 @@
+"""`weft run --watch FILE:LINE:EXPR`: values that are kept at a line of a program whose source says nothing of them.
+
+Python ranks are told their lines by the interpreter (`startup/sitecustomize.py`), native ones by gdb (`watch_gdb.py`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.errors import UsageError
+from weft.plain import dataclass
+from weft.values.folder import FOLDER, WATCHES
+
+HERE: Final = Path(__file__).parent
+_SPEC: Final = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[1-9]\d*):(?P<text>.+)")
+_PART: Final = re.compile(r"(?P<text>.+?)\s+as\s+(?P<of>\w+)\[(?P<lower>.+)\]\s*$")
+_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*t?")
+# The recorder is for the program, not for the debugger around it, nor is what Python ranks read.
+_WRAPPED: Final = """\
+WEFT_PRELOAD=$LD_PRELOAD; export WEFT_PRELOAD; unset LD_PRELOAD
+if [ -n "$WEFT_PYTHONPATH" ]; then PYTHONPATH=$WEFT_PYTHONPATH; else unset PYTHONPATH; fi
+exec "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An expression at a line; `of` and `lower` say which part of which global array it is."""
+
+    file: str
+    line: int
+    text: str
+    of: str = ""
+    lower: str = ""
+
+    @property
+    def python(self) -> bool:
+        """Whether the line is one of a Python source."""
+        return self.file.endswith((".py", ".pyw", ".ipynb"))
+
+    @property
+    def name(self) -> str:
+        """What the values are called in the trace."""
+        return self.of or self.text
+
+
+def read(text: str) -> Watch:
+    """One FILE:LINE:EXPR, or FILE:LINE:EXPR as NAME[LOWER, ...]. UsageError where it is none."""
+    found = _SPEC.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--watch {text!r} is not FILE:LINE:EXPR, such as 'jacobi.c:42:A[1:n][0]'")
+    part = _PART.fullmatch(found["text"])
+    watch = Watch(
+        found["file"],
+        int(found["line"]),
+        (part or found)["text"].strip(),
+        *((part["of"], part["lower"]) if part else ()),
+    )
+    source = Path(watch.file)
+    if source.is_file():
+        lines = source.read_text("utf-8", "replace").splitlines()
+        if watch.line > len(lines):
+            raise UsageError(f"--watch {text!r}: {watch.file} has {len(lines)} lines")
+    if watch.python:
+        try:
+            compile(watch.text, "--watch", "eval")
+        except SyntaxError as error:
+            raise UsageError(f"--watch {text!r}: {watch.text} is not an expression of Python: {error.msg}") from None
+    return watch
+
+
+def is_python(program: Sequence[str]) -> bool:
+    """Whether a program is run by an interpreter of Python."""
+    path = shutil.which(program[0]) or program[0]
+    if _PYTHON.fullmatch(Path(path).name):
+        return True
+    try:
+        with Path(path).open("rb") as file:
+            first = file.readline(200)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first
+
+
+def verify(watches: Sequence[Watch], programs: Iterable[Sequence[str]]) -> None:
+    """UsageError where a watch cannot be kept in any of the programs."""
+    native = [program for program in programs if not is_python(program)]
+    for watch in watches:
+        if not watch.python and native and shutil.which("gdb") is None:
+            raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: install it")
+        if not watch.python and not native:
+            raise UsageError(
+                f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
+            )
+
+
+def begin(run: Path, watches: Sequence[Watch]) -> dict[str, str]:
+    """Write what is to be watched into the run; what the ranks need in their environment."""
+    path = run.absolute() / FOLDER / WATCHES
+    # numpy comes with it, which other runs do not wait for.
+    from weft.native.headers.weft_array import Array, Order
+
+    array = {
+        "size": ctypes.sizeof(Array), "fortran": int(Order.FROM_ONE | Order.FIRST_FASTEST),
+        "offsets": {name: getattr(Array, name).offset for name, *_ in Array._fields_},
+    }  # fmt: skip
+    told = [{key: getattr(one, key) for key in ("file", "line", "text", "of", "lower")} for one in watches]
+    path.write_text(json.dumps({"watches": told, "array": array}))
+    known = os.environ.get("PYTHONPATH")
+    paths = [str(HERE / "startup"), *([known] if known else [])]
+    return {
+        "WEFT_WATCHES": str(path), "PYTHONPATH": os.pathsep.join(paths), "WEFT_PYTHONPATH": known or "",
+    }  # fmt: skip
+
+
+def wrapped(program: Sequence[str]) -> tuple[str, ...]:
+    """The command that runs a native program with its lines watched."""
+    if is_python(program):
+        return tuple(program)
+    gdb = ["gdb", "--nx", "--quiet", "--batch", "-x", str(HERE / "watch_gdb.py"), "--args"]
+    return ("/bin/sh", "-c", _WRAPPED, "weft", *gdb, *program)
+
+
+def unmet(watches: Sequence[Watch], places: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences on watches whose line was never reached: `places` are names and files of all probes."""
+    reached = {(name, Path(file).name) for name, file in places}
+    return [
+        f"--watch {one.file}:{one.line}:{one.text} kept nothing: no rank came to that line, or the program was "
+        + ("run without that file" if one.python else "compiled without -g")
+        for one in watches
+        if (one.name, Path(one.file).name) not in reached
+    ]
