@@ -23,7 +23,10 @@ PARTS = {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py"],
         "asyncio": ["inside/tracer.py", "inside/points.py", "inside/agent.py", "python.py"],
     },
-    "started": {"OpenMP": ["runtime.py"], "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py"]},
+    "started": {
+        "OpenMP": ["runtime.py", "cilk.py"],
+        "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py"],
+    },
     "hung programs, deaths, order": {
         "OpenMP": [],
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py"],

@@ -3,6 +3,7 @@
 weft tasks prog.py ARGS                 stop before the first line, then ask for commands (`help` lists them)
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
+weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
 weft tasks --pid P                      a native program that runs under Weft's tool already
 weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
 
@@ -44,6 +45,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
     parser.add_argument("--record", default="", metavar="FILE", help="write down which asyncio task makes each step")
     parser.add_argument("--replay", default="", metavar="FILE", help="let the tasks make their steps in that order")
+    parser.add_argument("--as-openmp", action="store_true", help="PROGRAM is a source in Cilk: build it as OpenMP")
     parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 
@@ -87,6 +89,8 @@ def open_session(args: argparse.Namespace) -> Session:
     from weft.tasks import session
 
     command = [*args.program, *args.rest]
+    if args.as_openmp:
+        print("weft: built as OpenMP: a spawned child is run later, while its parent goes on", file=sys.stderr)
     if not command and args.pid is None:
         raise UsageError("no program: weft tasks prog.py")
     if args.record and args.replay:
@@ -94,5 +98,11 @@ def open_session(args: argparse.Namespace) -> Session:
     if args.replay and not Path(args.replay).is_file():
         raise UsageError(f"--replay {args.replay}: there is no such file")
     return session(
-        command, runtime=args.runtime, pid=args.pid or 0, core=args.core, record=args.record, replay=args.replay
+        command,
+        runtime=args.runtime,
+        pid=args.pid or 0,
+        core=args.core,
+        record=args.record,
+        replay=args.replay,
+        as_openmp=args.as_openmp,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any
 
 from weft.errors import UsageError
 from weft.tasks.backend import Backend
+from weft.tasks.cilk import built
 from weft.tasks.commandline import python_command
 from weft.tasks.console import TaskConsole
 from weft.tasks.debugger import Debugger
@@ -26,6 +28,7 @@ class Session:
         self.debugger = Debugger(backend)
         self.console = TaskConsole(self.debugger, as_json=True)
         self.first: Answer = {}
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Session:
         try:
@@ -39,6 +42,8 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.backend.close()
+        if self.folder is not None:
+            self.folder.cleanup()
 
     def do(self, command: str) -> Answer:
         """One command of the prompt; its answer as `--json` gives it. WeftError where it cannot be done."""
@@ -57,10 +62,12 @@ def session(
     core: Path | None = None,
     record: str = "",
     replay: str = "",
+    as_openmp: bool = False,
 ) -> Session:  # fmt: skip
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
 
-    `record`, `replay`: a file for the order in which asyncio's tasks make their steps.
+    `record`, `replay`: a file for the order in which asyncio's tasks make their steps. `as_openmp`: the program is a
+    source in Cilk, written and built as OpenMP.
     """
     if pid or core:
         if record or replay:
@@ -69,6 +76,11 @@ def session(
         from weft.tasks.openmp import NativeBackend
 
         return Session(NativeBackend(command, pid=pid, core=core))
+    if as_openmp:
+        folder = tempfile.TemporaryDirectory(prefix="weft-cilk-")
+        opened = Session(backend_for([str(built(command[0], Path(folder.name))), *command[1:]], runtime))
+        opened.folder = folder
+        return opened
     return Session(backend_for(list(command), runtime, record=record, replay=replay))
 
 

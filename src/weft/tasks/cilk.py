@@ -1,0 +1,272 @@
+"""Cilk's keywords written as OpenMP, line for line, so that a program can be followed where no compiler of Cilk is.
+
+`cilk_spawn`, `cilk_sync`, `cilk_for`, `cilk_scope` of OpenCilk and Cilk Plus (and `_Cilk_...`), and in `.cilk` files
+Cilk-5's `cilk`, `spawn` and `sync`. A spawn's arguments are evaluated where it stands, a function waits for what it has
+spawned before it returns (Frigo, Leiserson and Randall, 1998). What differs: a child is run later, while its parent
+goes on; Cilk runs the child at once and lets a thief take the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import UsageError
+
+ENDINGS = {".c": "c", ".cilk": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
+KEEP = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+"""What is no code: comments and texts."""
+WAIT = '_Pragma("omp taskwait")'
+REFUSED = re.compile(r"\b(inlet|abort|SYNCHED|cilk_reducer|_Hyperobject|reducer_\w+|cilk::\w*reducer\w*)\b")
+CILK5 = ("inlet", "abort", "SYNCHED")
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include[ \t]*[<\"]cilk[^\n]*|pragma[ \t]+cilk[^\n]*)", re.M)
+CALL = re.compile(
+    r"\s*(?P<base>[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*(?:\.|->))?(?P<name>[A-Za-z_][\w:]*(?:<[^;()]*>)?)\s*\("
+)
+PAIRS = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Text in the place of what stands from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Source:
+    """One file; `code` is its text with comments and texts blanked out, of the same length and lines."""
+
+    def __init__(self, name: str, text: str) -> None:
+        ending = Path(name).suffix
+        if ending not in ENDINGS:
+            raise UsageError(f"{name}: neither C, C++ nor Cilk: its name should end in {', '.join(ENDINGS)}")
+        self.name, self.text = name, text
+        self.cxx = ENDINGS[ending] == "c++"
+        self.code = KEEP.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        old = ending == ".cilk"
+        self.spawn = r"\b(?:cilk_spawn|_Cilk_spawn" + (r"|spawn)\b" if old else r")\b")
+        self.sync = r"\b(?:cilk_sync|_Cilk_sync" + (r"|sync)\b\s*;" if old else r")\b\s*;")
+        self.old = old
+        self._made = 0
+
+    def line(self, at: int) -> str:
+        """`prog.c:9`, for people."""
+        return f"{Path(self.name).name}:{self.text.count(chr(10), 0, at) + 1}"
+
+    def auto(self) -> str:
+        """How a variable gets the type of its value."""
+        return "auto" if self.cxx else "__auto_type"
+
+    def fresh(self) -> str:
+        """A name that no program has."""
+        self._made += 1
+        return f"weft_{self._made}"
+
+    def close(self, at: int) -> int:
+        """Where the bracket that opens at a place is closed. UsageError where it is not."""
+        stack = []
+        for i in range(at, len(self.code)):
+            letter = self.code[i]
+            if letter in "([{":
+                stack.append(letter)
+            elif letter in PAIRS:
+                if not stack or stack.pop() != PAIRS[letter]:
+                    break
+                if not stack:
+                    return i
+        raise UsageError(f"{self.line(at)}: this bracket is not closed")
+
+    def begin(self, at: int) -> int:
+        """Where the statement that a place is in begins."""
+        i = at
+        while i and self.code[i - 1] not in ";{}:":
+            i -= 1
+            if self.code[i] == ")" and not re.match(r"\)\s*[\w.\->\[\]]*\s*[-+*/]?=", self.code[i:at]):
+                return i + 1 + len(self.code[i + 1 : at]) - len(self.code[i + 1 : at].lstrip())  # behind `if (...)`
+        found = re.match(r"\s*((else|do)\b\s*)?", self.code[i:at])
+        return i + (found.end() if found is not None else 0)
+
+
+def translated(name: str, text: str) -> str:
+    """A file of Cilk as OpenMP. UsageError with the line for what cannot be written so."""
+    source = Source(name, text)
+    found = next((f for f in REFUSED.finditer(source.code) if source.old or f[1] not in CILK5), None)
+    if found is not None:
+        raise UsageError(f"{source.line(found.start())}: `{found[1]}` has no like in OpenMP's tasks")
+    edits = [Edit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
+    edits += [Edit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
+    edits += loops(source) + functions(source)
+    edits += [Edit(f.start(), f.end(), '_Pragma("omp taskgroup")') for f in re.finditer(r"\bcilk_scope\b", source.code)]
+    if source.old:
+        edits += [Edit(f.start(), f.end(), "") for f in re.finditer(r"\bcilk\b(?=\s+\w)", source.code)]
+    edits += [Edit(end, end, "return 0; ") for _, end in mains(source)]
+    return f'#line 1 "{name}"\n' + applied(text, edits) + main_of(source)
+
+
+def applied(text: str, edits: list[Edit]) -> str:
+    """A text with all edits made; lines stay where they are."""
+    out, at = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        if edit.start < at:
+            continue  # within one that was made already
+        lost = text.count("\n", edit.start, edit.end) - edit.text.count("\n")
+        out += [text[at : edit.start], edit.text, "\n" * lost]
+        at = edit.end
+    return "".join([*out, text[at:]])
+
+
+def loops(source: Source) -> list[Edit]:
+    """`cilk_for`: a taskloop waits for its tasks, as it does."""
+    found = []
+    for loop in re.finditer(r"\b(?:cilk_for|_Cilk_for)\b", source.code):
+        head = source.code.index("(", loop.end())
+        body = source.close(head) + 1
+        first = body + len(source.code[body:]) - len(source.code[body:].lstrip())
+        end = source.close(first) if source.code[first] == "{" else source.code.index(";", body)
+        if (spawn := re.search(source.spawn, source.code[body:end])) is not None:
+            place = source.line(body + spawn.start())
+            raise UsageError(f"{place}: a spawn within `cilk_for`: give it a function of its own")
+        found.append(Edit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
+    return found
+
+
+def functions(source: Source) -> list[Edit]:
+    """Spawns, and the waits of the functions that they stand in before these return."""
+    found: list[Edit] = []
+    depth, start = 0, None
+    for i, letter in enumerate(source.code):
+        if letter == "{":
+            if start is None and re.search(r"\)\s*(const|noexcept|override|\s)*$", source.code[max(0, i - 200) : i]):
+                start, depth = i, 0
+            depth += 1
+        elif letter == "}":
+            depth -= 1
+            if start is not None and depth == 0:
+                found += of_function(source, start, i)
+                start = None
+    return found
+
+
+def of_function(source: Source, start: int, end: int) -> list[Edit]:
+    """The edits within one function's braces."""
+    spawns = [start + f.start() for f in re.finditer(source.spawn, source.code[start:end])]
+    if not spawns:
+        return []
+    found = [spawned(source, at) for at in spawns]
+    for back in re.finditer(r"\breturn\b", source.code[start:end]):
+        at = start + back.start()
+        stop = source.code.index(";", at)
+        value = source.text[at + 6 : stop]
+        name = source.fresh()
+        if not value.strip() or value.strip().startswith("{"):
+            text = f"{{ {WAIT} return{value}; }}"
+        else:
+            kind = "decltype(auto)" if source.cxx else "__auto_type"
+            text = f"{{ {kind} {name} = ({value.strip()}); {WAIT} return {name}; }}"
+        found.append(Edit(at, stop + 1, text))
+    return [*found, Edit(end, end, f"{WAIT} ; ")]
+
+
+def spawned(source: Source, at: int) -> Edit:
+    """One spawn: its arguments are evaluated here, its call is a task that has them of its own."""
+    begin = source.begin(at)
+    word = re.match(source.spawn, source.code[at:])
+    call = CALL.match(source.code, at + (word.end() if word is not None else 0))
+    if call is None:
+        raise UsageError(f"{source.line(at)}: a spawn of what is no call of a named function: give it one")
+    shut = source.close(call.end() - 1)
+    if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
+        raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
+    before, own, held = "", [], []
+    target = ""
+    if left := source.text[begin:at].strip():
+        before, target = assigned(source, left, at)
+        held.append(f"{source.auto()} {(pointer := source.fresh())} = &({target});")
+        own.append(pointer)
+        target = f"*{pointer} {re.search(r'([-+*/|&^]?=)$', left)[1]} "  # type: ignore[index]
+    base = call["base"] or ""
+    if base:
+        bare, dot = (base[:-2], False) if base.endswith("->") else (base[:-1], True)
+        held.append(f"{source.auto()} {(pointer := source.fresh())} = {f'&({bare})' if dot else f'({bare})'};")
+        own.append(pointer)
+        base = f"{pointer}->"
+    names = []
+    for argument in arguments(source, call.end(), shut):
+        held.append(f"{source.auto()} {(name := source.fresh())} = ({argument});")
+        names.append(name)
+    clause = f" firstprivate({', '.join([*own, *names])})" if own or names else ""
+    text = (
+        f'{before}{{ {" ".join(held)} _Pragma("omp task{clause}") {target}{base}{call["name"]}({", ".join(names)}); }}'
+    )
+    return Edit(begin, shut + 1 + ends.end(), text)
+
+
+def assigned(source: Source, left: str, at: int) -> tuple[str, str]:
+    """What stands before a spawn: the declaration in it, if any, and what it assigns to."""
+    if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", left)) is None:
+        raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
+    target = found[1]
+    declared = re.fullmatch(r"(?s)((?:const\s+)?[A-Za-z_][\w:<>, ]*[\s*&]+)([A-Za-z_]\w*)", target)
+    if declared is not None and declared[1].strip() == "auto":
+        raise UsageError(f"{source.line(at)}: a variable of type `auto` that is spawned: write its type")
+    return (f"{target}; ", declared[2]) if declared is not None else ("", target)
+
+
+def arguments(source: Source, start: int, end: int) -> list[str]:
+    """The arguments of a call, from behind its bracket to before the one that closes it."""
+    found, depth, at = [], 0, start
+    for i in range(start, end):
+        depth += (source.code[i] in "([{") - (source.code[i] in ")]}")
+        if source.code[i] == "," and depth == 0:
+            found.append(source.text[at:i].strip())
+            at = i + 1
+    last = source.text[at:end].strip()
+    return [*found, last] if last or found else []
+
+
+def mains(source: Source) -> list[tuple[str, int]]:
+    """The program's `main`, if the file has it: its parameters, and where its last brace is."""
+    found = re.search(r"\bmain\s*\(([^)]*)\)\s*\{", source.code)
+    return [] if found is None else [(found[1].strip(), source.close(found.end() - 1))]
+
+
+def main_of(source: Source) -> str:
+    """`main` runs in one thread of a parallel region, behind the file's last line."""
+    found = mains(source)
+    if not found:
+        return ""
+    count = 0 if found[0][0] in ("", "void") else found[0][0].count(",") + 1
+    names = ", ".join(("weft_count", "weft_words", "weft_environment")[:count])
+    given = ", ".join(("int weft_count", "char **weft_words", "char **weft_environment")[:count]) or "void"
+    return (
+        f'\n#undef main\nint main({given}) {{ int weft_status = 0; _Pragma("omp parallel") _Pragma("omp single") '
+        f"weft_status = cilk_main({names}); return weft_status; }}\n"
+    )
+
+
+def built(path: str, folder: Path) -> Path:
+    """A program of Cilk, compiled as OpenMP with -g into a folder. UsageError with the compiler's words."""
+    if not Path(path).is_file():
+        raise UsageError(f"--as-openmp {path}: there is no such file")
+    whole = str(Path(path).resolve())
+    text = translated(whole, Path(path).read_text())
+    cxx = ENDINGS[Path(path).suffix] == "c++"
+    compiler = shutil.which(os.environ.get("CXX" if cxx else "CC") or ("g++" if cxx else "gcc"))
+    if compiler is None:
+        raise UsageError("there is no compiler with OpenMP here: install gcc, or set CC")
+    made, program = folder / ("program.cc" if cxx else "program.c"), folder / Path(path).stem
+    made.write_text(text)
+    flags = shlex.split(os.environ.get("CXXFLAGS" if cxx else "CFLAGS", "-O0"))
+    command = [compiler, *flags, "-g", "-fopenmp", "-Dmain=cilk_main", "-D__cilkrts_get_nworkers=omp_get_max_threads",
+               "-I", str(Path(whole).parent), str(made), "-o", str(program), "-lm"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise UsageError(f"{path} cannot be compiled as OpenMP: {done.stderr.strip()}")
+    return program
