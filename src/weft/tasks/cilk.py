@@ -180,7 +180,7 @@ def spawned(source: Source, at: int) -> Edit:
     word = re.match(source.spawn, source.code[at:])
     call = CALL.match(source.code, at + (word.end() if word is not None else 0))
     if call is None:
-        raise UsageError(f"{source.line(at)}: a spawn of what is no call of a named function: give it one")
+        raise UsageError(f"{source.line(at)}: only the call of a named function can be spawned")
     shut = source.close(call.end() - 1)
     if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
         raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
