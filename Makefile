@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -220,6 +220,10 @@ bench-explore: setup
 # What it costs a program to have its tasks watched.
 bench-tasks: setup
 	$(BIN)/python benchmarks/tasks.py $(BENCH)
+
+# MIT Cilk-5 for `weft tasks prog.cilk`, fetched and built into a folder outside: make cilk5 CILK5=~/cilk5.
+cilk5:
+	bash tools/cilk5.sh $(CILK5)
 
 # What `weft check` costs beside the plain program.
 bench-check: setup

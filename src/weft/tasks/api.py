@@ -89,7 +89,11 @@ def backend_for(command: list[str], runtime: str = "", *, record: str = "", repl
     if (found := python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
     if record or replay:
-        raise UsageError("the order of tasks is recorded and replayed for asyncio; an OpenMP runtime chooses it itself")
+        raise UsageError("the order of tasks is recorded and replayed for asyncio; a native runtime chooses it itself")
+    if command[0].endswith(".cilk"):
+        from weft.tasks.cilk5.backend import CilkBackend  # as above
+
+        return CilkBackend(command)
     # As above.
     from weft.tasks.openmp import NativeBackend
 

@@ -473,15 +473,15 @@ class NativeBackend:
         self._names[task] = name
 
     def hold(self, task: int, *, on: bool) -> None:
-        """OpenMP's runtime chooses which task a thread runs. UsageError."""
+        """The runtime chooses which task a thread runs. UsageError."""
         raise UsageError(
-            "a task of OpenMP cannot be held: holding it would hold its thread, and all that lies beneath it"
+            f"a task of {self.runtime} cannot be held: holding it would hold its thread, and all that lies beneath it"
         )
 
     def catch(self, name: str, *, on: bool) -> None:
-        """An exception cannot leave a task of OpenMP. UsageError."""
+        """An exception cannot leave a native task. UsageError."""
         raise UsageError(
-            "an exception that leaves a task of OpenMP ends the program by a signal, which stops by itself"
+            f"an exception that leaves a task of {self.runtime} ends the program by a signal, which stops by itself"
         )
 
     def output(self) -> str:

@@ -12,9 +12,8 @@ def parts(stack: list[Frame]) -> list[int]:
     for i, frame in enumerate(stack):
         found.append(part)
         name, below = str(frame.get("func", "")), str(stack[i + 1].get("func", "")) if i + 1 < len(stack) else ""
-        part += bool(ENTRY.search(name)) and not (
-            name.startswith(".omp_outlined.") and below.startswith(".omp_task_entry.")
-        )
+        begins = frame.get("begins", False) or bool(ENTRY.search(name))
+        part += begins and not (name.startswith(".omp_outlined.") and below.startswith(".omp_task_entry."))
     return found
 
 

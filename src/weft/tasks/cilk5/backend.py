@@ -1,0 +1,387 @@
+"""The backend for Cilk-5: gdb as it is, and the records that Weft's part keeps in the frames of the procedures."""
+
+from __future__ import annotations
+
+import linecache
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weft.debug.hands import HandError, Point
+from weft.tasks.backend import How, Stop
+from weft.tasks.cilk5 import layout
+from weft.tasks.cilk5.build import Procedures, build, split
+from weft.tasks.cilk5.layout import Row, Table
+from weft.tasks.cilk5.variables import CLONE, Place, evaluate, plain
+from weft.tasks.gdb import Frame, Gdb, Terminal, is_own
+from weft.tasks.layout import pedigree
+from weft.tasks.model import SourceLine, Task, Wait
+from weft.tasks.openmp import NativeBackend
+from weft.tasks.stacks import cropped
+
+HOW_FAR = 60
+"""Lines of cilk2c's own between the begin of a clone and the first line of the program in it."""
+
+
+class CilkGdb(Gdb):
+    """gdb for a program of Cilk-5: whose frames are whose, by the names of its procedures."""
+
+    def __init__(self, procedures: Procedures) -> None:
+        super().__init__()
+        self.procedures = procedures
+        for files in ("*/cilk*.h", "*weft-cilk.*"):
+            self.console(f"skip -gfile {files}")
+
+    def stack(self, thread: int) -> list[Frame]:
+        """All frames of a thread, innermost first; `begins`: the first one of a task."""
+        frames = super().stack(thread)
+        for frame in frames:
+            function = str(frame.get("func", ""))
+            found = CLONE.match(function)
+            frame["begins"] = (found[1] if found else function) in self.procedures.scopes
+            if function.startswith("_cilk_") and function.endswith("_import"):
+                frame.pop("fullname", None)
+        return frames
+
+    def arm(self, points: Sequence[Point]) -> None:
+        """Take these as the breakpoints.
+
+        cilk2c puts blocks of its own into the line of a spawn, and gdb has a place in each: only the first one counts.
+        """
+        super().arm(points)
+        for number in self.points:
+            first: dict[str, tuple[int, str]] = {}
+            body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
+            for place in body[0].get("locations", []) if body else []:
+                at = int(str(place["addr"]), 16), str(place["number"])
+                early, late = sorted((at, first.get(str(place.get("func")), at)))
+                first[str(place.get("func"))] = early
+                if late != early:
+                    self.ask(f"-break-disable {late[1]}")
+
+    def is_opening(self, frame: Frame) -> bool:
+        """Whether a frame stands at the head of its procedure, whose lines are cilk2c's own begin of a clone."""
+        function = str(frame.get("func", ""))
+        found = CLONE.match(function)
+        opened = self.procedures.opened.get(found[1] if found else function, 0)
+        line = int(frame["line"])
+        return line <= opened or linecache.getline(str(frame["fullname"]), line).strip() in ("{", "}")
+
+
+class CilkBackend(NativeBackend):
+    """One program of Cilk-5 under gdb."""
+
+    runtime = "Cilk-5"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__([])
+        self._sources, self._arguments = split(command)
+        self._folder = Path(tempfile.mkdtemp(prefix="weft-cilk-"))
+        self._over = 0
+        self._aborted = ""
+        self._procedures = Procedures()
+
+    def start(self) -> Stop:
+        """Compile the program, start it, and come to the first line of its main procedure."""
+        program, self._procedures = build(self._sources, self._folder)
+        self._program = str(program)
+        self._terminal = Terminal()
+        self._gdb = self._cilk = CilkGdb(self._procedures)
+        self._gdb.begin(self._program, self._arguments, {}, self._terminal.name)
+        self._took()
+        if "cilk_main" not in self._procedures.scopes:
+            return self._here("start", self._thread())
+        self._watch(True)
+        stop = self._run("-exec-continue", "next", None)
+        self._watch(False)
+        return replace(stop, why="start") if stop.why == "line" else stop
+
+    def close(self) -> None:
+        """End the program."""
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # The table
+
+    def _table(self) -> Table | None:
+        if not self._base and self._gdb.exited is None:
+            self._base = self._gdb.address("weft_tasks")
+        return Table(self._gdb.read, self._base) if self._base and self._gdb.exited is None else None
+
+    def _rows(self) -> list[Row]:
+        table = self._table()
+        return table.rows if table is not None else []
+
+    def _records(self) -> tuple[Any, dict[int, int]]:
+        """The living tasks, as what this shares with OpenMP asks for them."""
+        return [as_dict(row) for row in self._rows()], {}
+
+    def tasks(self) -> list[Task]:
+        """The table."""
+        table = self._table()
+        if table is None:
+            return []
+        rows, deques = table.rows, table.deques()
+        children: dict[int, list[int]] = {}
+        for row in rows:
+            children.setdefault(row.parent, []).append(row.id)
+        above = {row.id: row for row in rows}
+        return [self._task(row, above.get(row.above), tuple(children.get(row.id, ())), deques) for row in rows]
+
+    def _task(self, row: Row, above: Row | None, children: tuple[int, ...], deques: dict[int, int]) -> Task:
+        site, wait = self._gdb.site, None
+        created = self._named(site(row.created))
+        if above is not None:
+            at = self._named(site(above.created))
+            if row.address in deques:
+                wait = Wait(
+                    "deque", (), at, free=True, what=f"of worker {deques[row.address]}, where any other may take it"
+                )
+        elif row.state == "top":
+            at = self._named(self._top(row.worker))
+        else:
+            at = self._named(site(row.waiting)) if row.waiting else created
+            wait = Wait("sync", children, at) if row.wait == layout.SYNC else None
+        on = row.state != "heap"
+        return Task(
+            row.id, row.parent or None, row.state, self._names.get(row.id, ""), created, at, wait, row.worker or None,
+            row.above or None, row.beneath if on else None, None if on else row.address, pedigree(row.pedigree),
+        )  # fmt: skip
+
+    def _named(self, at: SourceLine | None) -> SourceLine | None:
+        return replace(at, function=plain(at.function, self._procedures.scopes)) if at is not None else None
+
+    def _record(self, task: int) -> Any:
+        return next((as_dict(row) for row in self._rows() if row.id == task), None)
+
+    def _at(self, address: int) -> Any:
+        table = self._table()
+        row = table.at(address) if table is not None else None
+        return as_dict(row) if row is not None else None
+
+    def on(self, worker: int) -> int | None:
+        """The task on top of a worker."""
+        return next((row.id for row in self._rows() if row.state == "top" and row.worker == worker), None)
+
+    # Running
+
+    def _trace(self, record: Any, what: int) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, what, 4)
+
+    def _watch(self, on: bool) -> None:
+        base = self._base = self._base or self._gdb.address("weft_tasks")
+        self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
+        for row in self._rows():
+            if row.traced:
+                self._trace(as_dict(row), 0)
+
+    def _onward(self, how: How, address: int) -> Stop:
+        """Let the traced task come on from where it is."""
+        record = self._at(address)
+        if record is None:
+            return self._run("-exec-continue", how, None)
+        thread = self._gdb.threads.get(int(record["worker"]))
+        if thread is None or record["above"]:
+            return self._elsewhere(how, record, thread)
+        return super()._onward(how, address)
+
+    def _elsewhere(self, how: How, record: Any, thread: int | None) -> Stop:
+        """The task is on the heap, or beneath another one in its worker's stack: that one is to come to its end."""
+        address = int(record["address"])
+        at = next((row.at for row in self.tasks() if row.id == record["id"]), None)
+        self._suspended = at.line if at is not None else 0
+        if thread is not None:
+            above = next(row for row in self._rows() if row.id == record["above"])
+            self._trace(as_dict(above), layout.RUNS)
+            self._over = above.address
+        return self._run("-exec-continue", how, address)
+
+    def _signalled(self, event: tuple[str, int, int, int], how: How) -> Stop:
+        name, of, other, thread = event
+        if name == "done" and of == self._over:
+            return self._back(how, other, thread)
+        if name == "done":
+            self._over = 0
+            row = self._at(of)
+            self._aborted = f"task {row['id']} was aborted" if row and row["wait"] == layout.ABORTED else ""
+        if name == "joined" and self._aborted:
+            stop = super()._signalled(event, how)
+            told, self._aborted = self._aborted, ""
+            return replace(stop, text=told) if stop.why == "joined" else stop
+        if name == "resume" and how == "finish":
+            return self._run("-exec-continue", how, of)
+        return super()._signalled(event, how)
+
+    def _joiner(self, record: Any, rows: Any) -> Any:
+        """In Cilk it is always the parent: it lives until all that it made are done."""
+        return self._at(record["maker"])
+
+    def _back(self, how: How, address: int, thread: int) -> Stop:
+        """What lay on the traced task has come to its end: back to that task's line, unless it was stolen."""
+        self._over = 0
+        record, done = self._at(address), self._gdb.stack(thread)
+        frames = cropped(done, 1)
+        if how == "finish" or not record or record["worker"] != self._gdb.lwp(thread) or not frames:
+            return self._run("-exec-continue", how, address)
+        if (stop := self._return(thread, address, how, frames[0])) is not None:
+            return stop
+        self._depth = len(frames)
+        return self._onward(how, address)
+
+    def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """What a stop means; where a clone has lost its task to another worker, its lines mean nothing."""
+        stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
+        if stepped and address is not None and self._gdb.exited is None:
+            thread = int(str(stop.get("thread-id", 0)))
+            here = next((r for r in self._rows() if r.state == "top" and r.worker == self._gdb.lwp(thread)), None)
+            if here is None or here.address != address:
+                if how != "step" or here is None or here.maker != address:
+                    return self._onward(how, address)
+                address, self._depth = here.address, 0  # into a task that it spawned
+                self._watch(False)
+                self._trace(as_dict(here), layout.RUNS)
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame) and self._cilk.is_opening(frame) and frame.get("begins"):
+                return self._onward(how, address)
+        if stop.get("reason") == "breakpoint-hit" and stop.get("bkptno") in self._gdb.points:
+            return self._hit(stop, how, address)
+        return super()._happened(stop, how, address)
+
+    def _hit(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """A person's breakpoint: none where a clone has lost its task; at a procedure's head, on to its first line."""
+        thread = int(str(stop.get("thread-id", 0)))
+        frame = self._gdb.stack(thread)[0]
+        if not frame.get("begins") or not self._cilk.is_opening(frame):
+            return super()._happened(stop, how, address)
+        point = self._gdb.points[str(stop["bkptno"])]
+        if (other := self._past(thread, how, address, set())) is not None:
+            return other
+        here = self.on(self._gdb.lwp(thread))
+        return self._here("breakpoint", thread, point=point.id) if here is not None and self.meant(point, thread) else (
+            self._resume(how, address))  # fmt: skip
+
+    def meant(self, point: Point, thread: int) -> bool:
+        """Whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
+        return self.on(self._gdb.lwp(thread)) is not None and super().meant(point, thread)
+
+    def _into(self, thread: int, address: int, *, new: bool) -> Stop:
+        """A worker is about to begin or take up the traced task: on to its next line."""
+        if (stop := self._return(thread, address, "next")) is not None:
+            return stop
+        stop = self._past(thread, "next", address, set() if new else {self._suspended}, of=address)
+        return stop if stop is not None else self._here("line", thread)
+
+    def _past(self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0) -> Stop | None:
+        """On to a line of the program that is neither the head of a procedure nor one of these. `of`: of that task."""
+        for _ in range(HOW_FAR):
+            frame = self._gdb.stack(thread)[0]
+            if is_own(frame) and int(frame["line"]) not in skipped and not self._cilk.is_opening(frame):
+                return None
+            self._gdb.run(f"-exec-next --thread {thread}")
+            happened = self._await()
+            if self._gdb.exited is not None or happened.get("reason") != "end-stepping-range":
+                return self._happened(happened, how, address)
+            if of and self._on_address(thread) != of:
+                return self._onward(how, of)
+        return None
+
+    def _on_address(self, thread: int) -> int:
+        """The record of the task that runs on a thread; 0 for none."""
+        lwp = self._gdb.lwp(thread)
+        return next((row.address for row in self._rows() if row.state == "top" and row.worker == lwp), 0)
+
+    @property
+    def _bodies(self) -> Any:
+        return Unmade()
+
+    # Looking
+
+    def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
+        stop = super()._here(why, thread, point=point, text=text)
+        return replace(stop, at=self._named(stop.at))
+
+    def frames(self, task: int | None, *, every: bool = False) -> Any:
+        """A task's own frames, innermost first, and the chain of spawns."""
+        lines, made = super().frames(task, every=every)
+        if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
+            lines = [row.at]
+        return [self._named(line) for line in lines], made
+
+    def evaluate(self, task: int | None, text: str, level: int) -> str:
+        """The value of an expression in a task's frame, variables by their names in the source."""
+        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        if not frames:
+            return self._on_heap(task, text)
+        frame = frames[min(level, len(frames) - 1)]
+        record = self._record(task or 0)
+        here = self._variables(thread, int(frame["level"]))
+        where = Place(str(frame.get("func", "")), here, record["entry"] if record else 0)
+        return evaluate(
+            text, where, self._procedures, lambda words: self._gdb.evaluate(words, thread, int(frame["level"]))
+        )
+
+    def _variables(self, thread: int, level: int) -> list[str]:
+        """The names that C has in a frame."""
+        place = f"--thread {thread} --frame {level}"
+        told = self._gdb.ask(f"-stack-list-variables {place} --no-values").get("variables", [])
+        return [str(one["name"]) for one in told]
+
+    def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
+        """The variables of a task's frame, and their values: those in C, and those that its procedure's frame has."""
+        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        names: list[str] = []
+        if frames:
+            frame = frames[min(level, len(frames) - 1)]
+            names = [name for name in self._variables(thread, int(frame["level"])) if not name.startswith("_cilk_")]
+            found = CLONE.match(str(frame.get("func", "")))
+            kept = self._procedures.scopes.get(found[1], []) if found else []
+        else:
+            row = next((row for row in self.tasks() if row.id == task), None)
+            kept = self._procedures.scopes.get(self._procedure(row.at if row else None), [])
+        told = []
+        for name in dict.fromkeys([*names, *(name for _, name in kept)]):
+            try:
+                told.append((name, self.evaluate(task, name, level)))
+            except HandError as error:
+                told.append((name, f"<{error}>"))
+        return told
+
+    @staticmethod
+    def _procedure(at: SourceLine | None) -> str:
+        """cilk2c's name of the procedure that a line is in."""
+        return "cilk_main" if at and at.function == "main" else at.function if at else ""
+
+    def _on_heap(self, task: int | None, text: str) -> str:
+        """Of a task on the heap all that there is lies in its frame."""
+        table = self._table()
+        row = next((row for row in table.rows if row.id == task), None) if table is not None else None
+        if table is None or row is None:
+            raise HandError("the task is in no frame: it has come to its end")
+        at = next(one.at for one in self.tasks() if one.id == task)
+        name = self._procedure(at)
+        frame = f"((struct _cilk_{name}_frame *){row.address - table.offset:#x})"
+        return evaluate(
+            text,
+            Place(f"_cilk_{name}_slow", ()),
+            self._procedures,
+            lambda words: self._gdb.evaluate(words.replace("_cilk_frame->", f"{frame}->"), self._thread()),
+        )
+
+
+class Unmade:
+    """What a compiler of OpenMP makes up, cilk2c does not."""
+
+    def is_made_up(self, frame: Frame) -> bool:
+        """Nothing."""
+        return False
+
+
+def as_dict(row: Row) -> dict[str, Any]:
+    """A row as records of OpenMP are read: by name, and with numbers for states."""
+    return {**{name: getattr(row, name) for name in row.__slots__}, "state": STATE[row.state], "scope": 0}
+
+
+STATE = {"top": 2, "middle": 3, "heap": 4}

@@ -1,0 +1,153 @@
+"""From sources in Cilk-5's language to a program with Weft's part: cpp, cilk2c, cpp and gcc, as its cilkc does it.
+
+Cilk-5 is the person's own, and stays as it is: a header in front of its `cilk-cilk2c.h` says what the output calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.errors import UsageError
+
+NATIVE = Path(__file__).parent / "native"
+PLACES = (
+    "CILK_ROOT names its folder, or its cilkc is on the PATH; `make cilk5` in Weft's repository fetches it from "
+    "https://github.com/zakkak/cilk and builds it"
+)
+SOURCES = (".cilk", ".c", ".o", ".a")
+"""What may stand on the command line behind the first source, before the program's arguments."""
+FRAME = re.compile(r"(?<=struct )_cilk_(\w+)_frame\{CilkStackFrame header;")
+"""The frame that cilk2c makes for a procedure."""
+SLOW = re.compile(r"static void _cilk_(\w+)_slow\([^()]*\)\{")
+SCOPES = re.compile(r"struct _cilk_(\w+)_frame\{CilkStackFrame header;((?:struct\{[^{}]*\}scope\d+;)*)\};")
+SCOPE = re.compile(r"struct\{([^{}]*)\}scope(\d+);")
+FIELD = re.compile(r"\(\*\s*(\w+)\)|(\w+)\s*(?:\[[^;]*\])*;")
+"""The variables of a procedure's blocks, as its frame has room for them."""
+OPENED = re.compile(r"^# (\d+)[^\n]*\n[^\n]*?\b(\w+)\s*\(CilkWorkerState\*const _cilk_ws[^\n]*CILK2C_INIT_FRAME", re.M)
+KEPT = re.compile(r"_cilk_sync(\d+):((?:\w+=_cilk_frame->scope\d+\.\w+;)*)")
+"""Where a slow clone goes on, and the variables that it takes from its frame there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cilk:
+    """A Cilk-5 of this machine."""
+
+    compiler: Path
+    headers: Path
+    libraries: tuple[Path, ...]
+
+
+@dataclass(slots=True)
+class Procedures:
+    """What cilk2c says of a program's procedures, by their names.
+
+    `opened`: the line with the name. `scopes`: the blocks of its frame with each variable. `kept`: what a slow clone
+    takes back from the frame at a spawn or sync. `saved`: the variables that are ever put into the frame.
+    """
+
+    opened: dict[str, int] = field(default_factory=dict)
+    scopes: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    kept: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)
+    saved: dict[str, frozenset[str]] = field(default_factory=dict)
+
+
+def _roots() -> Iterator[Path]:
+    if os.environ.get("CILK_ROOT"):
+        yield Path(os.environ["CILK_ROOT"])
+        return
+    if found := shutil.which("cilkc"):
+        yield Path(found).resolve().parent.parent
+
+
+def find() -> Cilk:
+    """The person's Cilk-5. UsageError where there is none, or half of one, with what to do."""
+    for root in _roots():
+        compiler = next((p for p in (root / "bin/cilk2c", root / "lib/cilk/cilk2c") if p.is_file()), None)
+        headers = next((p for p in (root / "include/cilk", root / "include") if (p / "cilk.h").is_file()), None)
+        libraries = tuple(p for p in (root / "lib", root / "lib/cilk") if p.is_dir())
+        if compiler is None or headers is None or not libraries:
+            missing = "cilk2c" if compiler is None else "cilk.h" if headers is None else "lib"
+            raise UsageError(f"{root} is no Cilk-5: there is no {missing} in it. {PLACES}")
+        return Cilk(compiler, headers, libraries)
+    raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}")
+
+
+def split(command: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The sources at a command line's begin, and the program's arguments."""
+    count = next((n for n, word in enumerate(command) if not word.endswith(SOURCES)), len(command))
+    sources = [Path(word) for word in command[:count]]
+    if missing := next((path for path in sources if not path.is_file()), None):
+        raise UsageError(f"{missing}: there is no such file")
+    return sources, list(command[count:])
+
+
+def build(sources: Sequence[Path], folder: Path) -> tuple[Path, Procedures]:
+    """The program of these sources, in a folder. UsageError with the compiler's own words where that fails."""
+    cilk, known = find(), Procedures()
+    options = shlex.split(os.environ.get("CILKFLAGS", ""))
+    parts = [
+        _procedures(source, folder / f"{n}-{source.stem}", cilk, options, known) if source.suffix == ".cilk" else source
+        for n, source in enumerate(sources)
+    ]
+    program = folder / sources[0].stem
+    where = [option for place in cilk.libraries for option in (f"-L{place}", f"-Wl,-rpath,{place}")]
+    named = [word for word in options if word.startswith(("-O", "-l", "-L"))]
+    _run([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", *map(str, parts), str(NATIVE / "weft-cilk.c"),
+          "-o", str(program), *where, *named, "-lcilkrt0", "-lcilk", "-ldl", "-lm", "-pthread"])  # fmt: skip
+    return program, known
+
+
+def _compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC") or "gcc")
+
+
+def _paths(cilk: Cilk) -> list[str]:
+    return [f"-I{NATIVE / 'header'}", f"-I{NATIVE}", f"-I{cilk.headers}", "-D_REENTRANT"]
+
+
+def _procedures(source: Path, base: Path, cilk: Cilk, options: list[str], known: Procedures) -> Path:
+    """One source's object. What is in `known` afterwards are its procedures too."""
+    expanded, made, target = (base.with_suffix(suffix) for suffix in (".cilki", ".c", ".o"))
+    _run([*_compiler(), "-E", "-xc", "-include", str(cilk.headers / "cilk.h"), f"-I{NATIVE / 'first'}",
+          f"-I{cilk.headers}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", *options, str(source.resolve()),
+          "-o", str(expanded)])  # fmt: skip
+    _run([str(cilk.compiler), str(expanded), "-o", str(made)])
+    made.write_text(with_records(made.read_text(), known))
+    _run([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", "-c", str(made), "-o", str(target)])
+    return target
+
+
+def with_records(text: str, known: Procedures) -> str:
+    """cilk2c's output, with the record of a task in each frame; its procedures are noted.
+
+    The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for hold.
+    """
+    for name, blocks in SCOPES.findall(text):
+        known.scopes[name] = [(int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)]
+    known.opened.update((name, int(line)) for line, name in OPENED.findall(text))
+    slow = list(SLOW.finditer(text))
+    for found, end in zip(slow, [*(m.start() for m in slow[1:]), len(text)], strict=True):
+        known.saved[found[1]] = frozenset(re.findall(r"_cilk_frame->scope\d+\.(\w+)=", text[found.end() : end]))
+        for label, names in KEPT.findall(text, found.end(), end):
+            taken = frozenset(word.partition("=")[0] for word in names.split(";") if word)
+            known.kept[found[1], int(label)] = taken
+    return FRAME.sub(r"_cilk_\1_frame{CilkStackFrame header;struct weft_cilk_task weft;", text)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UsageError(f"{Path(command[0]).name} cannot compile it:\n" + "\n".join(said[-12:]))
+    if Path(command[0]).name == "cilk2c":
+        for line in done.stderr.splitlines():
+            if not line.startswith("/usr/"):  # it knows less than the C library's headers say today
+                print(line, file=sys.stderr)

@@ -1,0 +1,123 @@
+"""The records in Cilk's frames as Python reads them: the layout of cilk5/native/weft-cilk.h."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.debug.hands import HandError
+from weft.tasks.model import State
+
+MAGIC = b"weftcil1"
+RECORD = np.dtype([
+    ("id", "<u8"), ("parent", "<u8"), ("created", "<u8"), ("below", "<u8"), ("maker", "<u8"), ("waiting", "<u8"),
+    ("thread", "<u8"), ("self", "<u8"), ("entry", "<u8"), ("wait", "<i4"), ("traced", "<i4"),
+    ("pedigree", "<u8"), ("line", "<u8"),
+])  # fmt: skip
+WORKER = np.dtype([
+    ("top", "<u8"), ("next", "<u8"), ("thread", "<u8"), ("state", "<u8"), ("begun", "<u8"), ("ended", "<u8"),
+    ("taken", "<u8"), ("unused", "<u8"),
+])  # fmt: skip
+COUNT, WATCH, OFFSET, WORKERS = 8, 12, 24, 32
+"""Where the table has its fields."""
+TRACED, SIZE = 76, RECORD.itemsize
+CREATE, BEGIN, RESUME, DONE, JOINED = 1, 2, 4, 5, 6
+RUNS, SPAWNS, JOINS = 1 << 8, 1 << 9, 1 << 10
+SYNC, ABORTED = 5, 66
+
+STORED = ("id", "parent", "created", "maker", "waiting", "entry", "wait", "traced", "pedigree")
+
+Read = Callable[[int, int], bytes]
+
+
+@dataclass(slots=True)
+class Row:
+    """A living task: its record, and what follows from where that lies."""
+
+    address: int
+    id: int
+    parent: int
+    created: int
+    maker: int
+    waiting: int
+    entry: int
+    wait: int
+    traced: int
+    pedigree: int
+    state: State = "heap"
+    worker: int = 0
+    above: int = 0
+    beneath: int = 0
+
+
+class Table:
+    """All records that can be found now."""
+
+    def __init__(self, read: Read, base: int) -> None:
+        self._read, self._seen = read, dict[int, tuple[Row, int, int]]()
+        head = read(base, WORKERS)
+        if head[:8] != MAGIC:
+            raise HandError("the program's table of tasks is of another version of Weft: start it again")
+        count = int.from_bytes(head[COUNT : COUNT + 4], "little")
+        self.offset = int.from_bytes(head[OFFSET : OFFSET + 8], "little")
+        self.workers = np.frombuffer(read(base + WORKERS, count * WORKER.itemsize), WORKER)
+        for worker in self.workers:
+            self._stack(int(worker["top"]), int(worker["thread"]))
+        for row in list(self.rows):
+            self._makers(row)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The living tasks, by their numbers."""
+        return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
+
+    def _record(self, address: int) -> tuple[Row, int, int] | None:
+        """The record at an address, what lies below it, and the thread that ran it last; None where none lives."""
+        if not address:
+            return None
+        if address not in self._seen:
+            r: Any = np.frombuffer(self._read(address, SIZE), RECORD)[0]
+            if int(r["self"]) != address:
+                return None
+            fields: dict[str, Any] = {name: int(r[name]) for name in STORED}
+            self._seen[address] = Row(address, **fields), int(r["below"]), int(r["thread"])
+        return self._seen[address]
+
+    def _stack(self, top: int, thread: int) -> None:
+        """A worker's own: down to the first frame that another one runs now."""
+        state: State = "top"
+        above, line = 0, list[Row]()
+        while (found := self._record(top)) is not None and found[2] == thread and found[0].state == "heap":
+            row, top, _ = found
+            row.state, row.worker, row.above = state, thread, above
+            state, above = "middle", row.id
+            line.append(row)
+        for beneath, row in enumerate(reversed(line)):
+            row.beneath = beneath
+
+    def _makers(self, row: Row) -> None:
+        while (found := self._record(row.maker)) is not None:
+            row = found[0]
+
+    def at(self, address: int) -> Row | None:
+        """The task with its record there; None where it is done."""
+        found = self._record(address)
+        return found[0] if found is not None else None
+
+    def deques(self) -> dict[int, int]:
+        """For each frame that another worker could take now, by its record's address, the worker that has it.
+
+        A deque is Cilk's own: its worker's state begins with pointers to its head and its tail; the frame at the tail
+        is the one that runs.
+        """
+        found = {}
+        for worker in self.workers:
+            if worker["state"]:
+                head, tail = np.frombuffer(self._read(int(worker["state"]), 16), "<u8").tolist()
+                if head and head + 8 < tail <= head + (1 << 20):
+                    for frame in np.frombuffer(self._read(head, tail - head - 8), "<u8").tolist():
+                        found[frame + self.offset] = int(worker["thread"])
+        return found
