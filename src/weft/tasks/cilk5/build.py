@@ -77,7 +77,7 @@ def find() -> Cilk:
             missing = "cilk2c" if compiler is None else "cilk.h" if headers is None else "lib"
             raise UsageError(f"{root} is no Cilk-5: there is no {missing} in it. {PLACES}")
         return Cilk(compiler, headers, libraries)
-    raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}")
+    raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}; `--as-openmp` needs none")
 
 
 def split(command: Sequence[str]) -> tuple[list[Path], list[str]]:
