@@ -17,7 +17,7 @@ CLONE = re.compile(r"_cilk_(\w+)_slow$")
 INLET = re.compile(r"_inlet(_fast|_slow)?$")
 NAME = re.compile(r"(?<![\w.$>])[A-Za-z_]\w*(?!\w|\s*\()")
 """A name that is neither a field of something nor called."""
-GONE = "needed no more when another worker took the task up: as it was kept before, unless assigned since"
+GONE = "not used any more when another worker took the task up: as it was kept before, unless assigned since"
 
 Value = Callable[[str], str]
 
@@ -76,7 +76,9 @@ def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> s
             if slow is None or kept is None or name in kept:
                 return name
             if name not in procedures.saved.get(owner, frozenset()):
-                raise HandError(f"{name} was not kept when another worker took the task up: it was needed no more")
+                raise HandError(
+                    f"{name} was not kept when another worker took the task up: the rest of it does not use it"
+                )
             gone.append(name)
         return f"_cilk_frame->scope{_only(name, places)}.{name}"
 
