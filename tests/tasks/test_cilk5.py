@@ -145,7 +145,7 @@ def test_without_cilk_5_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match=r"no Cilk-5 here.*CILK_ROOT.*make cilk5"):
         session([str(PROGRAMS / "fib.cilk")]).__enter__()
     monkeypatch.setenv("CILK_ROOT", str(tmp_path))
-    with pytest.raises(UsageError, match="is no Cilk-5: there is no cilk2c in it"):
+    with pytest.raises(UsageError, match="is not a Cilk-5: it has no cilk2c"):
         build.find()
 
 

@@ -75,7 +75,7 @@ def find() -> Cilk:
         libraries = tuple(p for p in (root / "lib", root / "lib/cilk") if p.is_dir())
         if compiler is None or headers is None or not libraries:
             missing = "cilk2c" if compiler is None else "cilk.h" if headers is None else "lib"
-            raise UsageError(f"{root} is no Cilk-5: there is no {missing} in it. {PLACES}")
+            raise UsageError(f"{root} is not a Cilk-5: it has no {missing}. {PLACES}")
         return Cilk(compiler, headers, libraries)
     raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}; `--as-openmp` needs none")
 
