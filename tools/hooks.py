@@ -25,7 +25,7 @@ PARTS = {
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],
-        "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py"],
+        "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py"],
     },
     "hung programs, deaths, order": {
         "OpenMP": [],

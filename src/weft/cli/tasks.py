@@ -5,7 +5,7 @@ weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fo
 weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid P                      a native program that runs under Weft's tool already
+weft tasks --pid P [--once]             a Python program that runs; a native one that runs under Weft's tool
 weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
 
 Exits 0, or 1 where a command of a script failed.
@@ -14,6 +14,7 @@ Exits 0, or 1 where a command of a script failed.
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "tasks", help="follow one task of asyncio or OpenMP, wherever it runs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--pid P | --core FILE] [--] PROGRAM ARGS",
+        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--pid P [--once] | --core FILE] [--] PROGRAM ARGS",
     )  # fmt: skip
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
     parser.add_argument(
@@ -43,6 +44,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-tasks/1)")
     parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
     parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
+    parser.add_argument("--once", action="store_true", help="print tasks and waits, and leave; 1 where it is hung")
+    parser.add_argument("--format", choices=("text", "json"), help="json: as --json")
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
     parser.add_argument("--record", default="", metavar="FILE", help="write down which asyncio task makes each step")
     parser.add_argument("--replay", default="", metavar="FILE", help="let the tasks make their steps in that order")
@@ -61,11 +64,14 @@ def run(args: argparse.Namespace) -> int:
 
         print(*(f"{name}={value}" for name, value in settings(args.runtime).items()))
         return 0
+    args.json = args.json or args.format == "json"
     lines = script(args)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     opened = open_session(args)
     opened.console.json = args.json
+    if args.once:
+        return look(opened, as_json=args.json)
     prompt = opened.console
     try:
         with opened:
@@ -83,6 +89,20 @@ def run(args: argparse.Namespace) -> int:
     except Quit:
         pass
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def look(opened: Session, *, as_json: bool) -> int:
+    """All tasks and what they wait for, once; 1 where the program is in a deadlock, or can go on no further."""
+    from weft.tasks.console import SCHEMA
+
+    with opened:
+        tasks, waits = opened.do("tasks"), opened.do("waits")
+        if as_json:
+            print(json.dumps({"schema": SCHEMA, "tasks": tasks["tasks"], "waits": waits}))
+        else:
+            verdict = [found["message"] for found in waits["deadlocks"]] + (waits["hung"] or "").splitlines()
+            print(*opened.console.told(tasks), *verdict, sep="\n")
+    return FAILED_STATUS if waits["deadlocks"] or waits["hung"] else 0
 
 
 def open_session(args: argparse.Namespace) -> Session:

@@ -106,6 +106,7 @@ def _where(answer: Answer) -> list[str]:
 
 def _waits(answer: Answer) -> list[str]:
     lines = [_row(row) for row in answer["waits"]] + [d["message"] for d in answer["deadlocks"]]
+    lines += (answer["hung"] or "").splitlines()
     return lines or ["no task waits"]
 
 

@@ -108,6 +108,10 @@ class Backend(Protocol):
         """Give a task a name."""
         ...
 
+    def verdict(self) -> str:
+        """That nothing can happen any more, and why; empty where something can, or where it is not known."""
+        ...
+
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step while the others go on, or again."""
         ...

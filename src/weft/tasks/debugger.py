@@ -207,7 +207,8 @@ class Debugger:
         rows = [row for row in table if row.wait is not None]
         found = deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
-        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told}
+        hung = "" if found else self.backend.verdict()
+        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told, "hung": hung or None}
 
     # Breakpoints
 

@@ -472,6 +472,10 @@ class NativeBackend:
         """Give a task a name."""
         self._names[task] = name
 
+    def verdict(self) -> str:
+        """A native program's deadlocks are circles, which `waits` tells."""
+        return ""
+
     def hold(self, task: int, *, on: bool) -> None:
         """The runtime chooses which task a thread runs. UsageError."""
         raise UsageError(

@@ -29,6 +29,8 @@ from weft.tasks.runtime import INSIDE, births
 
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
+AGAIN = 0.15
+"""Seconds between two looks whether nothing can happen any more."""
 TICK = 0.01
 """Seconds between looks at what else has to go on."""
 OLDEST = (3, 11)
@@ -186,6 +188,14 @@ class Conversation:
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         self._ask("name", task=task, name=name)
+
+    def verdict(self) -> str:
+        """That nothing can happen any more, and why; empty where something can, or where it is not known."""
+        for _ in range(2):  # a thread of a pool that is about to take up work looks idle for an instant
+            if self._over is not None or not self._ask("quiet"):
+                return ""
+            time.sleep(AGAIN)
+        return hung.message(self._ask("hung"), self.tasks())
 
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step while the others go on, or again."""

@@ -397,6 +397,10 @@ class RankBackend:
         with self._hand.looking():
             self._hand.backend.name(task, name)
 
+    def verdict(self) -> str:
+        """What a rank waits for may come from another one."""
+        return ""
+
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step, or again."""
         with self._hand.looking():

@@ -82,6 +82,17 @@ def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
     with_asyncio(lambda: load().RankAgent(path, library, hands))
 
 
+def visit(path: str) -> None:
+    """Answer the debugger that listens at a path, in a program that was not started for one (attach.py)."""
+    if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.connect(path)
+            line.sendall(b'{"stop": {"why": "ended", "code": null, "task": null, "at": null}}\n')
+        return
+    sys.modules.pop("_weft_inside.attach", None)
+    load("attach").come(path)
+
+
 def record(library: str) -> None:
     """Write down which task makes each call of MPI, in a rank of `weft run --tasks`."""
 

@@ -67,10 +67,14 @@ class Agent:
         self.tracer = Tracer(self.stop, self.tasks, self.deaths.born)
         self.schedule = Schedule(lambda text: self.stop(None, "interrupted", None, text))
         self._scheduled = False
-        self._watch_loops()
-        births.install(self.tracer.created, library, behind, shields)
+        self._prepare(library)
         os.register_at_fork(after_in_child=self._forked)
         self._own = {_thread.start_new_thread(self._serve, ())}
+
+    def _prepare(self, library: str) -> None:
+        """Hear of loops and tasks from now on."""
+        self._watch_loops()
+        births.install(self.tracer.created, library, behind, shields)
 
     def _watch_loops(self) -> None:
         original = base_events.BaseEventLoop.__init__
@@ -215,6 +219,12 @@ class Agent:
                 if isinstance(loop, asyncio.AbstractEventLoop):  # not the one of births.py's sample
                     self.loops.add(loop)
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
+
+    def do_quiet(self, _: Request) -> bool:
+        """Whether nothing can happen any more, as the program runs."""
+        if self._standing or any(map(busy, list(self.loops))) or self.schedule.withholds:
+            return False
+        return hung.quiet(list(self.loops), self.tasks(), self._own)
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""
