@@ -32,7 +32,7 @@ PARTS = {
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py"],
     },
 }
-SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py"]
+SHARED = ["limit.py", "model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py"]
 
 
 def code_lines(path: Path) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tasks.test_asyncio import PYTHONS
 
+from weft.cli.main import main
 from weft.errors import UsageError
 from weft.tasks import session
 
@@ -70,6 +72,15 @@ def test_what_may_still_come_from_elsewhere_is_waited_for(what: str, python: str
     with session([python, str(HUNG), what]) as s:
         stop = s.do("continue")
         assert (stop["why"], stop["code"]) == ("ended", 0), s.output()
+
+
+def test_a_command_of_a_script_has_a_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    begun = time.monotonic()
+    assert main(["tasks", "--limit", "1", "-c", "c", "-c", "tasks", "--", str(HUNG), "served_for_ever"]) == 0
+    assert time.monotonic() - begun < 20
+    told = capsys.readouterr().out
+    assert "stopped after 1 s" in told
+    assert "serves 127.0.0.1:" in told
 
 
 def test_all_frames_of_a_wait_are_shown_on_request() -> None:

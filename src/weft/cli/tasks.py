@@ -26,6 +26,8 @@ from weft.errors import UsageError
 if TYPE_CHECKING:
     from weft.tasks import Session
 
+SCRIPTED = 600.0
+"""Seconds that a command of a script may take where nobody sits at it and says otherwise."""
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 
@@ -46,6 +48,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
     parser.add_argument("--once", action="store_true", help="print tasks and waits, and leave; 1 where it is hung")
     parser.add_argument("--format", choices=("text", "json"), help="json: as --json")
+    parser.add_argument("--limit", type=float, metavar="SECONDS",
+                        help="interrupt a command after that time; 0: never. 600 in scripts")  # fmt: skip
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
     parser.add_argument("--record", default="", metavar="FILE", help="write down which asyncio task makes each step")
     parser.add_argument("--replay", default="", metavar="FILE", help="let the tasks make their steps in that order")
@@ -70,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     opened = open_session(args)
     opened.console.json = args.json
+    unattended = SCRIPTED if lines is not None else 0.0
+    opened.debugger.limit = unattended if args.limit is None else max(args.limit, 0.0)
     if args.once:
         return look(opened, as_json=args.json)
     prompt = opened.console

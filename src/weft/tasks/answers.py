@@ -58,6 +58,7 @@ def _stopped(answer: Answer) -> list[str]:
         "breakpoint": f"breakpoint {answer['breakpoint']}: ",
         "joined": f"joined{after}: ",
         "signal": answer["text"] or "",
+        "interrupted": f"{answer['text']} " if answer["text"] else "",
     }
     moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
     source = f"  {answer['source']}" if answer["source"] else ""

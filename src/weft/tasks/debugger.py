@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import linecache
 import re
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
+from weft.tasks.limit import limited
 from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
 from weft.terms.words import plural
 from weft.trace.tasks import label_of
@@ -31,6 +34,7 @@ class Debugger:
         self.stop = Stop("start")
         self.points: list[Point] = []
         self.level = 0
+        self.limit = 0.0
         self.held: set[int] = set()
         self._ids = itertools.count(1)
 
@@ -68,10 +72,14 @@ class Debugger:
         return answer
 
     def _gone(self, how: How) -> Stop:
+        begun = time.monotonic()
         try:
-            return self.backend.go(how, self.focus, child=self.child)
+            with limited(self.limit):
+                return self.backend.go(how, self.focus, child=self.child)
         except KeyboardInterrupt:
-            return self.backend.interrupt()
+            stop = self.backend.interrupt()
+            over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
+            return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
     def follow(self, text: str) -> Answer:
         """Whether a spawn leads to the child, or on in the parent."""

@@ -100,4 +100,10 @@ async def open_socket() -> None:
     theirs.close()
 
 
+async def served_for_ever() -> None:
+    """A server that nobody asks: it is not hung."""
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    await server.serve_forever()
+
+
 asyncio.run(globals()[sys.argv[1]]())
