@@ -80,7 +80,8 @@ def test_the_order_in_memory_is_not_part_of_a_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cuts", ["0,100,300", "0,1,2,299,300", "0,0,150,150,300"])
 def test_several_parts_of_one_process_are_one_array(form: str, cuts: str, tmp_path: Path) -> None:
     before = written(tmp_path / "before", "values", "0,300")
-    assert compare_values(before, written(tmp_path / "cut", form, cuts), {}).alike
+    cut = written(tmp_path / "cut", form, cuts)
+    assert compare_values(before, cut, {}).alike and compare_values(cut, before, {}).alike
     made = compare_values(before, written(tmp_path / "wrong", form, cuts, 123), {})
     assert not made.alike
     assert form == "hashes" or made.found[0][0].element == (123, 7)

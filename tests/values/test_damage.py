@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tests_support import execute
+from weft.compare.values import compare_values
+from weft.compare.values.told import lines, to_json
 from weft.errors import TraceError
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.native.shared import NATIVE
@@ -33,7 +35,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def opened(folder: Path, data: bytes) -> ValueTrace:
-    (folder / "values").mkdir()
+    (folder / "values").mkdir(parents=True)
     (folder / "values" / "a.values").write_bytes(data)
     return ValueTrace.open(folder)
 
@@ -80,3 +82,7 @@ def test_bytes_that_were_changed_are_told_or_harmless(seed: int, whole: bytes, t
             values = one.values()
             assert values is None or values.size == one.count
             process.path_of(int(process.rows["parent"][row]))
+    opened(tmp_path / "whole", whole)
+    for pair in ((tmp_path / "whole", tmp_path), (tmp_path, tmp_path / "whole")):
+        made = compare_values(ValueTrace.open(pair[0]), ValueTrace.open(pair[1]), {})
+        assert list(lines(made)) and to_json(made)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
             print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _same_program(args)):
         status = _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
+        if not values.alike and args.format == "text":
+            _print_commands(args)
         if args.debug and not values.alike:
             debug_values(values, args.run)
         return status
@@ -100,7 +103,7 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     places = slower(comparison)
     findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
-    said = [*told_contents.lines(contents, comparison), *lines(comparison, places, findings)]
+    said = [*told_contents.lines(contents, comparison), *lines(comparison, places, findings), *_unkept(args, values)]
     document = to_json(comparison, places, findings) | {"contents": told_contents.to_json(contents, comparison)}
     alike = comparison.alike and (contents is None or not contents.differing) and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
@@ -109,6 +112,24 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     elif args.debug and (event := _first_event(comparison, contents)) is not None:
         debug_at(args.run, [f"until {event[0]}:{event[1]}"])
     return status
+
+
+def _unkept(args: argparse.Namespace, values: ValueComparison | None) -> Iterator[str]:
+    """Says where only one of two runs has values."""
+    from weft.values.folder import FOLDER
+
+    have = [(run / FOLDER).is_dir() for run in (args.reference, args.run)]
+    if values is None and not args.calls and have[0] != have[1]:
+        yield f"values were not compared: no probe of the {'run' if have[0] else 'reference'} kept one"
+
+
+def _print_commands(args: argparse.Namespace) -> None:
+    from weft.compare.told import commands
+    from weft.launch.rundir import facts_of
+    from weft.report.text import printable
+
+    for line in commands(*(facts_of(run).get("command") for run in (args.reference, args.run))):
+        print(printable(line))
 
 
 def _first_event(comparison: Comparison, contents: Contents | None) -> tuple[int, int] | None:
@@ -149,8 +170,11 @@ def _values(args: argparse.Namespace) -> ValueComparison | None:
     from weft.values.folder import FOLDER
     from weft.values.trace import ValueTrace
 
-    both = all((run / FOLDER).is_dir() for run in (args.reference, args.run))
-    if not both and not args.values and any((run / "ranks").is_dir() for run in (args.reference, args.run)):
+    runs = (args.reference, args.run)
+    have = [(run / FOLDER).is_dir() for run in runs]
+    # Without calls, either, it is an error that one has no values.
+    calls = not any(have) or all(any((run / "ranks").glob("*")) for run in runs)
+    if not all(have) and not args.values and (calls or not all(run.is_dir() for run in runs)):
         return None
     return compare_values(ValueTrace.open(args.reference), ValueTrace.open(args.run), _settings(args))
 

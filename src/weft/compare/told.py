@@ -40,9 +40,7 @@ def _as_many_ranks(comparison: Comparison) -> bool:
 
 def _programs(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before.trace, comparison.after.trace
-    one, two = (_command(trace) for trace in (before, after))
-    if one != two:
-        yield f"the command of the reference is `{one}`, that of the run `{two}`"
+    yield from commands(*(trace.run.get("command") for trace in (before, after)))
     if not _as_many_ranks(comparison):
         both = min(len(before.ranks), len(after.ranks))
         yield (
@@ -51,9 +49,11 @@ def _programs(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _command(trace: Trace) -> str:
-    command = trace.run.get("command")
-    return " ".join(map(str, command)) if isinstance(command, list) else "?"
+def commands(before: object, after: object) -> Iterator[str]:
+    """What is said where two runs were started otherwise; each is a list of words, as run.json has it."""
+    one, two = (" ".join(map(str, words)) if isinstance(words, list) else "?" for words in (before, after))
+    if one != two:
+        yield f"the command of the reference is `{one}`, that of the run `{two}`"
 
 
 def _calls(comparison: Comparison) -> Iterator[str]:

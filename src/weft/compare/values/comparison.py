@@ -11,7 +11,7 @@ import numpy as np
 from weft.compare.values.judged import Judged, judge
 from weft.compare.values.moments import TOGETHER, Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
-from weft.compare.values.structure import Parting, parting
+from weft.compare.values.structure import Parting, configured_alike, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
 from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm
 from weft.plain import dataclass
@@ -24,7 +24,7 @@ MOST: Final = 20_000
 LOOKED: Final = 20_000
 """Values of an array that are looked at for their magnitude."""
 
-Sort = Literal["value", "shape", "missing", "hash"]
+Sort = Literal["value", "shape", "missing", "surplus", "hash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Unlike:
     """A value that differs: of a rank of the run, from one of the reference.
 
     `value`: an element, `judged.first` of the box; `shape`: other sizes; `missing`: elements of the reference that no
-    rank of the run has; `hash`: elements of `box` of which only hashes were kept.
+    rank of the run has; `surplus`: elements of the run that no rank of the reference has; `hash`: elements of `box` of
+    which only hashes were kept.
     """
 
     sort: Sort
@@ -44,7 +45,7 @@ class Unlike:
     @property
     def element(self) -> tuple[int, ...] | None:
         """The index of the first element in the global array, from 0 on; None where it is not known."""
-        if self.sort == "missing":
+        if self.sort in ("missing", "surplus"):
             return tuple(first for first, _ in self.box)
         if self.judged.first is None:
             return None
@@ -134,6 +135,7 @@ class _Judging:
         self.strict = not all(one.nan_equal for one in (self.everywhere, *self.own.values()))
         self.scales: dict[str, float] = {}
         self.ranks = len(made.before.processes) == len(made.after.processes)
+        self.configured = configured_alike(made.before, made.after)
         self._read = 0
         """Bytes of the files since their pages were given back."""
 
@@ -190,7 +192,7 @@ class _Judging:
                 found = self._values(one, two, shared) if shared is not None else None
                 if found is not None:
                     yield found
-        yield from _gaps(before, after)
+        yield from _gaps(before, after, surplus=self.configured)
 
     def _values(self, one: Kept, two: Kept, shared: Box, bound: float = 0.0) -> Unlike | None:
         a, b = one.values(), two.values()
@@ -299,10 +301,15 @@ def _block(one: Kept, two: Kept) -> Box:
     return ((first, min(first + VALUES_BLOCK, two.box[0][1])),)
 
 
-def _gaps(before: list[Kept], after: list[Kept]) -> Iterator[Unlike]:
-    """Elements that one run has and the other has not."""
+def _gaps(before: list[Kept], after: list[Kept], *, surplus: bool) -> Iterator[Unlike]:
+    """Elements that one run has and the other has not; of the run only where both were told to keep the same."""
     for one in before:
         hole = missing(one.box, [two.box for two in after])
         if hole is not None:
             yield Unlike("missing", one, after[0], hole, Judged())
+            return
+    for two in after if surplus else ():
+        more = missing(two.box, [one.box for one in before])
+        if more is not None:
+            yield Unlike("surplus", before[0], two, more, Judged())
             return

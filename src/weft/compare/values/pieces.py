@@ -30,7 +30,9 @@ def within(box: Box, of: Box) -> tuple[slice, ...]:
 
 
 def missing(box: Box, held: Sequence[Box]) -> Box | None:
-    """A part of `box` that no other box holds, None where all of it is held."""
+    """A part of `box` that no other box holds, None where all of it is held, or it has no element."""
+    if not size(box):
+        return None
     return next(_left(box, [one for one in held if common(one, box)]), None)
 
 

@@ -21,7 +21,8 @@ _KINDS: Final = (PlaceKind.PROBE, PlaceKind.LOOP, PlaceKind.REGION)
 class Parting:
     """Where structures differ: `only` has a value that the other run does not have, the first of `count` such.
 
-    `loop`: the loop around it that ran another number of times, its place and both numbers. `at`: the moment's row.
+    `loop`: the loop around it that ran another number of times, its place and both numbers. `whole`: whether all that
+    the other run kept could be read; else its values end early, or its file is damaged, and nothing is known of loops.
     """
 
     side: int
@@ -29,6 +30,7 @@ class Parting:
     only: Kept
     count: int
     loop: tuple[str, int, int] | None = None
+    whole: bool = True
 
 
 def strangers(before: ValueTrace, after: ValueTrace) -> bool:
@@ -52,15 +54,16 @@ def configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
 def parting(aligned: Moments) -> Parting | None:
     """The first value that only one run has; None where both have the same ones, or were told to keep others."""
     before, after = aligned.before.trace, aligned.after.trace
-    if not configured_alike(before, after) or not _whole(before) or not _whole(after):
+    if not configured_alike(before, after):
         return None
+    whole = _whole(before) and _whole(after)
     alone = [(aligned.counts[side] > 0) & (aligned.counts[1 - side] == 0) for side in (0, 1)]
     for key in aligned.order.tolist():
         for side in (0, 1):
             if alone[side][key]:
                 only = next(iter(aligned.values(side, key)))
-                loop = _loop(aligned, side, only)
-                return Parting(side, only, int(alone[0].sum() + alone[1].sum()), loop)
+                loop = _loop(aligned, side, only) if whole else None
+                return Parting(side, only, int(alone[0].sum() + alone[1].sum()), loop, whole)
     return None
 
 

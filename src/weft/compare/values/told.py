@@ -66,6 +66,8 @@ def _lines(made: ValueComparison, *, drawn: bool) -> Iterator[str]:
         if made.found:
             yield from _first(made.found[0], made)
             yield from _spread(made, drawn)
+        else:
+            yield f"the {plural(made.compared, 'value')} that both have are alike"
     yield from _rounded(made)
     yield from _left_out(made)
 
@@ -97,7 +99,10 @@ def _structure(made: ValueComparison, heading: str) -> Iterator[str]:
     more = f", the first of {parting.count:,} such values" if parting.count > 1 else ""
     only = f"{probe_text(parting.only)} on rank {parting.only.process.rank}{iterations_text(parting.only)}"
     what = f"{only} is only in {where}{more}"
-    yield heading + (f"{_loop(parting)}: {what}" if parting.loop else f"the structures differ: {what}")
+    if not parting.whole:
+        yield f"{heading}{what}: the other's values end early, or its file is damaged (see above)"
+    else:
+        yield heading + (f"{_loop(parting)}: {what}" if parting.loop else f"the structures differ: {what}")
 
 
 def _loop(parting: Parting) -> str:
@@ -166,6 +171,8 @@ def unlike_text(one: Unlike) -> str:
         return f"its shape is {one.after.shape}, in the reference {one.before.shape}: another input or cut"
     if one.sort == "missing":
         return f"{_box(one.before, one.box)} of the reference are on no rank of the run"
+    if one.sort == "surplus":
+        return f"{_box(one.after, one.box)} of the run are on no rank of the reference: another input or cut"
     if one.sort == "hash":
         what = "its statistics differ" if one.judged.differing else f"{_box(one.after, one.box)} differ"
         return f"{what}; which element is not known: keep it at level modifications or full"
