@@ -17,21 +17,31 @@ PARTS = {
     "hooks in the runtime or the program": {
         "OpenMP": ["native/tool.c", "native/table.h", "native/ompt.h"],
         "asyncio": ["inside/births.py", "native/births.c", "native/births.h"],
+        "Cilk-5": ["cilk5/native/header/cilk-cilk2c.h", "cilk5/native/weft-cilk.h", "cilk5/native/weft-cilk.c",
+                   "cilk5/native/first/math.h"],
     },
-    "the table read": {"OpenMP": ["layout.py"], "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py"]},
+    "the table read": {
+        "OpenMP": ["layout.py"],
+        "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py"],
+        "Cilk-5": ["cilk5/layout.py", "cilk5/variables.py"],
+    },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py"],
         "asyncio": ["inside/tracer.py", "inside/points.py", "inside/agent.py", "python.py"],
+        "Cilk-5": ["cilk5/backend.py"],
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],
         "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py"],
+        "Cilk-5": ["cilk5/build.py"],
     },
     "hung programs, deaths, order": {
         "OpenMP": [],
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py"],
+        "Cilk-5": [],
     },
-}
+}  # fmt: skip
+RUNTIMES = ("OpenMP", "asyncio", "Cilk-5")
 SHARED = ["limit.py", "model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py"]
 
 
@@ -68,9 +78,10 @@ def counted(names: list[str]) -> int:
 
 def table() -> str:
     """The table as Markdown."""
-    rows = ["| lines of code | OpenMP | asyncio |", "|---|---|---|"]
-    rows += [f"| {part} | {counted(of['OpenMP'])} | {counted(of['asyncio'])} |" for part, of in PARTS.items()]
-    return "\n".join([*rows, f"| commands, on any runtime | {counted(SHARED)} | |"])
+    rows = [f"| lines of code | {' | '.join(RUNTIMES)} |", "|---|" + "---|" * len(RUNTIMES)]
+    for part, of in PARTS.items():
+        rows.append(f"| {part} | {' | '.join(str(counted(of[runtime])) for runtime in RUNTIMES)} |")
+    return "\n".join([*rows, f"| commands, on any runtime | {counted(SHARED)} |" + " |" * (len(RUNTIMES) - 1)])
 
 
 if __name__ == "__main__":
