@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,45 @@ def test_results_that_depend_on_the_schedule_are_not_compared(tmp_path: Path) ->
     script = tmp_path / "chunks.py"
     script.write_text(CHUNKS)
     assert check(script, "chunks.py")[0] == 0
+
+PAST_THE_FUNCTION = """\
+import numpy as np
+from numba import njit, prange, typeof
+
+
+def each(n):
+    total = np.zeros(2)
+    for i in prange(n):
+        total += np.array([i, 1.0])
+    return total
+
+
+def lists(n):
+    last = np.zeros(n)
+    for i in prange(n):
+        held = [0.0, 0.0]
+        held[1] = i
+        last[i] = held[1]
+        if WRONG:
+            last[0] = held[1]
+    return last
+
+
+def code(function):
+    return njit((typeof(1),), parallel=True)(function).overloads[(typeof(1),)].entry_point
+
+
+code(each)(10)
+code(lists)(10)
+"""
+
+
+@pytest.mark.parametrize(("wrong", "kinds"), [("False", []), ("n > 5", ["loop-dependence"])])
+def test_machine_code_that_is_called_past_its_function_is_checked_alike(
+    wrong: str, kinds: list[str], tmp_path: Path
+) -> None:
+    """What an iteration makes and frees lies at the same place in the next one."""
+    script = tmp_path / "past.py"
+    script.write_text(PAST_THE_FUNCTION.replace("WRONG", wrong))
+    _, out = check(script, "past.py")
+    assert re.findall(r"\[([a-z-]+)\]$", out, re.MULTILINE) == kinds, out

@@ -28,12 +28,22 @@ static int watching;
 /* Whether loops are checked from here on: not where a function runs for comparison. */
 void weft_numba_watch(int on) { watching = on; }
 
+static int following; /* blocks of Numba's runtime are known from when they are made */
+static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
+
+/* Machine code that the program calls past its function (`overloads[...].entry_point`) was not begun by a call. */
 void weft_numba_enter(const Loop *loop) {
     if (depth < MAX_DEPTH) entered[depth] = loop;
     depth++;
+    if (following) return;
+    weft_numba_follow(1);
+    followed = depth;
 }
 
-void weft_numba_leave(void) { depth--; }
+void weft_numba_leave(void) {
+    if (followed == depth) weft_numba_follow(0);
+    depth--;
+}
 
 size_t weft_numba_thread_id(void) { return (size_t)thread; }
 
@@ -466,7 +476,6 @@ typedef struct {
 } Runtime;
 
 static Runtime real;
-static int following;
 
 /* Blocks of the running call that have not been freed: open addressing, a power of two of places. */
 typedef struct {
@@ -535,6 +544,7 @@ void weft_numba_follow(int on) {
         }
     used = on ? used : 0;
     following = on;
+    followed = 0;
 }
 
 static Block *made(Block *block, size_t bytes) {
