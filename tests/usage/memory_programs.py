@@ -35,6 +35,20 @@ C_MEMORY = [
   for (int i = 0; i < 100000; i++) few[i] = i;
   MPI_Allreduce(MPI_IN_PLACE, few, <<100700||100000>>, MPI_DOUBLE, MPI_SUM, comm); /* BUG */
   free(few);"""),
+    ("buffer-overrun", "heap_of_a_thread", 2, """
+  static int *few;
+  void *make(void *unused) {
+    void *others[50];
+    for (int i = 0; i < 50; i++) others[i] = malloc(64 + 32 * i);
+    few = calloc(10, sizeof(int));
+    for (int i = 0; i < 50; i += 2) free(others[i]);
+    return unused;
+  }
+  pthread_t thread;
+  pthread_create(&thread, NULL, make, NULL);
+  pthread_join(thread, NULL);
+  if (me == 0) MPI_Send(few, <<40||10>>, MPI_INT, 1, 1, comm); /* BUG */
+  else MPI_Recv(big, 40, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);"""),
     ("buffer-overrun", "gather_root", 3, """
   int *all = malloc(<<1||n>> * 4 * sizeof(int));
   MPI_Gather(a, 4, MPI_INT, all, 4, MPI_INT, 0, comm); /* BUG */

@@ -61,6 +61,7 @@ C = """\
 #include <mpi.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <pthread.h>
 static int big[1 << 20], big2[1 << 20];
 int main(int argc, char **argv) {{
   int me, n, a[8] = {{0}}, b[8] = {{0}};

@@ -5,7 +5,10 @@
  *
  * Blocks are those of glibc's malloc. Its heap is chunks one behind the other, each headed by its size, so a walk from
  * the heap's first byte to the buffer meets the block that holds it, or something that is no chunk, and then nothing is
- * told. The walk reads nothing behind the buffer but the head that follows its block.
+ * told. The walk reads nothing behind the buffer but the head that follows its block. A thread that found the heap busy
+ * has an arena of its own, in heaps that begin at multiples of ARENA:
+ *
+ *      arena, heap before, bytes ... | the arena, in its first heap | chunks
  *
  *      chunk          block                                next chunk
  *      |  8  |  size  | what malloc returned ...    |  8  |  size  |
@@ -29,6 +32,9 @@ enum {
     HEAD = 16, /* bytes of a chunk before its block */
     LEAST = 32, /* the smallest chunk */
     PAGE = 4096,
+    ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
+    ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
+    ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
     STEPS = 1 << 22, /* chunks that a process may walk over in its life: some 50 ms */
     WINDOWS = 64, /* windows in blocks of the heap that are watched at once */
     MET = WEFT_BUFFERS_MET,
@@ -36,7 +42,7 @@ enum {
 
 struct region {
     uintptr_t start, end;
-    bool anonymous, heap;
+    bool anonymous, heap, writable;
 };
 
 volatile int weft_attention;
@@ -45,15 +51,21 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t heap_start;
 static int64_t steps = STEPS;
 
+static const char *(*libc_version)(void);
+
 static size_t word_at(uintptr_t at) { return *(const size_t *)at; }
 
 /* One line of /proc/self/maps. */
 static bool region_of_line(const char *line, struct region *r) {
     unsigned long start, end, inode;
     int length = 0;
-    if (sscanf(line, "%lx-%lx %*4s %*x %*x:%*x %lu %n", &start, &end, &inode, &length) < 3) return false;
-    *r = (struct region){
-        .start = start, .end = end, .anonymous = !inode && !line[length], .heap = !strcmp(line + length, "[heap]")};
+    char may[5];
+    if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, may, &inode, &length) < 4) return false;
+    *r = (struct region){.start = start,
+                         .end = end,
+                         .anonymous = !inode && !line[length],
+                         .heap = !strcmp(line + length, "[heap]"),
+                         .writable = may[0] == 'r' && may[1] == 'w'};
     return true;
 }
 
@@ -89,22 +101,25 @@ static bool malloc_is_known(void) {
         void *version = dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), *allocate = dlsym(RTLD_DEFAULT, "malloc");
         known = sizeof(size_t) == 8 && version && allocate && dladdr(version, &one) && dladdr(allocate, &two) &&
                 one.dli_fbase == two.dli_fbase;
+        if (known) libc_version = (const char *(*)(void))version;
     }
     return known;
 }
 
-/* The block of the heap that holds `p`: of no bytes where it has been freed. */
-static bool block_of_heap(uintptr_t p, uintptr_t top, struct weft_block *block) {
-    uintptr_t chunk = heap_start;
+/* The block that holds `p`, of no bytes where it has been freed: chunks lie from `chunk` to `top`, of the main arena or
+ * (`arena`: OTHER_ARENA) of another one, where free chunks may lack that mark. */
+static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t arena, struct weft_block *block) {
     while (chunk + HEAD <= p && steps-- > 0) {
         size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
         uintptr_t next = chunk + size;
-        if (head & (MAPPED | OTHER_ARENA) || size < LEAST || size % HEAD || next <= chunk || next > top) return false;
+        if (head & MAPPED || (head & OTHER_ARENA) > arena || size < LEAST || size % HEAD || next <= chunk || next > top)
+            return false;
         if (p >= next + 8) {
             chunk = next;
             continue;
         }
         bool used = next + HEAD <= top && word_at(next + 8) & IN_USE;
+        if (used && (head & OTHER_ARENA) != arena) return false;
         *block = (struct weft_block){.low = chunk + HEAD, .high = used ? next + 8 : chunk + HEAD};
         return true;
     }
@@ -120,13 +135,23 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
     return true;
 }
 
+/* A block of an arena other than the main one: the mapping holds the written part of one of its heaps. */
+static bool block_of_arena(uintptr_t p, const struct region *region, struct weft_block *block) {
+    uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
+    if (region->start > heap || p < heap + ARENA_HEAD) return false;
+    uintptr_t arena = word_at(heap), before = word_at(heap + 8), top = heap + word_at(heap + 16);
+    if (top > region->end || top < p || top % PAGE || before % ARENA) return false;
+    uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
+    uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
+    if (first == heap + head && !before) return false;
+    return p >= first + HEAD && block_among(p, first, top, OTHER_ARENA, block);
+}
+
 /* A block so large that malloc mapped it for itself: `p` is its first byte, or blocks lie one behind the other up to it. */
-static bool block_of_its_own(uintptr_t p, struct weft_block *block) {
-    struct region region;
-    if (!region_find(p, &region) || !region.anonymous) return false;
+static bool block_of_its_own(uintptr_t p, const struct region *region, struct weft_block *block) {
     uintptr_t chunk = p - HEAD;
-    if (chunk % PAGE == 0 && chunk >= region.start && mapped_block(&region, chunk, block)) return true;
-    for (chunk = region.start; chunk + HEAD <= p && mapped_block(&region, chunk, block); chunk = block->high)
+    if (chunk % PAGE == 0 && chunk >= region->start && mapped_block(region, chunk, block)) return true;
+    for (chunk = region->start; chunk + HEAD <= p && mapped_block(region, chunk, block); chunk = block->high)
         if (p < block->high) return true;
     return false;
 }
@@ -139,8 +164,10 @@ static bool block_of(uintptr_t p, struct weft_block *block) {
         if (region_find(0, &heap)) heap_start = heap.start;
     }
     uintptr_t top = (uintptr_t)sbrk(0);
-    if (heap_start && p >= heap_start && p < top) return block_of_heap(p, top, block);
-    return block_of_its_own(p, block);
+    if (heap_start && p >= heap_start && p < top) return block_among(p, heap_start, top, 0, block);
+    struct region region;
+    if (!region_find(p, &region) || !region.anonymous || !region.writable) return false;
+    return block_of_its_own(p, &region, block) || block_of_arena(p, &region, block);
 }
 
 /* ---- buffers of a call that came a new way ---- */
