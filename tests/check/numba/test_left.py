@@ -163,6 +163,7 @@ def test_results_that_depend_on_the_schedule_are_not_compared(tmp_path: Path) ->
     script.write_text(CHUNKS)
     assert check(script, "chunks.py")[0] == 0
 
+
 PAST_THE_FUNCTION = """\
 import numpy as np
 from numba import njit, prange, typeof
