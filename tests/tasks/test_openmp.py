@@ -456,6 +456,17 @@ def test_after_the_programs_end_there_are_no_tasks_and_no_frames(build: Build) -
                 s.do(command)
 
 
+def test_a_hook_that_comes_late_does_not_stop_a_continue(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread may have read that its task is traced right before the debugger took that back."""
+    with session([str(build("many.c")), "5"]) as s:
+        run_to(s, "reached")
+        backend: Any = s.debugger.backend
+        for row in s.do("tasks new")["tasks"]:
+            backend._trace(backend._record(row["id"]), layout.RUNS)
+        monkeypatch.setattr(backend, "_watch", lambda on: None)
+        assert s.do("continue")["why"] == "ended"
+
+
 def test_a_damaged_table_ends_no_console(build: Build) -> None:
     with session([str(build("three.c"))]) as s:
         s.do("break leaf")

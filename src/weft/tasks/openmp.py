@@ -270,6 +270,8 @@ class NativeBackend:
             return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
+            if how == "continue":  # a thread had looked before it was told that no task is traced any more
+                return self._run("-exec-continue", how, None)
             return self._signalled(self._event(thread), how)
         if reason == "breakpoint-hit":
             point = self._gdb.points.get(str(stop.get("bkptno")))
