@@ -20,5 +20,5 @@ for part in cilk2c runtime support; do # its examples are not built: nine of the
 done
 mkdir -p "$to/lib/cilk"
 cp "$to/bin/cilk2c" "$to/lib/cilk/" # where its cilkc looks
-mkdir -p "$to/examples" && cp -r examples/. "$to/examples/"
+mkdir -p "$to/examples" && cp -r examples/. config.h "$to/examples/"
 echo "Cilk-5 is built: export CILK_ROOT=$to"

@@ -26,7 +26,6 @@ SOURCES = (".cilk", ".c", ".o", ".a")
 """What may stand on the command line behind the first source, before the program's arguments."""
 FRAME = re.compile(r"(?<=struct )_cilk_(\w+)_frame\{CilkStackFrame header;")
 """The frame that cilk2c makes for a procedure."""
-SLOW = re.compile(r"static void _cilk_(\w+)_slow\([^()]*\)\{")
 SCOPES = re.compile(r"struct _cilk_(\w+)_frame\{CilkStackFrame header;((?:struct\{[^{}]*\}scope\d+;)*)\};")
 SCOPE = re.compile(r"struct\{([^{}]*)\}scope(\d+);")
 FIELD = re.compile(r"\(\*\s*(\w+)\)|(\w+)\s*(?:\[[^;]*\])*;")
@@ -115,12 +114,15 @@ def _paths(cilk: Cilk) -> list[str]:
 
 def _procedures(source: Path, base: Path, cilk: Cilk, options: list[str], known: Procedures) -> Path:
     """One source's object. What is in `known` afterwards are its procedures too."""
+    plain = [
+        option for option in options if not option.startswith("-O")
+    ]  # with one, headers hold what cilk2c cannot read
     expanded, made, target = (base.with_suffix(suffix) for suffix in (".cilki", ".c", ".o"))
     _run([*_compiler(), "-E", "-xc", "-include", str(cilk.headers / "cilk.h"), f"-I{NATIVE / 'first'}",
-          f"-I{cilk.headers}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", *options, str(source.resolve()),
+          f"-I{cilk.headers}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", *plain, str(source.resolve()),
           "-o", str(expanded)])  # fmt: skip
     _run([str(cilk.compiler), str(expanded), "-o", str(made)])
-    made.write_text(with_records(made.read_text(), known))
+    made.write_text(with_records(made.read_text("latin-1"), known), "latin-1")  # bytes as they are
     _run([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", "-c", str(made), "-o", str(target)])
     return target
 
@@ -133,10 +135,12 @@ def with_records(text: str, known: Procedures) -> str:
     for name, blocks in SCOPES.findall(text):
         known.scopes[name] = [(int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)]
     known.opened.update((name, int(line)) for line, name in OPENED.findall(text))
-    slow = list(SLOW.finditer(text))
-    for found, end in zip(slow, [*(m.start() for m in slow[1:]), len(text)], strict=True):
-        known.saved[found[1]] = frozenset(re.findall(r"_cilk_frame->scope\d+\.(\w+)=", text[found.end() : end]))
-        for label, names in KEPT.findall(text, found.end(), end):
+    begins = [*FRAME.finditer(text)]
+    ends = [found.start() for found in begins[1:]] + [len(text)] * bool(begins)
+    for found, end in zip(begins, ends, strict=True):
+        clones = text[found.end() : end]
+        known.saved[found[1]] = frozenset(re.findall(r"_cilk_frame->scope\d+\.(\w+)=", clones))
+        for label, names in KEPT.findall(clones):
             taken = frozenset(word.partition("=")[0] for word in names.split(";") if word)
             known.kept[found[1], int(label)] = taken
     return FRAME.sub(r"_cilk_\1_frame{CilkStackFrame header;struct weft_cilk_task weft;", text)
