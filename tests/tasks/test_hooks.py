@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,11 @@ def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors()
     others = {"ranks.py", "views.py", "calling.py", "native/switches.c", "native/switches.h", "native/steps.c",
               "inside/steps.py", "inside/unswept.py", "inside/start/sitecustomize.py"}  # fmt: skip
     assert files - set(counted) == others | {name for name in files if name.endswith("__init__.py")}
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "tasks.md").read_text()))
+    there = {name for path in Path(__file__).parent.glob("test_*.py")
+             for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}  # fmt: skip
+    assert len(named) > 10
+    assert named <= there, f"docs/tasks.md names {sorted(named - there)}"
