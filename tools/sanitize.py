@@ -2,7 +2,8 @@
 
     python tools/sanitize.py COMMAND...        as `python tools/sanitize.py .venv/bin/python -m pytest tests/match`
 
-The package is copied into a temporary folder, and its kernels are built there, so that nothing here is changed.
+The package is copied into a temporary folder, and its kernels and what probes call are built there, so that nothing
+here is changed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def copy(folder: Path) -> dict[str, str]:
     sources = [native / "module.c", native / "record.c", *sorted(native.glob("kernel/*.c")), *layouts]
     command = ["cc", *_FLAGS, f"-I{package}", f"-I{native}", *map(str, sources), "-o", str(native / "_kernel.abi3.so")]
     subprocess.run(command, check=True, timeout=600)
+    values = [*(package / "values" / "native").glob("*.c")]
+    probes = ["cc", *_FLAGS, "-fvisibility=hidden", f"-I{package}", *map(str, values)]
+    subprocess.run([*probes, "-o", str(native / "_values.abi3.so")], check=True, timeout=600)
     found = subprocess.run(
         ["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=60
     )

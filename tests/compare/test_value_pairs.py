@@ -175,5 +175,8 @@ def test_a_damaged_reference_is_told_before_anything_else(kept: Any, tmp_path: P
     [file] = (tmp_path / "cut" / "values").glob("*.values")
     file.write_bytes(file.read_bytes()[:20_000])
     made = compared(ValueTrace.open(tmp_path / "cut"), kept("heat", 2))
-    assert made.alike, "what is missing at the end is not held against the run"
-    assert "is cut off: its records are" in next(iter(lines(made)))
+    assert not made.found, "what is missing at the end is not taken for other values"
+    assert not made.alike, "nor for alike ones"
+    said = list(lines(made))
+    assert "is cut off: its records are" in said[0]
+    assert any("the other's values end early, or its file is damaged" in line for line in said)

@@ -55,3 +55,10 @@ def test_a_kernel_that_writes_behind_an_array_is_noticed(watched: dict[str, str]
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr and "scan.c" in done.stderr
     assert "not noticed" not in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_what_probes_call_keeps_to_its_memory(watched: dict[str, str], tmp_path: Path) -> None:
+    done = python(watched, Path(__file__).with_name("probed.py"), tmp_path, "30", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "runtime error" not in done.stderr and len(done.stdout.splitlines()) == 8, done.stdout
