@@ -25,7 +25,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Both runs of a program in which a text is replaced, on a grid."""
 
     @cache
-    def runs(name: str, grid: str, right: str = "", wrong: str = "") -> tuple[ValueTrace, ValueTrace]:
+    def runs(name: str, grid: str, right: str = "", wrong: str = "", *words: str) -> tuple[ValueTrace, ValueTrace]:
         folder = tmp_path_factory.mktemp("traced")
         text = (PROGRAMS / name).read_text()
         assert not right or text.count(right) == 1, right
@@ -34,7 +34,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for run in ("build", "sequential", "turns"):
             (folder / run).mkdir()
         made = trace(
-            Request((source,), grid=grid, timeout=60), folder / "build", Plan(folder / "sequential", folder / "turns")
+            Request((source,), words, grid=grid, timeout=100),
+            folder / "build",
+            Plan(folder / "sequential", folder / "turns"),
         )
         assert [one.status for one in made.ended] == [0, 0]
         return ValueTrace.open(folder / "sequential"), ValueTrace.open(folder / "turns")
@@ -129,6 +131,51 @@ def test_the_twins_without_a_fault_are_alike(name: str, grid: str, traced: Any) 
     assert made.alike, list(lines(made))
     assert made.compared > 500
     assert not made.unplaced and not made.unjudged
+
+
+ADDED, ONE = "c[i, j] = sum", "c[0, j] += sum"
+MOVED = "            force[i] += far / (1 + far * far)\n"
+NUMBA = [
+    # kernel, right, wrong: what differs, the text of its line, and by grid: iterations, element, processor
+    ("stencil", "        sweep(a, b)", "        sweep(a, a)", "read of b", "a[i - 1, j] +",
+     {"4": ([1, 4], (3, 1), 1), "2": ([1, 6], (5, 1), 1), "6": ([1, 3], (2, 1), 1)}),
+    ("matrices", ADDED, ONE, "read of c", ONE, {"4": ([1, 3], (0, 1), 1), "2": ([1, 6], (0, 1), 1)}),
+    ("bodies", MOVED, MOVED + "        place[i] += 0.1 * force[i]\n", "read of place", "far = place[j]",
+     {"4": ([1, 3], (0,), 1), "6": ([1, 2], (0,), 1)}),
+    ("sort", "            after[i] = now[other]\n", "            now[i], now[other] = now[other], now[i]\n",
+     "read of now", "after[i] = now[i]", {"4": ([1, 3], (3,), 1)}),
+]  # fmt: skip
+
+
+def on_threads() -> Iterator[Any]:
+    """Each pair of Numba; compiling takes seconds."""
+    for k, (kernel, right, wrong, what, mark, grids) in enumerate(NUMBA):
+        for n, (grid, place) in enumerate(grids.items()):
+            marks = [pytest.mark.slow] if n or k else []
+            yield pytest.param(kernel, grid, right, wrong, what, mark, place, marks=marks, id=f"{kernel}-{grid}")
+
+
+@pytest.mark.parametrize(("kernel", "grid", "right", "wrong", "what", "mark", "place"), list(on_threads()))
+def test_a_race_of_a_prange_loop_is_the_first_difference(
+    kernel: str, grid: str, right: str, wrong: str, *, what: str, mark: str, place: tuple[Any, ...], traced: Any
+) -> None:
+    pytest.importorskip("numba")
+    name = "kernels_numba.py"
+    made = compare_values(*traced(name, grid, right, wrong, kernel), {"": {}})
+    found, line, around, element, processors = first_of(made, name)
+    text = (PROGRAMS / name).read_text().replace(right, wrong).splitlines()[line - 1]
+    assert (found, mark in text, around, element, processors[0]) == (what, True, *place)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["stencil", *(pytest.param(k, marks=pytest.mark.slow) for k in ("matrices", "bodies", "sort"))]
+)
+@pytest.mark.parametrize("grid", ["4", *(pytest.param(g, marks=pytest.mark.slow) for g in ("1", "2", "6"))])
+def test_the_twins_of_prange_loops_are_alike(kernel: str, grid: str, traced: Any) -> None:
+    pytest.importorskip("numba")
+    made = compare_values(*traced("kernels_numba.py", grid, "", "", kernel), {"": {}})
+    assert made.alike, list(lines(made))
+    assert made.compared > 300
 
 
 def test_a_program_that_computes_in_float32_differs_from_the_right_one(traced: Any) -> None:

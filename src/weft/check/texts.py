@@ -79,6 +79,9 @@ class Texts:
         self.variables[id := len(self.variables) + 1] = Variable(name, file, line, what)
         return id
 
+    def typed(self, number: int, numbers: str) -> None:
+        """What numbers a variable holds (`float64`): only who traces values wants to know."""
+
     def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
         """A new place; its id."""
         self.places[id := len(self.places) + 1] = AccessPlace(file, line, column, function, text)

@@ -12,16 +12,18 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from weft.check import runtime
 from weft.check.front_end import Marking, Request
 from weft.check.front_ends import of
 from weft.check.process import Ended, execute
 from weft.check.program import Options, build
-from weft.check.texts import Marked, Texts
+from weft.check.texts import Construct, Marked, Texts
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.shared import NATIVE
@@ -72,23 +74,20 @@ def processors(grid: str) -> int:
 def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     """Build a program in `folder` and run it both ways. UsageError where it cannot be."""
     front_end = of(request.sources)
-    if not isinstance(front_end, Marking):
-        raise UsageError(f"{request.sources[0]}: values of {front_end.name} programs are not traced by loops")
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    front_end.verify(request)
-    grid = request.grid or GRID
+    if isinstance(front_end, Marking):
+        front_end.verify(request)
+    grid = request.grid or (GRID if isinstance(front_end, Marking) else "4")
     count = processors(grid)
-    marked, texts = front_end.mark(request.sources, request.include, request.define)
-    options = Options(request.include, request.define, request.flags, request.link)
-    program = build([traceable(one) for one in marked], folder, options)
-    (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
+    command = built(front_end, request, folder) if isinstance(front_end, Marking) else script(request, folder)
     library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
     accesses = wanted(read(known)) if known is not None else 2
     variables = {"WEFT_CHECK_TRACE": str(folder), "WEFT_CHECK_GRID": grid, "WEFT_CHECK_ACCESSES": str(accesses)}
-    command = [str(program), *request.arguments]
+    if not isinstance(front_end, Marking):
+        variables["NUMBA_NUM_THREADS"] = str(count)
     ended, kept = [], []
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
         variables |= {"WEFT_CHECK_TURNS": str(turns), "WEFT_CHECK_FINDINGS": str(folder / f"findings-{turns}.jsonl")}
@@ -97,6 +96,27 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
             (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
         kept.append(recording.end(run, plan.configuration if not turns else None))
     return Traced(tuple(ended), tuple(kept), count)
+
+
+def built(front_end: Marking, request: Request, folder: Path) -> list[str]:
+    """The command that runs a program of marked sources."""
+    marked, texts = front_end.mark(request.sources, request.include, request.define)
+    options = Options(request.include, request.define, request.flags, request.link)
+    program = build([traceable(one) for one in marked], folder, options)
+    (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
+    return [str(program), *request.arguments]
+
+
+def script(request: Request, folder: Path) -> list[str]:
+    """The command that runs a Python program: what numbers mean is told while it is compiled."""
+    # A front end is imported to ask for its suffixes; its engine is not.
+    from weft.check.numba.program import needs_numba
+
+    needs_numba()
+    (folder / "names").write_text("")
+    texts = folder / "texts.json"
+    inside = [sys.executable, "-m", "weft.check.numba.inside", str(texts), str(runtime.library())]
+    return [*inside, str(request.sources[0]), *request.arguments]
 
 
 def one_run(command: Sequence[str], variables: dict[str, str], request: Request, plan: Plan, again: bool) -> Ended:
@@ -152,6 +172,11 @@ def names(texts: Texts) -> Iterator[str]:
     for number, variable in texts.variables.items():
         yield f"v\t{number}\t{variable.name}\n"
     for number, construct in texts.constructs.items():
-        where = f"{Path(construct.file).name}:{construct.line}"
-        indices = [f"{name} ({where})" for name in construct.indices]
-        yield "\t".join(["l", str(number), str(construct.line), construct.file, f"loop {where}", *indices]) + "\n"
+        yield f"l\t{number}\t{loop_line(construct)}\n"
+
+
+def loop_line(construct: Construct) -> str:
+    """What the runtime is told of a loop."""
+    where = f"{Path(construct.file).name}:{construct.line}"
+    indices = [f"{name} ({where})" for name in construct.indices]
+    return "\t".join([str(construct.line), construct.file, f"loop {where}", *indices])

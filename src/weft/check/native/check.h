@@ -47,6 +47,12 @@ void weft_check_data(int data, const void *base, size_t bytes);
 /* What numbers a variable (or an array) holds: WEFT_INT8 and so on, 0 for none. Only values that are traced need it. */
 void weft_check_type(int data, int type);
 
+/* What numbers mean, where no file of names could say so before (trace.c): a variable with its type; a loop, as a line of
+ * that file has it behind its number; a place. */
+void weft_check_named(int data, const char *name, int type);
+void weft_check_looped(int construct, char *told);
+void weft_check_placed(int site, const char *file, int line);
+
 /* Name an array. extent[d] elements from lower[d] in each dimension; `element` bytes each. Calling it again for the
  * same place (a loop around a declaration, a new malloc) makes a new, undistributed array. What lies there keeps its
  * values or the lack of them. extent[0] == 0 (C's `double (*a)[N]`): as much as is known to lie at base. */

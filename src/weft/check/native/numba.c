@@ -20,6 +20,8 @@ static int depth;
 static int running; /* inside iterations of a checked loop */
 uint32_t weft_numba_loops_run; /* so far; kernels read it */
 static int64_t thread;
+/* Whose iteration this is, where values are traced. */
+static int weft_numba_turn(void) { return (int)thread; }
 static char *frames; /* of iterations: all below this address */
 static double magnitude;
 
@@ -123,7 +125,10 @@ static void announce(const Loop *loop, char **arguments, const size_t *dimension
 static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
-        if (one->kind == AS_REDUCTION) weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
+        if (one->kind != AS_REDUCTION) continue;
+        weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
+        for (int t = 0; t < threads; t++)
+            turns_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
@@ -270,13 +275,14 @@ static void iterate(const Loop *loop, Kernel kernel, char **arguments, const siz
         }
         while (!empty) {
             thread = (int64_t)(done++ * threads / total);
-            if (!loop->by_thread || thread != told) weft_check_iteration(rank, at);
+            bool passed = weft_traced && weft_check_skips(rank, at);
+            if (!weft_traced && (!loop->by_thread || thread != told)) weft_check_iteration(rank, at);
             told = thread;
             for (int d = 0; d < rank; d++) schedule[d] = schedule[rank + d] = at[d];
             memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
             sizes[0] = 1;
             int64_t before = outside;
-            kernel(moved, sizes, steps, data);
+            if (!passed) kernel(moved, sizes, steps, data);
             if (outside != before) forget_error();
             int d = rank - 1;
             for (; d >= 0; d--) {
@@ -300,8 +306,10 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
         return;
     }
     announce(loop, arguments, dimensions, steps);
+    if (weft_traced) turns_shared(weft_numba_turn);
     Range range = range_of(loop, arguments, dimensions, steps);
     guard(loop, arguments, dimensions, steps, &range);
+    if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
     exempt(loop, arguments, steps, threads);
     weft_check_loop_start();
@@ -309,7 +317,7 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     running = 1;
     current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
     frames = __builtin_frame_address(0);
-    if (range.points > 1 && range.points < LAST_STAMP / 2 && is_proved(loop))
+    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && is_proved(loop))
         run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
     else iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
     running = 0;
@@ -341,6 +349,10 @@ static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
 
 void weft_numba_read(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
+    if (weft_traced) {
+        turns_access(a, bytes, false, (uintptr_t)site << 2);
+        return;
+    }
     if (is_mine(a, bytes, site) || now.off) return;
     if (!running || ((a | bytes) & 7) || !is_known(site)) {
         weft_check_read(address, bytes, site);
@@ -357,6 +369,10 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site) {
 
 void weft_numba_write(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
+    if (weft_traced) {
+        turns_access(a, bytes, true, (uintptr_t)site << 2);
+        return;
+    }
     if (is_mine(a, bytes, site) || now.off) return;
     if (!running || ((a | bytes) & 7) || !is_known(site)) {
         weft_check_write(address, bytes, site);
@@ -380,7 +396,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
  * that of its write, its second that of its read. */
 #define FOUR __attribute__((target("avx2")))
 #define IS_PLAIN(a, bytes, site)                                                                                       \
-    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off &&                                        \
+    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off && !weft_traced &&                        \
                           weft_numba_known[(site) & (PLACES - 1)] == weft_numba_loops_run,                             \
                       1))
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_CHECK_NUMBA_H
 #define WEFT_CHECK_NUMBA_H
 
-#include "state.h"
+#include "turns.h"
 
 #define MAX_ARGUMENTS 256
 #define PLACES 8192 /* of which is known in which loop each was seen last */

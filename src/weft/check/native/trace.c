@@ -25,6 +25,11 @@ static struct loop {
     int line;
 } *loops[MOST_IDS];
 
+static struct {
+    char *file;
+    int line;
+} sites[MOST_IDS]; /* places that are told by number */
+
 /* Places of accesses by processor: what was made of them. */
 static struct {
     int processor, data;
@@ -65,6 +70,22 @@ static bool read_names(const char *path) {
     }
     if (file) fclose(file);
     return file != NULL;
+}
+
+/* Numbers whose meaning is known while the program runs only. */
+void weft_check_named(int data, const char *name, int type) {
+    if (data <= 0 || data >= MOST_IDS) return;
+    free(variables[data]);
+    variables[data] = strdup(name), types[data] = type;
+}
+
+void weft_check_looped(int construct, char *told) {
+    if (construct > 0 && construct < MOST_IDS) read_loop(construct, told);
+}
+
+void weft_check_placed(int site, const char *file, int line) {
+    if (site <= 0 || site >= MOST_IDS) return;
+    sites[site].file = strdup(file), sites[site].line = line;
 }
 
 static const char *name_of(int data) { return data > 0 && data < MOST_IDS ? variables[data] : NULL; }
@@ -202,8 +223,13 @@ static uint32_t place_of(int processor, const struct turn_event_record *e, const
         return c->number;
     char name[TEXT], file[TEXT];
     snprintf(name, sizeof name, e->what == TURN_READ ? "read of %s" : "%s", name_of(o->data));
-    snprintf(file, sizeof file, "=%#llx=%s", (unsigned long long)e->place - 1, l->file);
-    c->number = kept[processor]->place(WEFT_IS_PROBE, name, file, 0, "");
+    uint64_t site = e->place >> 2;
+    if (e->place < 0x400000 && site < MOST_IDS && sites[site].file) {
+        c->number = kept[processor]->place(WEFT_IS_PROBE, name, sites[site].file, (uint32_t)sites[site].line, "");
+    } else {
+        snprintf(file, sizeof file, "=%#llx=%s", (unsigned long long)e->place - 1, l->file);
+        c->number = kept[processor]->place(WEFT_IS_PROBE, name, file, 0, "");
+    }
     c->place = e->place, c->processor = processor, c->data = o->data, c->what = e->what, c->loop = l;
     return c->number;
 }

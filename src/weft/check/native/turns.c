@@ -20,6 +20,7 @@ static bool running;   /* in a loop that is traced */
 static bool turning;   /* ... which is run in turn */
 static bool child, finding;
 static bool open;      /* an iteration of `me` has begun */
+static int (*whose)(void); /* of shared memory: whose iteration this is; NULL: ON says so */
 static int order[MOST_PROCESSORS];
 static int direction[WEFT_MAX_RANK];
 
@@ -42,6 +43,72 @@ static void *starts, *parts[MOST_PROCESSORS]; /* reductions before the loop, and
 void turns_begin(int count, bool directives) {
     processors = count, directed = directives;
     weft_traced = true;
+}
+
+/* --- shared memory --- */
+
+/* What a processor wrote, and slots of reductions: these values are the memory's when all have had their turn. */
+static struct stored {
+    char *at;
+    size_t bytes;
+} *stores;
+static size_t store_count, store_room;
+static int slot_count;
+static struct {
+    int processor;
+    struct stored part;
+} slots[MAX_CLAUSES * 4];
+static char *results; /* of processors that have had theirs: address, number of bytes, bytes, one behind the other */
+static size_t results_used, results_room;
+
+void turns_shared(int (*of)(void)) { whose = of; }
+
+void turns_slot(int processor, char *at, size_t bytes) {
+    if (!weft_traced || slot_count == (int)(sizeof slots / sizeof *slots)) return;
+    slots[slot_count].processor = processor, slots[slot_count].part.at = at, slots[slot_count++].part.bytes = bytes;
+}
+
+static void note_store(uintptr_t at, size_t bytes) {
+    if (store_count && stores[store_count - 1].at == (char *)at && stores[store_count - 1].bytes == bytes) return;
+    if (store_count == store_room) {
+        store_room = store_room ? 2 * store_room : 4096;
+        stores = realloc(stores, store_room * sizeof *stores);
+        if (!stores) abort();
+    }
+    stores[store_count].at = (char *)at, stores[store_count++].bytes = bytes;
+}
+
+static void add_result(const void *at, size_t bytes) {
+    while (results_used + bytes > results_room) {
+        results_room = results_room ? 2 * results_room : 1 << 16;
+        results = realloc(results, results_room);
+        if (!results) abort();
+    }
+    memcpy(results + results_used, at, bytes);
+    results_used += bytes;
+}
+
+static void add_store(const struct stored *one) {
+    add_result(one, sizeof *one);
+    add_result(one->at, one->bytes);
+}
+
+/* This processor's stores become results, as do its slots. */
+static void collect(int processor) {
+    for (size_t i = 0; i < store_count; i++) add_store(&stores[i]);
+    for (int i = 0; i < slot_count; i++)
+        if (slots[i].processor == processor) add_store(&slots[i].part);
+    store_count = 0;
+}
+
+static void apply_results(void) {
+    for (size_t at = 0; at < results_used;) {
+        struct stored one;
+        memcpy(&one, results + at, sizeof one);
+        memcpy(one.at, results + at + sizeof one, one.bytes);
+        at += sizeof one + one.bytes;
+    }
+    results_used = 0;
 }
 
 /* --- the pipe --- */
@@ -130,7 +197,7 @@ static void look_for_directions(int rank, const int64_t index[]) {
 bool turns_iteration(int rank, const int64_t index[]) {
     close_iteration();
     if (finding) look_for_directions(rank, index);
-    if (finding || (turning && !runs_iteration(index))) return true;
+    if (finding || (turning && (whose ? whose() % processors != me : !runs_iteration(index)))) return true;
     open = true;
     for (int i = 0; i < here.reduction_count; i++)
         if (summed(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
@@ -162,8 +229,10 @@ void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
     if (!running || finding) return;
     struct object *o = object_at(a);
     if (!o || !o->element) return;
-    if (write && spread(o)) note_written(o);
-    if (!open || weft_access_level < (write ? 1 : 2) || (write && !spread(o)) || left_out(a)) return;
+    bool wanted = whose ? o->array : spread(o);
+    if (write && wanted) note_written(o);
+    if (write && whose && turning && open) note_store(a, size);
+    if (!open || weft_access_level < (write ? 1 : 2) || (write && !wanted) || left_out(a)) return;
     for (uintptr_t end = a + size; a < end; a += o->element) {
         uintptr_t at = a - (a - o->low) % o->element;
         if (o->element > sizeof((struct turn_event_record *)0)->bytes || at + o->element > o->high) return;
@@ -251,6 +320,30 @@ static void put_run(void *with, char *at, size_t bytes) {
     put_all(at, bytes);
 }
 
+/* What a processor leaves of shared memory: the arrays that it wrote, and all its stores. */
+static void leave_shared(void) {
+    tell(&(struct turn_event_record){.what = TURN_ENDS});
+    flush();
+    put_all(&written_count, sizeof written_count);
+    put_all(written, sizeof *written * (size_t)written_count);
+    results_used = 0;
+    collect(me);
+    put_all(&results_used, sizeof results_used);
+    put_all(results, results_used);
+    _exit(0);
+}
+
+static void take_shared(void) {
+    struct object *of[MOST_WRITTEN];
+    int n = 0;
+    size_t bytes = 0;
+    bool good = get_all(&n, sizeof n) && get_all(of, sizeof *of * (size_t)n) && get_all(&bytes, sizeof bytes);
+    for (int i = 0; good && i < n; i++) note_written(of[i]);
+    char *part = good ? malloc(bytes + 1) : NULL;
+    if (part && get_all(part, bytes)) add_result(part, bytes);
+    free(part);
+}
+
 /* What a processor leaves: the arrays that it wrote, its own elements of them, its part of each reduction. */
 static void leave(void) {
     size_t bytes = reductions_bytes();
@@ -289,7 +382,7 @@ static void take_turn(void) {
     struct turn_event_record e;
     while (get_all(&e, sizeof e)) {
         if (e.what == TURN_ENDS) {
-            take_rest();
+            whose ? take_shared() : (void)take_rest();
             return;
         }
         trace_event(me, &e);
@@ -298,6 +391,7 @@ static void take_turn(void) {
 
 static void begin_turn(int processor) {
     me = processor;
+    if (whose) return;
     views_install(me, direction);
     reductions_neutral();
     runs_begin(me);
@@ -332,14 +426,18 @@ static void prepare(void) {
 void turns_start(void) {
     running = true, open = false, pending_count = written_count = 0;
     memset(sums, 0, sizeof sums);
-    turning = directed && here.on && here.what == LOOP;
+    turning = directed && (here.on || whose) && here.what == LOOP;
     me = 0;
     trace_loop(turning ? processors : 1);
     if (!turning) return;
-    views_before();
-    prepare();
-    if (find_directions()) return;
-    find_order();
+    if (whose) {
+        for (int p = 0; p < processors; p++) order[p] = p;
+    } else {
+        views_before();
+        prepare();
+        if (find_directions()) return;
+        find_order();
+    }
     run_others();
 }
 
@@ -356,8 +454,8 @@ static void put_together(void) {
 
 static void trace_written(struct object *o) {
     int64_t low[WEFT_MAX_RANK], count[WEFT_MAX_RANK];
-    for (int p = 0; p < (turning ? processors : 1); p++) {
-        const struct share *s = turning ? share_of(o, p) : NULL;
+    for (int p = 0; p < (turning && !whose ? processors : 1); p++) {
+        const struct share *s = turning && !whose ? share_of(o, p) : NULL;
         if (s && (!s->any || !s->box)) continue;
         for (int k = 0; k < o->rank; k++) {
             low[k] = s ? s->first[k] : 0;
@@ -374,9 +472,16 @@ void turns_end(void) {
         put_all(direction, sizeof direction);
         _exit(0);
     }
+    if (child && whose) leave_shared();
     if (child) leave();
     trace_iterations_end(turning ? processors : 1);
-    if (turning) put_together();
+    if (turning && whose) {
+        collect(me);
+        apply_results();
+    } else if (turning) {
+        put_together();
+    }
+    slot_count = 0;
     for (int i = 0; i < written_count; i++) trace_written(written[i]);
     for (int i = 0; i < here.reduction_count; i++)
         trace_reduction(me, &here.reductions[i], sums[i].magnitude, sums[i].terms);

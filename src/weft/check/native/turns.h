@@ -44,6 +44,11 @@ void trace_ended(int processor, int signal);
 /* --- turns.c: who runs what --- */
 void turns_begin(int processors, bool directives);
 
+/* Numba's loops: all memory is shared, an iteration's processor is its virtual thread, and each thread has a slot of its
+ * own for each reduction. */
+void turns_shared(int (*whose)(void));
+void turns_slot(int processor, char *at, size_t bytes);
+
 /* --- shares.c: whose elements are whose --- */
 struct share {
     bool any, box;

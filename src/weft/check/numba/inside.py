@@ -59,7 +59,13 @@ def begin(texts_path: Path, library: Path) -> Watch:
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_CHECK_FINDINGS", None)
-    session = LoopChecks(install(Texts("python"), runtime), runtime, findings)
+    texts = Texts("python")
+    if os.environ.pop("WEFT_CHECK_TRACE", None):
+        # Only where values are traced.
+        from weft.check.numba.told import ToldTexts
+
+        texts = ToldTexts(library)
+    session = LoopChecks(install(texts, runtime), runtime, findings)
     session.install()
     watch = Watch(session, texts_path, findings)
     process = os.getpid()

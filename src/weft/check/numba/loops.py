@@ -101,9 +101,11 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
             stride += kind.ndim
         elif name in shared:
             data = texts.variable(known, file, line, "variable")
+            texts.typed(data, str(getattr(kind, "dtype", kind)))
             arguments.append(Argument(AS_SHARED, data, _bytes(lowerer, kind), 0, stride))
             stride += 1
         elif isinstance(kind, types.Array):
+            texts.typed(data, str(kind.dtype))
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
             ranks[data] = kind.ndim
