@@ -236,11 +236,13 @@ def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:
         (["--live", "stencil.cdv"], "--live is about values: give --trace CONFIG"),
         (["--trace", "c.toml", "-p", "40x40", "stencil.cdv"], "at most 256 are run in turn"),
         (["--trace", "c.toml", "missing.cdv"], "missing.cdv is not a file"),
+        (["--trace", "c.toml", "-D", "N=3", "prog.py"], "-D means nothing for a Python (Numba) program"),
         (["--trace", "no/where.toml", "stencil.cdv"], "there is no folder"),
     ],
 )
 def test_what_cannot_be_is_said(words: list[str], why: str, tmp_path: Path) -> None:
     (tmp_path / "stencil.cdv").write_text((PROGRAMS / "stencil.cdv").read_text())
+    (tmp_path / "prog.py").write_text("")
     done = command(tmp_path, *words)
     assert done.returncode == 2
     assert why in done.stderr

@@ -77,8 +77,8 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    if isinstance(front_end, Marking):
-        front_end.verify(request)
+    marking = isinstance(front_end, Marking)
+    front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
     grid = request.grid or (GRID if isinstance(front_end, Marking) else "4")
     count = processors(grid)
     command = built(front_end, request, folder) if isinstance(front_end, Marking) else script(request, folder)

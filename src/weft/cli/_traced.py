@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,8 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
         raise
     for run, ended in zip(runs, made.ended, strict=True):
         _finished(run, ended)
-    unknown = tell_values(made.kept[0])
+    notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
+    unknown = tell_values(replace(made.kept[0], notes=notes))
     if not all(one.probes for one in made.kept):
         return _nothing(request)
     stopped = bool(found) and found[0].differs
