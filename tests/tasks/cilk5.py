@@ -2,7 +2,8 @@
 
 python tests/tasks/cilk5.py stolen [TIMES]     `next` over spawns and syncs whose rest another worker has stolen
 python tests/tasks/cilk5.py examples           Cilk-5's own programs with 1 and 2 workers
-python tests/tasks/cilk5.py costs              time and instructions beside the same program without Weft
+python tests/tasks/cilk5.py elisions           tasks begun and ended against the calls of the serial elision
+python tests/tasks/cilk5.py costs              instructions beside the same program without Weft
 
 CILK_ROOT names the Cilk-5 that `make cilk5` has built.
 """
@@ -15,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from weft.tasks import session
-from weft.tasks.cilk5.build import build
+from weft.tasks.cilk5.build import NATIVE, Procedures, build, find, with_records
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNTED = PROGRAMS / "cilk5/counted.c"
@@ -75,6 +77,18 @@ WRONG = re.compile(r"(?i)\b(wrong|failed|bad)\b")
 TIMES = re.compile(r"(?m)^.*(time|aborts|Work|path|sec|running on| s\b).*$|\d+\.\d+")
 
 
+UNEVEN = ("ck", "game", "knapsack", "queens", "fft")
+"""Those that give up work which others have made needless, and one whose procedures are static: not counted by name."""
+ALONE = """\
+#define Cilk_user_critical_path 0
+#define Cilk_user_work 0
+#define cilk_main main
+#define Cilk_alloca(size) __builtin_alloca(size)
+#define Self 0
+"""
+"""What the serial elision has no runtime for."""
+
+
 def examples() -> int:
     """Each example by one and two workers: its own checks, the same result, as many tasks ended as have begun."""
     root, bad = Path(os.environ["CILK_ROOT"]) / "examples", 0
@@ -99,44 +113,81 @@ def examples() -> int:
     return bad
 
 
-def seconds(command: list[str], times: int) -> float:
-    """The least processor time of several runs."""
-    best = []
-    for _ in range(times):
-        before = os.times()
-        subprocess.run(command, capture_output=True, check=True, timeout=100)
-        after = os.times()
-        best.append(after.children_user - before.children_user)
-    return min(best)
+def elided(parts: list[Path], folder: Path) -> Path:
+    """The serial elision of a program by cilk2c itself, which counts the calls of its procedures at its end."""
+    cilk, known, made = find(), Procedures(), []
+    own = Path(os.environ["CILK_ROOT"]) / "examples"
+    for part in parts:
+        expanded, target = folder / f"{part.stem}.cilki", folder / f"{part.stem}.c"
+        run = partial(subprocess.run, check=True, capture_output=True, timeout=100)
+        run(["gcc", "-E", "-xc", "-include", cilk.headers / "cilk.h", f"-I{NATIVE / 'first'}", f"-I{cilk.headers}",
+             f"-I{own}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", part, "-o", expanded])  # fmt: skip
+        run([cilk.compiler, expanded, "-o", target])
+        with_records(target.read_text("latin-1"), known)
+        run([cilk.compiler, "-elide", expanded, "-o", target])
+        text = target.read_text("latin-1").replace("_cilk_ws->context->Cilk_RO_params->active_size", "1")
+        target.write_text(ALONE + text, "latin-1")
+        made.append(target)
+    os.environ["WEFT_NAMES"] = f":main:{':'.join(known.scopes)}:"
+    run(["gcc", "-w", "-rdynamic", "-finstrument-functions", f"-I{cilk.headers}", f"-I{own}", *made,
+         own / "getoptions.c", PROGRAMS / "cilk5/elided.c", "-o", folder / "elided",
+         *(f"-L{place}" for place in cilk.libraries), f"-Wl,-rpath,{cilk.libraries[0]}", "-lcilk", "-lm", "-ldl",
+         "-pthread"])  # fmt: skip
+    return folder / "elided"
 
 
-def costs(times: int = 5) -> int:
-    """Processor time of programs by `cilkc -O2`, and by Weft with the same option."""
+def elisions() -> int:
+    """The tasks that each example has begun and ended, against the calls in its serial elision."""
+    root, bad, same = Path(os.environ["CILK_ROOT"]) / "examples", 0, 0
+    os.environ["CILKFLAGS"] = f"-I{root}"
+    for name, (arguments, more) in EXAMPLES.items():
+        if name in UNEVEN:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            parts = [root / f"{part}" for part in (f"{name}.cilk", *more)]
+            ways = [elided(parts, Path(folder)), build([*parts, root / "getoptions.c", COUNTED], Path(folder))[0]]
+            told = [subprocess.run([way, *arguments], capture_output=True, text=True, cwd=root, timeout=100,
+                                   check=False).stderr for way in ways]  # fmt: skip
+        counts = [int(n) for text in told for n in re.findall(r"(\d+) (?:calls|begun|ended)", text)]
+        same, bad = same + (len(set(counts)) == 1), bad + (len(counts) != 3 or len(set(counts)) > 1)
+        print(f"{name:<15} calls, begun, ended: {counts}", flush=True)
+    print(f"{same} of {same + bad} have begun and ended as many tasks as their serial elision makes calls")
+    return bad
+
+
+def instructions(command: list[str], folder: Path) -> int:
+    """What a program runs, of one worker."""
+    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}"]
+    done = subprocess.run([*tool, *command], capture_output=True, text=True, check=True, timeout=100)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    assert found, done.stderr
+    return int(found[1])
+
+
+def costs() -> int:
+    """Instructions of programs by `cilkc -O2`, and by Weft with the same option, one worker."""
     root = Path(os.environ["CILK_ROOT"])
-    os.environ["CILKFLAGS"] = f"-O2 -I{root / 'examples'}"
     own = root / "examples"
+    os.environ["CILKFLAGS"] = f"-O2 -I{own}"
     rows = {
-        "fib, a task each": (own / "fib.cilk", ["34"]),
-        "fib, alone below 16": (PROGRAMS / "grain.cilk", ["43"]),
-        "queens": (own / "queens.cilk", ["22"]),
-        "knapsack": (own / "knapsack.cilk", ["-f", str(own / "knapsack-example2.input")]),
+        "fib(22), a task for every call": (own / "fib.cilk", ["22"]),
+        "fib(30), alone below 16": (PROGRAMS / "grain.cilk", ["30"]),
+        "n-queens(16), a task for every place": (own / "queens.cilk", ["16"]),
+        "knapsack, example 1": (own / "knapsack.cilk", ["-f", str(own / "knapsack-example1.input")]),
     }
     for name, (source, arguments) in rows.items():
         with tempfile.TemporaryDirectory() as folder:
-            parts = [source, root / "examples/getoptions.c"]
+            parts = [source, own / "getoptions.c"]
             traced, _ = build(parts, Path(folder))
             plain = Path(folder) / "plain"
-            subprocess.run([root / "bin/cilkc", "-O2", f"-I{root / 'examples'}", *parts, "-o", plain], check=True,
+            subprocess.run([root / "bin/cilkc", "-O2", f"-I{own}", *parts, "-o", plain], check=True,
                            capture_output=True, cwd=folder, timeout=100)  # fmt: skip
-            for workers in ("1", "2"):
-                ways = [seconds([str(way), "--nproc", workers, *arguments], times) for way in (plain, traced)]
-                print(
-                    f"| {name} | {workers} | {ways[0]:.2f} | {ways[1]:.2f} | {ways[1] / ways[0] - 1:+.1%} |", flush=True
-                )
+            ways = [instructions([str(way), *arguments], Path(folder)) for way in (plain, traced)]
+            print(f"| {name} | {ways[0]:,} | {ways[1] / ways[0] - 1:+.2%} |", flush=True)
     return 0
 
 
 if __name__ == "__main__":
     parts: dict[str, Callable[[], int]] = {"stolen": lambda: stolen(int(sys.argv[2]) if len(sys.argv) > 2 else 200),
-                                         "examples": examples, "costs": costs}  # fmt: skip
+                                         "examples": examples, "elisions": elisions, "costs": costs}  # fmt: skip
     raise SystemExit(parts[sys.argv[1]]() > 0)

@@ -65,7 +65,8 @@ int main(int argc, char **argv) {
     (void)argv;
     if (argc > 1) {
         AT(id), AT(parent), AT(created), AT(below), AT(maker), AT(waiting), AT(thread), AT(self), AT(entry), AT(wait);
-        AT(traced), AT(pedigree), AT(line), OF(top), OF(next), OF(thread), OF(state), OF(begun), OF(ended), OF(taken), OF(unused);
+        AT(traced), AT(pedigree), AT(line), OF(top), OF(next), OF(thread), OF(state), OF(begun), OF(ended), OF(taken),
+            OF(unused);
         printf("table %zu %zu\n", offsetof(struct weft_cilk_table, watch), offsetof(struct weft_cilk_table, worker));
         return 0;
     }
