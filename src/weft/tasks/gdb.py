@@ -34,7 +34,9 @@ OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
-NOT_OWN = re.compile(r"/tool\.c$|/weft-cilk\.[ch]$|/cilk(-[\w-]+)?\.h$|/(csu|sysdeps|nptl|elf)/")
+NOT_OWN = re.compile(
+    r"/tool\.c$|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+)
 """Files that are Weft's tool, or the C library where its debug information is there."""
 
 ADDRESSES = 1 << 63

@@ -32,7 +32,7 @@ class CilkGdb(Gdb):
     def __init__(self, procedures: Procedures) -> None:
         super().__init__()
         self.procedures = procedures
-        for files in ("*/cilk*.h", "*weft-cilk.*"):
+        for files in ("*/cilk.h", "*/cilk-*cilk2c*.h", "*/cilk-lib.*", "*/cilk-sysdep.h", "*weft-cilk.*"):
             self.console(f"skip -gfile {files}")
 
     def stack(self, thread: int) -> list[Frame]:
