@@ -104,17 +104,21 @@ def _same(before: Rows, after: Rows, sort: list[Ints], counts: list[Ints], first
     begin = np.cumsum(counts[0][same]) - counts[0][same]
     within = np.arange(len(pairs[0])) - np.repeat(begin, counts[0][same])
     one, two = sort[0][pairs[0] + within], sort[1][pairs[1] + within]
-    equal = before.process[one] == after.process[two]
-    for p in np.unique(before.process[one]).tolist() if len(one) else []:
-        mine = equal & (before.process[one] == p)
-        equal[mine] = _equal(before, after, p, before.row[one[mine]], after.row[two[mine]])
+    pair = np.stack([before.process[one], after.process[two]])
+    equal = pair[0] == pair[1]
+    if after.trace.of_processors:
+        # One processor has what the program without directives has: which one does not matter.
+        equal |= np.repeat(counts[0][same] == 1, counts[0][same])
+    for p, q in np.unique(pair[:, equal], axis=1).T.tolist():
+        mine = equal & (pair[0] == p) & (pair[1] == q)
+        equal[mine] = _equal(before, after, (p, q), before.row[one[mine]], after.row[two[mine]])
     same[same] = np.bitwise_and.reduceat(equal, begin) if len(equal) else True
     return same
 
 
-def _equal(before: Rows, after: Rows, process: int, one: Ints, two: Ints) -> NDArray[np.bool_]:
-    """Whether rows of a process hold the same in both runs."""
-    sides = [rows.trace.processes[process] for rows in (before, after)]
+def _equal(before: Rows, after: Rows, processes: tuple[int, int], one: Ints, two: Ints) -> NDArray[np.bool_]:
+    """Whether rows of a process of the reference hold the same as those of one of the run."""
+    sides = [rows.trace.processes[process] for rows, process in zip((before, after), processes, strict=True)]
     at = [np.ascontiguousarray(side.rows["offset"][rows]) for side, rows in zip(sides, (one, two), strict=True)]
     found = np.zeros(len(one), np.uint8)
     each = sum(len(side.records) // max(1, len(side.rows)) for side in sides)
