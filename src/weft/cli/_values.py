@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,19 +127,19 @@ def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
     return Watched(replace(plan, line=line), watching.begin(run.path, watches))
 
 
-def keep_values(job: Job, args: argparse.Namespace) -> Recorded:
+def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> Recorded:
     """Put in order what the program's probes kept, and what was watched."""
     from weft.values import recording, watching
 
-    kept = recording.end(job.run.path, args.probes, watched=bool(args.watch))
-    if args.watch:
+    kept = recording.end(job.run.path, probes, watched=bool(watch))
+    if watch:
         from weft.values.folder import FOLDER
         from weft.values.trace import ValueTrace
 
         held = kept.processes > 0 and (job.run.path / FOLDER).is_dir()
         processes = ValueTrace.open(job.run.path).processes if held else []
         places = {(place.name, place.file) for one in processes for place in one.places}
-        kept.notes.extend(watching.unmet([watching.read(text) for text in args.watch], places))
+        kept.notes.extend(watching.unmet([watching.read(text) for text in watch], places))
     return kept
 
 

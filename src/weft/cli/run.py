@@ -207,7 +207,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     ending = finish.finish(job)
     for note in plan.notes:
         say(f"note: {note}")
-    kept = values.keep_values(job, args)
+    kept = values.keep_values(job, args.probes, args.watch or ())
     if not ending.ranks and kept.processes:
         return without_mpi(job, kept, args)
     if not ending.ranks:
