@@ -232,12 +232,22 @@ def install(texts: Texts, runtime: Runtime) -> Compiler:
     _patch_loops(compiler)
     _patch_bounds(compiler)
     dispatcher.Dispatcher.enable_caching = lambda self: None  # machine code from elsewhere has no hooks
-    cpu_target.target_context  # noqa: B018 - starts NRT, whose symbols are replaced next
-    rtsys.initialize(cpu_target.target_context)
+    symbols = runtime.symbols(nrt.c_helpers)
+    _start_runtime(symbols)
     parallel._launch_threads()
-    for name, address in runtime.symbols(nrt.c_helpers).items():
+    for name, address in symbols.items():
         llvm.add_symbol(name, address)
     return compiler
+
+
+def _start_runtime(symbols: dict[str, int]) -> None:
+    """NRT compiles its count of references as it starts: what frees a block is to be the stand-in there, too."""
+    known = dict(nrt.c_helpers)
+    nrt.c_helpers.update({name: symbols[f"NRT_{name}"] for name in known if f"NRT_{name}" in symbols})
+    try:
+        rtsys.initialize(cpu_target.target_context)
+    finally:
+        nrt.c_helpers.update(known)
 
 
 def _patch_lines(compiler: Compiler) -> None:

@@ -172,6 +172,17 @@ def lists(n, known):
     return out
 
 
+# A list's head and its elements are blocks of one size: the next iteration's head may lie where elements lay.
+@njit(parallel=True)
+def literals(n, h):
+    out = np.zeros((n, 3))
+    for i in prange(n):
+        three = [h, h, h]
+        out[i, 0] = three[1]
+        out[i] = [h, 2 * h, three[2]]
+    return out
+
+
 @njit(parallel=True)
 def chunks(a, parts):
     part = np.zeros(parts)
@@ -257,6 +268,7 @@ views(rng.random((5, 12))[:, ::2], np.zeros((3, 4)).T, np.zeros(22, np.bool_)[::
 shapes(np.zeros(6, pair), np.zeros(5, np.complex128), Box(1.0, 2.0))
 diffuse(rng.random((8, 8)), 5)
 lists(6, List([1.0, 2.0]))
+literals(6, 2.0)
 chunks(rng.random(20), 3)
 outer(rng.random((6, 6)))
 made(2.5)(rng.random(7))
