@@ -52,7 +52,7 @@ def test_what_is_no_schedule_is_refused(tmp_path: Path) -> None:
     file.write_text("something else\n")
     with pytest.raises(WeftError), session([str(ORDERS), "sleeps"], replay=str(file)):
         pass
-    with pytest.raises(UsageError, match="OpenMP"):
+    with pytest.raises(UsageError, match="asyncio; a native runtime"):
         session(["/bin/true"], record=str(file))
 
 
