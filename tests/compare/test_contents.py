@@ -154,7 +154,8 @@ def test_messages_in_c_are_compared_across_two_mpis(mpich: Installed, openmpi: I
         weft = (str(mpi.python), "-P", "-m", "weft.cli.main")
         recorded(tmp_path, f"{mpi.name}-right", weft, f"./{mpi.name}", env=mpi.environment)
     across = told(tmp_path, "mpich-right", "openmpi-right")
-    assert (across["compared"], across["differing"]) == (63, 0)
+    assert (across["compared"], across["first"]) == (63, [])
+    assert across["differing"] in (0, 2)  # rank 0's two wildcard receives may take the others' messages either way
     for fault, (rank, call, line) in FIRST.items():
         recorded(tmp_path, fault, WEFT, "./mpich", fault)
         [first] = told(tmp_path, "openmpi-right", fault)["first"]
