@@ -36,13 +36,14 @@ PARTS = {
         "Cilk-5": ["cilk5/build.py"],
     },
     "hung programs, deaths, order": {
-        "OpenMP": [],
-        "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py"],
+        "OpenMP": ["native/turns.c", "native/turns.h"],
+        "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py", "inside/order.py"],
         "Cilk-5": [],
     },
 }  # fmt: skip
 RUNTIMES = ("OpenMP", "asyncio", "Cilk-5")
-SHARED = ["limit.py", "model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py"]
+SHARED = ["limit.py", "model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py",
+          "schedule.py"]  # fmt: skip
 
 
 def code_lines(path: Path) -> int:

@@ -1,7 +1,9 @@
-"""The order in which asyncio's tasks take their steps: recorded, kept to in another run, and held back for one task."""
+"""The order in which tasks take their turns: recorded, kept to in another run, and held back for one task."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ from tests.tasks.test_asyncio import PYTHONS
 
 from weft.errors import UsageError, WeftError
 from weft.tasks import session
+from weft.tasks.runtime import runtimes
 
 ORDERS = Path(__file__).parent / "programs" / "orders.py"
+ORDERED = ORDERS.with_name("ordered.c")
 LEVELS = Path(__file__).parent / "programs" / "levels.py"
 KINDS = ["sleeps", "locked", "queued", "threaded", "first"]
 
@@ -52,8 +56,67 @@ def test_what_is_no_schedule_is_refused(tmp_path: Path) -> None:
     file.write_text("something else\n")
     with pytest.raises(WeftError), session([str(ORDERS), "sleeps"], replay=str(file)):
         pass
-    with pytest.raises(UsageError, match="asyncio; a native runtime"):
-        session(["/bin/true"], record=str(file))
+    file.write_text('{"schema": "weft-schedule/1", "runtime": "openmp"}\n')
+    with pytest.raises(UsageError, match="of tasks of openmp"), session([str(ORDERS), "sleeps"], replay=str(file)):
+        pass
+    with pytest.raises(UsageError, match="not for Cilk-5"):
+        session(["fib.cilk"], record=str(file))
+
+
+@pytest.fixture(scope="module")
+def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """ordered.c by each compiler that is here."""
+    if not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None:
+        pytest.skip("gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5) are not all here")
+    folder, found = tmp_path_factory.mktemp("ordered"), {}
+    for compiler in ("gcc", "clang-14"):
+        if shutil.which(compiler):
+            found[compiler] = str(folder / compiler)
+            command = [compiler, "-g", "-fopenmp", str(ORDERED), "-o", found[compiler]]
+            subprocess.run(command, check=True, cwd=folder, timeout=60)
+    return found
+
+
+@pytest.mark.parametrize(("compiler", "kind"), [("gcc", "many"), ("gcc", "depending"), ("gcc", "nested"),
+                                                ("clang-14", "loose"), ("clang-14", "made")])  # fmt: skip
+def test_threads_run_openmps_tasks_in_the_order_of_the_record(
+    tmp_path: Path, ordered: dict[str, str], compiler: str, kind: str
+) -> None:
+    if compiler not in ordered:
+        pytest.skip(f"there is no {compiler} here")
+    file, command = str(tmp_path / "schedule"), [ordered[compiler], kind]
+    first = ran(command, record=file)
+    assert len(first.split()) > 8
+    assert [ran(command, replay=file) for _ in range(2)] == [first] * 2
+
+
+def test_a_task_of_a_replay_is_followed_as_in_any_run(tmp_path: Path, ordered: dict[str, str]) -> None:
+    file, command = str(tmp_path / "schedule"), [ordered["gcc"], "tree"]
+    ran(command, record=file)
+    seen = []
+    for _ in range(2):
+        with session(command, replay=file) as s:
+            s.do("break fib")
+            s.do("continue")
+            s.do("delete")
+            s.do("follow child")
+            stops = [s.do("next") for _ in range(6)]
+            seen.append([(stop["why"], stop["at"]["line"], s.do("print n")["value"]) for stop in stops])
+            assert {row["wait"]["kind"] for row in s.do("waits")["waits"]} <= {"taskwait", "barrier"}
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 6
+
+
+def test_a_native_replay_of_another_program_says_where_it_leaves_its_record(
+    tmp_path: Path, ordered: dict[str, str]
+) -> None:
+    file = str(tmp_path / "schedule")
+    ran([ordered["gcc"], "many"], record=file)
+    with session([ordered["gcc"], "locks"], replay=file) as s:
+        stop = s.do("continue")
+        assert stop["why"] == "interrupted"
+        assert "left its record: step" in stop["text"]
+        assert s.do("continue")["why"] == "ended"
 
 
 @pytest.mark.parametrize("python", PYTHONS)

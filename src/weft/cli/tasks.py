@@ -4,6 +4,7 @@ weft tasks prog.py ARGS                 stop before the first line, then ask for
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
 weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
+weft tasks --record FILE | --replay FILE PROGRAM ARGS      the order of its tasks, written down or kept to
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
 weft tasks --pid P [--once]             a Python program that runs; a native one that runs under Weft's tool
 weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
@@ -51,8 +52,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--limit", type=float, metavar="SECONDS",
                         help="interrupt a command after that time; 0: never. 600 in scripts")  # fmt: skip
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
-    parser.add_argument("--record", default="", metavar="FILE", help="write down which asyncio task makes each step")
-    parser.add_argument("--replay", default="", metavar="FILE", help="let the tasks make their steps in that order")
+    parser.add_argument("--record", default="", metavar="FILE", help="write down in which order tasks take their turns")
+    parser.add_argument("--replay", default="", metavar="FILE", help="have them take their turns in that order")
     parser.add_argument("--as-openmp", action="store_true", help="PROGRAM is a source in Cilk: build it as OpenMP")
     parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")

@@ -67,7 +67,7 @@ def session(
 ) -> Session:  # fmt: skip
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
 
-    `record`, `replay`: a file for the order in which asyncio's tasks make their steps. `as_openmp`: the program is a
+    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a
     source in Cilk, written and built as OpenMP.
     """
     if pid or core:
@@ -81,7 +81,8 @@ def session(
         return Session(NativeBackend(command, pid=pid, core=core))
     if as_openmp:
         folder = tempfile.TemporaryDirectory(prefix="weft-cilk-")
-        opened = Session(backend_for([str(built(command[0], Path(folder.name))), *command[1:]], runtime))
+        program = str(built(command[0], Path(folder.name)))
+        opened = Session(backend_for([program, *command[1:]], runtime, record=record, replay=replay))
         opened.folder = folder
         return opened
     return Session(backend_for(list(command), runtime, record=record, replay=replay))
@@ -91,9 +92,9 @@ def backend_for(command: list[str], runtime: str = "", *, record: str = "", repl
     """The backend that fits a program. UsageError where there is no such program."""
     if (found := python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
-    if record or replay:
-        raise UsageError("the order of tasks is recorded and replayed for asyncio; a native runtime chooses it itself")
     if command[0].endswith(".cilk"):
+        if record or replay:
+            raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for Cilk-5")
         from weft.tasks.cilk5.backend import CilkBackend  # as above
 
         return CilkBackend(command)
@@ -103,4 +104,5 @@ def backend_for(command: list[str], runtime: str = "", *, record: str = "", repl
     path = command[0] if "/" in command[0] else shutil.which(command[0]) or command[0]
     if not Path(path).is_file():
         raise UsageError(f"{command[0]}: there is no such file")
-    return NativeBackend([path, *command[1:]], runtime)
+    turns = ("record", record) if record else ("replay", replay) if replay else None
+    return NativeBackend([path, *command[1:]], runtime, turns=turns)

@@ -35,7 +35,7 @@ COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
-    r"/tool\.c$|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+    r"/(tool|turns)\.c$|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
 )
 """Files that are Weft's tool, or the C library where its debug information is there."""
 

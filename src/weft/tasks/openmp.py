@@ -14,17 +14,19 @@ import numpy as np
 from weft.debug.hands import HandError, Point
 from weft.debug.mi import quoted
 from weft.errors import UsageError
-from weft.tasks import layout
+from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, deadlocks
-from weft.tasks.runtime import check, settings
+from weft.tasks.runtime import check, in_turns, settings
 from weft.tasks.stacks import cropped, frames_of, holder
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
 NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
+SENTENCE = 160
+"""Bytes in which turns.c says where a replay left its record."""
 LOOK = (1.0, 2.0, 4.0, 8.0)
 """Seconds after which a program that does not stop is looked at for a deadlock, again and again by the last."""
 
@@ -34,7 +36,17 @@ class NativeBackend:
 
     runtime = "OpenMP"
 
-    def __init__(self, command: Sequence[str], library: str = "", *, pid: int = 0, core: Path | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        library: str = "",
+        *,
+        pid: int = 0,
+        core: Path | None = None,
+        turns: tuple[str, str] | None = None,
+    ) -> None:
+        self._turns = turns  # "record" or "replay", and the file
+        self._left = ""
         self._program = str(Path(command[0]).resolve()) if command else ""
         self._arguments = list(command[1:])
         self._library = library
@@ -65,9 +77,13 @@ class NativeBackend:
         if self._pid or self._core:
             return self._come()
         check(Path(self._program))
+        environment = settings(self._library)
+        if self._turns is not None:
+            schedule.check(*self._turns, "openmp")
+            environment |= in_turns(*self._turns)
         self._terminal = Terminal()
         self._gdb = Gdb()
-        self._gdb.begin(self._program, self._arguments, settings(self._library), self._terminal.name)
+        self._gdb.begin(self._program, self._arguments, environment, self._terminal.name)
         self._took()
         stop = self._here("start", self._thread())
         return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
@@ -96,6 +112,8 @@ class NativeBackend:
         self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
         made = self._gdb.ask("-break-insert -f weft_tasks_signal")
         self._signal = str(made["bkpt"]["number"])
+        if self._turns is not None:
+            self._left = str(self._gdb.ask("-break-insert -f weft_turns_left")["bkpt"]["number"])
 
     def _thread(self) -> int:
         return int(self._gdb.ask("-thread-info").get("current-thread-id", 1))
@@ -273,6 +291,9 @@ class NativeBackend:
             if how == "continue":  # a thread had looked before it was told that no task is traced any more
                 return self._run("-exec-continue", how, None)
             return self._signalled(self._event(thread), how)
+        if reason == "breakpoint-hit" and self._left and stop.get("bkptno") == self._left:
+            told = self._gdb.read(int(self._gdb.evaluate("(unsigned long)text", thread)), SENTENCE)
+            return self._here("interrupted", thread, text=told.split(b"\0")[0].decode())
         if reason == "breakpoint-hit":
             point = self._gdb.points.get(str(stop.get("bkptno")))
             if point is not None and self.meant(point, thread):

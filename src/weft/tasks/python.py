@@ -19,7 +19,7 @@ from typing import Any
 
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
-from weft.tasks import hung
+from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
 from weft.tasks.inside.unswept import unswept
@@ -268,12 +268,13 @@ class PythonBackend(Conversation):
     def __init__(self, command: PythonCommand, *, record: str = "", replay: str = "") -> None:
         super().__init__()
         self._command = command
-        self._schedule = ("record", record) if record else ("replay", replay)
+        self._schedule = ("record", record) if record or not replay else ("replay", replay)
         self._out = Output()
         self.program: subprocess.Popen[bytes]
 
     def start(self) -> Stop:
         """Start the program; it stands before its first line. UsageError where its Python is too old."""
+        schedule.check(*self._schedule, "asyncio")
         ours, theirs = socket.socketpair()
         asked = self._command
         command = [asked.interpreter, *asked.options, str(INSIDE), str(theirs.fileno()), births(),

@@ -86,6 +86,12 @@ def settings(library: str) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
 
 
+def in_turns(how: str, file: str) -> dict[str, str]:
+    """The environment in which Weft chooses the tasks that threads run, and writes that down or keeps to it."""
+    preloaded = [str(tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
+    return {"WEFT_TASKS_TURNS": f"{how}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
+
+
 def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
     """The same for the ranks of a replay, where their program has OpenMP tasks that Weft can follow; else nothing."""
     for program in programs:
@@ -114,7 +120,7 @@ def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
 
 def tool() -> Path:
     """Weft's OMPT tool, built on first use with the system's compiler. HandError where that fails."""
-    return _built("tool.c", "table.h", "ompt.h", *SWITCHES)
+    return _built("tool.c", "turns.c", "turns.h", "table.h", "ompt.h", *SWITCHES)
 
 
 def births() -> str:

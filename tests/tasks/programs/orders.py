@@ -129,6 +129,42 @@ async def cancelled():
     await asyncio.gather(*tasks)
 
 
+async def limited():
+    """Three at a time, by a semaphore."""
+    free = asyncio.Semaphore(3)
+
+    async def work(n):
+        async with free:
+            await chance()
+            OUT.append(str(n))
+
+    await several(work, 9)
+
+
+async def told():
+    """A condition, whose waiters come by turns."""
+    changed = asyncio.Condition()
+    left = []
+
+    async def give(n):
+        for i in range(3):
+            await chance()
+            async with changed:
+                left.append(f"{n}.{i}")
+                changed.notify()
+
+    async def take(n):
+        for _ in range(3):
+            async with changed:
+                await changed.wait_for(lambda: left)
+                OUT.append(f"{n}<{left.pop()}")
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(3):
+            group.create_task(give(n))
+            group.create_task(take(n))
+
+
 if __name__ == "__main__":
     asyncio.run(globals()[sys.argv[1]]())
     print(" ".join(OUT))

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .births import Task, birth, pedigree
+from .order import SCHEMA
 
-SCHEMA = "weft-schedule/1"
 PATIENCE = 5.0
 """Seconds that a replay waits for the task whose turn it is, before it says that the run has left its record."""
 

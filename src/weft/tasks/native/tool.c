@@ -6,6 +6,7 @@
 #include "table.h"
 #include "ompt.h"
 #include "switches.h"
+#include "turns.h"
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdlib.h>
@@ -495,12 +496,28 @@ static int set_noted(int event, ompt_function callback) {
     return really_set(event, callback);
 }
 
+// For turns.c: a task that is made here, and runs when its turn comes.
+task *weft_tasks_made(const void *created) {
+    ompt_data data = {0};
+    create_rarely(NULL, NULL, &data, OMPT_TASK_EXPLICIT, 0, created);
+    return data.ptr;
+}
+
+task *weft_tasks_top(void) { return me.top; }
+
+uint64_t weft_tasks_owner(uint64_t id) {
+    const lock *l = lock_of(id);
+    return l != NULL ? l->owner : 0;
+}
+
 static int start(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
     set = (ompt_set)lookup("ompt_set_callback");
     if ((recording = weft_switches_begin("openmp"))) {
         really_set = set;
         set = set_noted;
+    } else {
+        set = weft_turns_begin(set);
     }
     set(OMPT_THREAD_BEGIN, (ompt_function)on_thread);
     set(OMPT_THREAD_END, (ompt_function)on_thread_end);
