@@ -35,6 +35,8 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
     if file.usage is not None:
         raise _usage(file.usage, texts)
     places = _places(file, texts)
+    for held in file.records.values():
+        _name(held, _own_place(held, places, texts), texts)
     records = [
         Record(
             held=held,
@@ -45,7 +47,7 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
             others=tuple(
                 (place, bool(one["write"]))
                 for one in held.get("places", ())
-                if (place := _place_of_access(one, places, texts)) is not None
+                if (place := _place_of_access(one, places, texts)) is not None and place.line
             ),
         )
         for id, held in file.records.items()
@@ -112,6 +114,13 @@ def _own_place(held: dict[str, Any], places: dict[int, AccessPlace], texts: Text
         return place
     construct = texts.constructs.get(held["construct"], NOBODY)
     return AccessPlace(construct.file, construct.line, construct.column)
+
+
+def _name(held: dict[str, Any], place: AccessPlace, texts: Texts) -> None:
+    """Call an array that procedures got by other names as the line of the access does: by its newest or first name."""
+    newest, first = (texts.variables.get(held.get(key, 0)) for key in ("data", "name"))
+    if newest and first and not sentences.column(place, newest.name) and sentences.column(place, first.name):
+        held["data"] = held["name"]
 
 
 def _causes(records: Sequence[Record]) -> Iterator[Record]:

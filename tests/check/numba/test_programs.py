@@ -100,6 +100,18 @@ def test_a_dependence_names_loop_iterations_element_and_how_often(
     assert found["certainty"] == "certain"
 
 
+def test_a_loop_that_numba_runs_with_an_array_expression_is_the_users(
+    reports: dict[str, Future[dict[str, Any]]],
+) -> None:
+    report = reports["dependence"].result()
+    lines = (PROGRAMS / "dependence.py").read_text().splitlines()
+    line = lines.index("    out = np.zeros(count)") + 2
+    found = one(report, "loop-dependence", "`part[")
+    assert found["message"].startswith(f"Iteration i=1 of the loop at line {line} ")
+    assert [site["line"] for site in found["sites"]] == [line + 2, line]
+    assert "never ran" not in report["stderr"]
+
+
 def test_an_element_of_a_strided_view_has_the_index_of_the_view(reports: dict[str, Future[dict[str, Any]]]) -> None:
     assert one(reports["dependence"].result(), "loop-dependence", "`odd[")["evidence"]["index"] == [0]
 

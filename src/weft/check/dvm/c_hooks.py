@@ -90,6 +90,21 @@ class Hooks:
         return found
 
     @cached_property
+    def regional(self) -> set[Variable]:
+        """The variables that regions use: their copies on the device begin and end with their block."""
+        regions = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+        ]
+        return {
+            variable
+            for node in regions
+            for _, variable in c_uses.uses(self.tree, node)
+            if not self.tree.begin(node) <= variable.statement_begin < self.tree.end(node)
+        }
+
+    @cached_property
     def escaping(self) -> set[Variable]:
         """The variables of functions whose address leaves them."""
         found = set(self.wanted)
@@ -148,6 +163,8 @@ class Hooks:
             text = self.named(variable)
             if variable.outside:
                 continue
+            if variable in self.regional and not variable.parameter and not variable.static:
+                text += " " + call("begins", base(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
@@ -162,6 +179,9 @@ class Hooks:
             self.marks.before(variable.statement_end, " " + text)
         for variable in sorted(self.loose - self.wanted, key=lambda v: v.at):
             self.without_value(variable)
+        for variable in sorted(self.regional - self.loose - self.wanted, key=lambda v: v.at):
+            if variable.is_array and not (variable.outside or variable.is_pointer_like or variable.declare):
+                self.marks.before(variable.statement_end, " " + self.named(variable))
         for many in self.tree.variables.values():
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
@@ -196,7 +216,11 @@ class Hooks:
     def without_value(self, variable: Variable) -> None:
         """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
         kind = c_calls.reduction_type(variable)
-        text = f"if ({kind}) {{ {self.named(variable)} {call('clear', base(variable), size(variable))} }}"
+        clear = call("clear", base(variable), size(variable))
+        if variable in self.regional:
+            text = f"{self.named(variable)} {call('begins', base(variable))} if ({kind}) {clear}"
+        else:
+            text = f"if ({kind}) {{ {self.named(variable)} {clear} }}"
         self.marks.before(variable.statement_end, " " + text)
         if not variable.sizes:
             # Else the compiler may read it ahead of the branch that would, and that would be told.

@@ -44,6 +44,9 @@ enum { WEFT_ORDER_C = 0, WEFT_ORDER_FORTRAN = 1 };
  * compiler's hooks see it. Locals of a function that has returned are forgotten by themselves. */
 void weft_check_data(int data, const void *base, size_t bytes);
 
+/* A named variable of a block comes to life, at a place that another one may have had: no device has a copy of it. */
+void weft_check_begins(const void *base);
+
 /* What numbers a variable (or an array) holds: WEFT_INT8 and so on, 0 for none. Only values that are traced need it. */
 void weft_check_type(int data, int type);
 

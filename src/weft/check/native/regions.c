@@ -282,15 +282,27 @@ void weft_check_region_begin(int construct) {
     if (!now.off && !here.started && !weft_in_region) named_count = 0;
 }
 
+/* Which variable a region means: what lies there may be left of one whose block, inlined into this function, is over. */
+static struct object *meant(int data, const void *base, size_t bytes) {
+    struct object *o = object_of(data, base);
+    bool whole = o && o->low == (uintptr_t)base && o->high - o->low == bytes;
+    bool named = o && (o->data == data || o->first_data == data);
+    if (!base || !bytes || (o && (!o->on_stack || o->array || (whole && named)))) return o;
+    weft_check_data(data, base, bytes);
+    return object_of(data, base);
+}
+
+void weft_check_begins(const void *base) {
+    struct object *o = now.off ? NULL : object_at((uintptr_t)base);
+    if (!o || o->low != (uintptr_t)base) return;
+    o->on_device = o->actual_at = o->got_at = o->host_wrote = o->device_wrote = o->local_from = o->local_to = 0;
+}
+
 void weft_check_region_data(int data, const void *base, size_t bytes, int direction, int rank, const int64_t low[],
                             const int64_t high[]) {
     (void)low, (void)high;
     if (now.off || here.started || weft_in_region) return;
-    struct object *o = object_of(data, base);
-    if (!o && base && bytes) {
-        weft_check_data(data, base, bytes);
-        o = object_of(data, base);
-    }
+    struct object *o = meant(data, base, bytes);
     if (!o || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
     o->direction = rank > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;

@@ -48,6 +48,15 @@ def of_user(parfor: object) -> bool:
     return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
 
 
+def line_of(parfor: Any, function: Any) -> int:
+    """The line of a parallel loop: of what Numba put together, that of the loop that the user wrote."""
+    line: int = parfor.loc.line
+    if not of_user(parfor):
+        return line
+    lines = {one.loc.line for block in parfor.loop_body.values() for one in block.body}
+    return source.loop_around(function.func_id.func, line, lines)
+
+
 def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
     for pattern in parfor.patterns:
         head = pattern[0] if isinstance(pattern[0], tuple) else pattern
@@ -85,7 +94,8 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     their dimensions. The order of dimensions and strides is that of call_parallel_gufunc.
     """
     function = lowerer.func_ir
-    file, line = parfor.loc.filename, parfor.loc.line
+    file, line = parfor.loc.filename, line_of(parfor, function)
+    user = of_user(parfor)
     symbols = list(dict.fromkeys(symbol for one in (*signature[0], *signature[1]) for symbol in one))
     arguments = []
     ranks = {}
@@ -115,9 +125,10 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
         else:
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
-    construct = texts.construct("prange", file, line, indices=source.indices(function.func_id.func, line))
+    kind = "prange" if user else "array expression"
+    construct = texts.construct(kind, file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(
-        loop=Loop(construct, of_user(parfor), len(parfor.loop_nests), arguments),
+        loop=Loop(construct, user, len(parfor.loop_nests), arguments),
         construct=construct,
         file=file,
         line=line,

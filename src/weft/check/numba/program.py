@@ -79,22 +79,30 @@ def tidied(findings: Path, texts: Texts) -> Iterator[str]:
         elif "modules" not in one:
             yield line + "\n"
     ranks = _ranks(findings.parent)
-    first: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in held:
-        place = texts.places.get(one.get("site", 0))
-        name = getattr(texts.variables.get(one.get("data", 0)), "name", "")
-        key = (one["kind"], one["construct"], place.file if place else "", place.line if place else 0, name)
-        if key in first:
-            counts[first[key]["id"]] += counts[one["id"]]
-        else:
-            first[key] = one
-    for one in first.values():
+    first = _first(held, counts, texts)
+    for one in first:
         _index(one, ranks.get(str(one.get("data", 0))))
         place = texts.places.get(one.get("site", 0))
         if not one.get("data") and place and (name := subscripted(place.file, place.line, bool(one.get("write")))):
             one["symbol"] = f"`{name}`"
         yield json.dumps(one) + "\n"
         yield json.dumps({"id": one["id"], "count": counts[one["id"]]}) + "\n"
+
+
+def _first(held: Sequence[dict[str, Any]], counts: dict[int, int], texts: Texts) -> list[dict[str, Any]]:
+    """The first finding of each line, with the count of all; what the compiler left without a line is another's."""
+    lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for one in held:
+        place = texts.places.get(one.get("site", 0))
+        name = getattr(texts.variables.get(one.get("data", 0)), "name", "")
+        line = (place.file, place.line) if place else (None, 0)
+        lines.setdefault((one["kind"], one["construct"], name, *line), []).append(one)
+    for key in [key for key in lines if not key[-1]]:
+        if other := next((one for one in lines if one[:3] == key[:3] and one[-1]), None):
+            lines[other] += lines.pop(key)
+    for same in lines.values():
+        counts[same[0]["id"]] = sum(counts[one["id"]] for one in same)
+    return [same[0] for same in lines.values()]
 
 
 def _index(one: dict[str, Any], rank: int | None) -> None:

@@ -84,6 +84,15 @@ def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
     return getattr(function.__globals__.get(name), "__name__", name) in PRANGE
 
 
+def loop_around(function: FunctionType, line: int, lines: Collection[int]) -> int:
+    """The line of the parallel loop whose text holds some lines; the one given if it begins a loop, or none does."""
+    known = loops(function)
+    if any(loop.lineno == line for loop in known):
+        return line
+    around = (loop.lineno for loop in known if any(loop.lineno <= one <= (loop.end_lineno or 0) for one in lines))
+    return next(around, line)
+
+
 def indices(function: FunctionType, line: int) -> list[str]:
     """The variable of the parallel loop at a line."""
     targets = (loop.target for loop in loops(function) if loop.lineno == line)

@@ -208,6 +208,29 @@ def ahead_fixed(line, count):
             line[32 * i + j] += line[32 * i + j + 8]
 
 
+# Numba runs a loop together with the array expression before it: the loop is the user's.
+@njit(parallel=True)
+def together(count):
+    part = np.empty(4)
+    out = np.zeros(count)
+    for i in prange(count):
+        for k in range(4):
+            part[k] = i * k  # finds: loop-dependence
+        out[i] = part.sum()
+    return out
+
+
+@njit(parallel=True)
+def together_fixed(count):
+    out = np.zeros(count)
+    for i in prange(count):
+        part = np.empty(4)
+        for k in range(4):
+            part[k] = i * k
+        out[i] = part.sum()
+    return out
+
+
 rng = np.random.default_rng(1)
 add_up()
 add_up_fixed()
@@ -233,3 +256,5 @@ pieces(rng.random((4, 32)), np.zeros(130))
 pieces_fixed(rng.random((4, 32)), np.zeros(130))
 ahead(rng.random(140), 4)
 ahead_fixed(rng.random(140), 4)
+together(5)
+together_fixed(5)
