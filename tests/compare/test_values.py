@@ -18,7 +18,7 @@ from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
 from weft.compare.values.judged import judge
 from weft.compare.values.pieces import common, missing
-from weft.compare.values.told import lines
+from weft.compare.values.told import lines, to_json
 from weft.compare.values.tolerance import Tolerance, ulps
 from weft.native.shared import NATIVE
 from weft.values.configuration import FORMS as KEPT_AS
@@ -103,17 +103,18 @@ def test_a_part_that_is_kept_again_in_an_iteration_is_another_value(tmp_path: Pa
     assert [(some[0].judged.one, some[0].judged.two) for some in made.found] == [(2.0, 3.0)]
 
 
-def test_rounding_that_grew_is_told_as_what_it_may_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [-1, 15])
+def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_none(fault: int, tmp_path: Path) -> None:
     code = (
-        "import sys, weft\nx = float(sys.argv[1])\nfor i in range(40):\n    with weft.loop('step', i):\n"
-        "        x = 3.9 * x * (1 - x)\n        weft.probe('x', x)\n"
+        "import sys, weft\nx = float(sys.argv[1])\nfor i in range(60):\n    with weft.loop('step', i):\n"
+        "        x = 3.9 * x * (1 - x)\n        x -= 0.001 * (i == int(sys.argv[2]))\n        weft.probe('x', x)\n"
     )
     traces = []
-    for name, begin in (("one", "0.3"), ("two", "0.30000000000000004")):
+    for name, begin, wrong in (("one", "0.3", -1), ("two", "0.30000000000000004", fault)):
         (tmp_path / name / "values").mkdir(parents=True)
         library = next(NATIVE.glob("_values*.so"))
         variables = {"WEFT_VALUES": str(tmp_path / name / "values"), "WEFT_VALUES_LIBRARY": str(library)}
-        execute([sys.executable, "-c", code, begin], env=variables)
+        execute([sys.executable, "-c", code, begin, str(wrong)], env=variables)
         traces.append(ValueTrace.open(tmp_path / name))
     made = compare_values(traces[0], traces[1], {})
     assert not made.alike
@@ -122,6 +123,10 @@ def test_rounding_that_grew_is_told_as_what_it_may_be(tmp_path: Path) -> None:
     allowed = float(said.partition("--relative ")[2].split()[0])
     first = made.found[0][0].judged
     assert abs(first.one - first.two) <= allowed * abs(first.one)
+    told = "it does not go on as rounding that grows: probe x at <string>:7 on rank 0, in iteration 15 of step is "
+    assert (told in said) == (fault > 0)
+    found = to_json(made)["jump"]
+    assert (found is None) if fault < 0 else found["iterations"] == [["step", 15]]
 
 
 numbers = st.floats(width=64)

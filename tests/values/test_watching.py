@@ -145,6 +145,66 @@ def test_expressions_of_c_are_evaluated_and_what_cannot_be_is_told(mpich: Instal
     assert "--watch q.c:10:small kept nothing: no rank came to that line" in done.stderr
 
 
+TEMPLATE = """\
+#include <array>
+#include <vector>
+
+template <class Vector> struct Solver {
+    Vector held;
+    std::array<double, 3> few;
+};
+
+template <class Vector, class Number>
+void solve(Solver<Vector> &solver, const Vector &given, int steps, Number &norm) {
+    std::vector<std::vector<int>> table(2, std::vector<int>(3, 7));
+    for (int k = 1; k <= steps && norm < 1e9; ++k) {
+        Number sum = 0;
+        for (auto x : given) sum += x * k;
+        solver.held[0] = solver.few[1] = sum;
+        table[1][2] = k;
+        if (k == 2) {
+            norm = sum;
+        } else {
+            norm = sum / 2;
+        }
+        if (norm > 1e8) // watched
+            norm = table[1][2];
+    }
+}
+
+int main() {
+    Solver<std::vector<double>> solver{{0, 0}, {1, 2, 3}};
+    std::vector<double> given{1, 2, 3, 4};
+    double norm = 0;
+    solve(solver, given, 3, norm);
+    return norm > 15;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.parametrize("level", ["-O0", "-Og"])
+def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_the_compiler_marks(
+    level: str, mpich: Installed, tmp_path: Path
+) -> None:
+    (tmp_path / "t.cpp").write_text(TEMPLATE)
+    compiler = shutil.which("g++") or pytest.skip("there is no g++ here")
+    assert execute([compiler, "-g", level, "t.cpp", "-o", "t"], cwd=tmp_path).returncode == 0
+    number = next(n for n, one in enumerate(TEMPLATE.splitlines(), 1) if "// watched" in one)
+    texts = ["norm", "given", "given[1:3]", "solver.held", "solver.few", "table[1][0:3]"]
+    done = run_here(tmp_path, *[w for text in texts for w in ("--watch", f"t.cpp:{number}:{text}")], "--", "./t")
+    assert done.returncode == 0, done.stderr
+    assert "kept nothing" not in done.stderr
+    [process] = ValueTrace.open(tmp_path / "run").processes
+    kept = [process.kept(row) for row in range(len(process.rows))]
+    assert {(one.place.line, one.place.file) for one in kept} == {(number, str(tmp_path / "t.cpp"))}
+    last = {one.place.name: one.values().tolist() for one in kept if one.times == 2}  # type: ignore[union-attr]
+    assert last == {
+        "norm": 15, "given": [1, 2, 3, 4], "given[1:3]": [2, 3], "solver.held": [30, 0], "solver.few": [1, 30, 3],
+        "table[1][0:3]": [7, 7, 3],
+    }  # fmt: skip
+
+
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
 def test_a_program_that_is_killed_ends_by_the_same_signal(mpich: Installed, tmp_path: Path) -> None:
     program = built(tmp_path, "#include <stdlib.h>\nint main(void) {\n    int n = 4;\n    abort();\n    return n;\n}\n")

@@ -40,6 +40,8 @@ class Kept:
 def letter(kind: Any) -> tuple[str, int]:
     """The letter of a type of numbers, as numpy's."""
     plain = kind.strip_typedefs()
+    if str(plain.unqualified()).startswith("std::complex<"):
+        plain = plain.fields()[0].type.strip_typedefs()
     code, size = plain.code, plain.sizeof
     if code == gdb.TYPE_CODE_FLT:
         return "f", size
@@ -52,6 +54,57 @@ def letter(kind: Any) -> tuple[str, int]:
     if code == gdb.TYPE_CODE_PTR:
         raise Unfit(f"it is a pointer ({kind}): say how many elements are meant, [0:n]")
     raise Unfit(f"it is of type {kind}, and numbers are kept")
+
+
+def evaluated(text: str) -> Any:
+    """The value of an expression in the selected frame; of a reference what it refers to."""
+    return followed(gdb.parse_and_eval(text))
+
+
+def followed(value: Any) -> Any:
+    """What a reference refers to."""
+    references = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
+    return value.referenced_value() if value.type.strip_typedefs().code in references else value
+
+
+_CONTAINERS = {
+    # By library: the members that are the first element and the end, or an array of all, or the first and how many.
+    "vector": (("_M_impl._M_start", "_M_impl._M_finish"), ("__begin_", "__end_")),
+    "array": (("_M_elems", ""), ("__elems_", "")),
+    "valarray": (("_M_data", "_M_size"), ("__begin_", "__end_")),
+}
+
+
+def elements_of(value: Any) -> tuple[Any, int] | None:
+    """Of an array, or a container of C++ that holds its elements in one piece: what is subscripted, and how many."""
+    kind = value.type.strip_typedefs()
+    if kind.code == gdb.TYPE_CODE_ARRAY:
+        low, high = kind.range()
+        return value, int(high) - int(low) + 1
+    named = re.match(r"std::(?:\w+::)*(vector|array|valarray)<", str(kind.unqualified()))
+    for first, last in _CONTAINERS[named[1]] if named else ():
+        try:
+            begin = member(value, first)
+            end = member(value, last) if last else None
+        except gdb.error:
+            continue  # another library's
+        if end is None:
+            return begin, elements_of(begin)[1]  # type: ignore[index]
+        return begin, int(end - begin) if end.type.strip_typedefs().code == gdb.TYPE_CODE_PTR else int(end)
+    return None
+
+
+def member(value: Any, path: str) -> Any:
+    """A member of members."""
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def item(value: Any, index: int) -> Any:
+    """An element of an array, a container or a pointer."""
+    held = elements_of(value)
+    return followed((value if held is None else held[0])[index])
 
 
 def number(value: Any) -> Kept:
@@ -102,11 +155,11 @@ def split(text: str) -> list[str]:
 
 def dimensions(text: str) -> int:
     """How many dimensions a variable has, 0 where it is no array."""
-    kind = gdb.parse_and_eval(text).type.strip_typedefs()
-    count = 0
+    value = evaluated(text)
+    count, kind = 0, value.type.strip_typedefs()
     while kind.code == gdb.TYPE_CODE_ARRAY:
         count, kind = count + 1, kind.target().strip_typedefs()
-    return count
+    return count or int(elements_of(value) is not None)
 
 
 class Elements:
@@ -114,61 +167,71 @@ class Elements:
 
     def __init__(self, base: str, groups: list[str], fortran: bool) -> None:
         self.base, self.fortran = base, fortran
-        self.ranges = [self.bounds(k, one, groups) for k, one in enumerate(groups)]
+        self.ranges: list[tuple[int, int | None]] = []
+        for k, one in enumerate(groups):
+            self.ranges.append(self.bounds(one, k, len(groups)))
 
-    def bounds(self, k: int, text: str, groups: list[str]) -> tuple[int, int | None]:
+    def bounds(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
         """First index, and how many: None for one that is no dimension."""
         first, colon, last = (one.strip() for one in text.partition(":"))
         if not colon:
-            return int(gdb.parse_and_eval(first)), None
-        if not first or not last:
-            low, high = self.declared(k, len(groups))
-        low = int(gdb.parse_and_eval(first)) if first else low
-        end = int(gdb.parse_and_eval(last)) + self.fortran if last else high + 1
+            return int(evaluated(first)), None
+        low, high = (0, -1) if first and last else self.declared(k, rank)
+        low = int(evaluated(first)) if first else low
+        end = int(evaluated(last)) + self.fortran if last else high + 1
         if end <= low:
             raise Unfit(f"the range {text} holds nothing")
         return low, end - low
 
     def declared(self, k: int, rank: int) -> tuple[int, int]:
         """The bounds of a dimension as they were declared."""
-        kind = gdb.parse_and_eval(self.base).type.strip_typedefs()
-        for _ in range(rank - 1 - k if self.fortran else k):
-            kind = kind.target().strip_typedefs()
-        if kind.code != gdb.TYPE_CODE_ARRAY:
+        if self.fortran:
+            kind = gdb.parse_and_eval(self.base).type.strip_typedefs()
+            for _ in range(rank - 1 - k):
+                kind = kind.target().strip_typedefs()
+            known = kind.range() if kind.code == gdb.TYPE_CODE_ARRAY else None
+        else:
+            held = elements_of(self.first())
+            known = (0, held[1] - 1) if held is not None else None
+        if known is None:
             raise Unfit(f"{self.base} does not say how many elements it has: say so, [0:n]")
-        low, high = kind.range()
-        return int(low), int(high)
+        return int(known[0]), int(known[1])
 
-    def at(self, moved: int | None = None) -> Any:
-        """The element at the first index, or one further in a dimension."""
+    def first(self, moved: int | None = None) -> Any:
+        """The element at the first index of what is known of the ranges, or one further in a dimension."""
         indices = [low + (k == moved) for k, (low, _) in enumerate(self.ranges)]
-        text = f"({', '.join(map(str, indices))})" if self.fortran else "".join(f"[{one}]" for one in indices)
-        value = gdb.parse_and_eval(self.base + text)
+        if self.fortran:
+            return gdb.parse_and_eval(f"{self.base}({', '.join(map(str, indices))})")
+        value = evaluated(self.base)
+        for index in indices:
+            value = item(value, index)
+        return value
+
+    def address(self, moved: int | None = None) -> int:
+        """Where it lies."""
+        value = self.first(moved)
         if value.address is None:
             raise Unfit("its elements do not lie in memory")
-        return value
+        return int(value.address)
 
     def kept(self) -> Kept:
         """All of them."""
-        first = self.at()
-        kind, size = letter(first.type)
-        begin = int(first.address)
+        kind, size = letter(self.first().type)
+        begin = self.address()
         shape = [n for _, n in self.ranges if n is not None]
-        strides = [
-            int(self.at(k).address) - begin if n > 1 else size for k, (_, n) in enumerate(self.ranges) if n is not None
-        ]
+        strides = [self.address(k) - begin if n > 1 else size for k, (_, n) in enumerate(self.ranges) if n is not None]
         span = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + size
         if not 0 < span <= MOST or min(strides) < 0:
             raise Unfit(f"its elements lie {span:,} bytes apart")
         return Kept(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
 
 
-def evaluated(text: str, fortran: bool) -> Kept:
-    """The value of an expression in the selected frame."""
+def taken(text: str, fortran: bool) -> Kept:
+    """What an expression names in the selected frame."""
     found = subscripts(text)
     if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := dimensions(text)):
         found = text, [":"] * rank
-    return Elements(*found, fortran).kept() if found else number(gdb.parse_and_eval(text))
+    return Elements(*found, fortran).kept() if found else number(evaluated(text))
 
 
 class Library:
@@ -205,12 +268,13 @@ class Library:
 
 
 class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    """A line at which values are kept; the program goes on at once."""
+    """A line at which values are kept, or an address of it; the program goes on at once."""
 
-    def __init__(self, one: dict[str, Any], library: Library) -> None:
-        super().__init__(f"{one['file']}:{one['line']}", internal=True)
+    def __init__(self, one: dict[str, Any], library: Library, at: tuple[int, int] | None = None) -> None:
+        super().__init__(f"{one['file']}:{one['line']}" if at is None else f"*{at[1]:#x}", internal=True)
         self.silent = True
         self.one, self.library, self.place = one, library, 0
+        self.line = at[0] if at is not None else 0
 
     def stop(self) -> bool:
         """Keep the values; never stop."""
@@ -227,10 +291,12 @@ class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         sal = frame.find_sal()
         file = sal.symtab.fullname() if sal.symtab else self.one["file"]
         name = self.one["of"] or self.one["text"]
-        self.place = self.place or self.library.place(name, file, sal.line or self.one["line"], frame.name() or "")
+        self.place = self.place or self.library.place(
+            name, file, self.line or sal.line or self.one["line"], frame.name() or ""
+        )
         fortran = "fortran" in gdb.execute("show language", to_string=True).lower()
-        lower = [int(gdb.parse_and_eval(one)) for one in split(self.one["lower"])] if self.one["of"] else []
-        kept = evaluated(self.one["text"], fortran)
+        lower = [int(evaluated(one)) for one in split(self.one["lower"])] if self.one["of"] else []
+        kept = taken(self.one["text"], fortran)
         if self.one["of"] and len(lower) != len(kept.shape):
             raise Unfit(
                 f"as {self.one['of']}[...] has {len(lower)} numbers, and the array {len(kept.shape)} dimensions"
@@ -245,12 +311,72 @@ class _Begun:
     library: Any = None
     silent = False
     points: ClassVar[list[Watched]] = []
+    unknown: ClassVar[list[Watched]] = []
+    """Those of which gdb does not know the line so far."""
 
 
 def begin() -> None:
     """Put breakpoints at the lines."""
     native = [one for one in _Begun.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
     _Begun.points = [Watched(one, _Begun.library) for one in native if _Begun.library.good]
+    _Begun.unknown = [point for point in _Begun.points if not taken_exactly(point)]
+
+
+def taken_exactly(point: Watched) -> bool:
+    """Whether gdb knows this very line."""
+    try:
+        _, found = gdb.decode_line(f"{point.one['file']}:{point.one['line']}")
+    except gdb.error:
+        return False
+    return any(sal.line == point.one["line"] for sal in found or ())
+
+
+def find_addresses(_: object = None) -> None:
+    """Put breakpoints at the addresses of lines that gdb does not take, now that the program or a library is there."""
+    for point in list(_Begun.unknown):
+        places = places_of(point.one["file"], point.one["line"])
+        if places:
+            _Begun.unknown.remove(point)
+            _Begun.points.remove(point)
+            point.delete()
+            _Begun.points += [Watched(point.one, _Begun.library, at) for at in places]
+
+
+def places_of(file: str, line: int) -> list[tuple[int, int]]:
+    """Lines and addresses where a line begins, by function; where none has it, the next line of one around it.
+
+    Compilers that optimise mark few instructions as beginnings of statements, gcc with -Og none of many lines, and a
+    gdb takes no others: it goes on to the next line, which may be one of another function. All are in the line tables,
+    of which only this command tells.
+    """
+    by_function: dict[Any, list[tuple[int, int]]] = {}
+    for number_, address in entries(file):
+        by_function.setdefault(function_at(address), []).append((number_, address))
+    around = [some for some in by_function.values() if min(some)[0] <= line]
+    nearest = min((number_ for some in around for number_, _ in some if number_ >= line), default=None)
+    return [min(one for one in some if one[0] == nearest) for some in around if nearest in dict(some)]
+
+
+def entries(file: str) -> list[tuple[int, int]]:
+    """All lines of a file with their addresses."""
+    name = re.escape(Path(file).name)
+    ending = "/" + "/".join(part for part in Path(file).parts if part not in ("..", "/"))
+    gdb.execute(f"maint expand-symtabs {name}$", to_string=True)
+    found, wanted = [], False
+    for row in gdb.execute(f"maint info line-table {name}$", to_string=True).splitlines():
+        if row.startswith("symtab: "):
+            wanted = f"/{row[8:].rpartition(' ((')[0]}".endswith(ending)
+        elif wanted and (entry := re.match(r"\d+\s+(\d+)\s+(0x[0-9a-f]+)", row)):
+            found.append((int(entry[1]), int(entry[2], 16)))
+    return found
+
+
+def function_at(address: int) -> Any:
+    """What tells a function, or a place where it is inlined, from others."""
+    block = gdb.block_for_pc(address)
+    while block is not None and block.function is None:
+        block = block.superblock
+    return (block.start, block.end) if block is not None else None
 
 
 def fall_silent(_: object) -> None:
@@ -290,7 +416,10 @@ def main() -> None:
     _Begun.watches, _Begun.library = told["watches"], Library(told["array"])
     gdb.execute("python begin()", to_string=True)  # what gdb says of it is told behind the run
     try:
-        gdb.execute("run", to_string=True)
+        gdb.execute("starti", to_string=True)
+        find_addresses()  # from here on the program is where it will be
+        gdb.events.new_objfile.connect(find_addresses)
+        gdb.execute("continue", to_string=True)
     except gdb.error as error:
         sys.stderr.write(f"weft: --watch: gdb cannot run the program: {error}\n")
     end(ended[0] if ended else None)

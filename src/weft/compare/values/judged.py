@@ -19,7 +19,8 @@ class Judged:
     """What two arrays have in common. Counts are of elements.
 
     `first` is the index of the first that differs, `one` and `two` what stands there in reference and run; `low` and
-    `high` are the corners of all that differ. `ulps` is the most among those that only rounding keeps apart.
+    `high` are the corners of all that differ, `most` how far apart they are at most, `largest` the largest magnitude
+    of all. `ulps` is the most among those that only rounding keeps apart.
     """
 
     compared: int = 0
@@ -27,6 +28,7 @@ class Judged:
     rounded: int = 0
     ulps: float = 0.0
     most: float = 0.0
+    largest: float = 0.0
     first: tuple[int, ...] | None = None
     one: Any = None
     two: Any = None
@@ -39,6 +41,7 @@ class Judged:
         self.differing += other.differing
         self.rounded += other.rounded
         self.ulps, self.most = max(self.ulps, other.ulps), max(self.most, other.most)
+        self.largest = max(self.largest, other.largest)
         if other.first is None:
             return
         first, low, high = (_moved(corner, offset) for corner in (other.first, other.low, other.high))
@@ -99,9 +102,13 @@ def _noise(numbers: NDArray[Any]) -> float:
     """What rounding comes to beside the largest of some numbers: where they cancel, it is many units of the result."""
     if numbers.dtype.kind not in "fc":
         return 0.0
+    return ROUNDING * float(np.finfo(numbers.dtype).eps) * _largest(numbers)
+
+
+def _largest(numbers: NDArray[Any]) -> float:
+    """The largest magnitude among those that are finite."""
     magnitude = np.abs(numbers)
-    most = float(np.max(magnitude, initial=0.0, where=np.isfinite(magnitude)))
-    return ROUNDING * float(np.finfo(numbers.dtype).eps) * most
+    return float(np.max(magnitude, initial=0.0, where=np.isfinite(magnitude)))
 
 
 def _located(
@@ -114,6 +121,7 @@ def _located(
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(_wide(one[unequal][differs]) - _wide(two[unequal][differs])).astype(np.float64)
     found.most = float(np.max(np.where(np.isfinite(error), error, np.inf), initial=0.0))
+    found.largest = max(_largest(one), _largest(two))
 
 
 def _wide(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compare.values.comparison import Unlike, ValueComparison
+from weft.compare.values.grown import jump, may_be_rounding, relative
 from weft.compare.values.picture import picture
 from weft.compare.values.structure import Parting, configured_alike, strangers
 from weft.native.headers.value_format import PlaceKind
@@ -28,8 +29,6 @@ _PROCESSORS: Final = (
     (re.compile(r"\bof probes\b"), "of loops"),
 )
 """Of a run of `weft check --trace`: what is said of processors, and of loops that have a name by their line."""
-GROWN: Final = 1e-8
-"""Relative differences below it may be rounding that grew from step to step."""
 
 
 def lines(made: ValueComparison, *, drawn: bool = True) -> Iterator[str]:
@@ -50,10 +49,7 @@ def of_processors(line: str) -> str:
 def _lines(made: ValueComparison, *, drawn: bool) -> Iterator[str]:
     yield from _problems(made)
     if strangers(made.before, made.after):
-        yield (
-            f"no probe is in both: these are runs of different programs (the reference has {_names(made.before)}, "
-            f"the run {_names(made.after)})"
-        )
+        yield _strange(made)
         return
     if not made.found and made.parting is None:
         yield f"all {made.compared:,} values of probes are alike"
@@ -70,6 +66,18 @@ def _lines(made: ValueComparison, *, drawn: bool) -> Iterator[str]:
             yield f"the {plural(made.compared, 'value')} that both have are alike"
     yield from _rounded(made)
     yield from _left_out(made)
+
+
+def _strange(made: ValueComparison) -> str:
+    """Two runs without a probe in common: of different programs, or without a value."""
+    names = [_names(side) for side in (made.before, made.after)]
+    if all(names):
+        return (
+            "no probe is in both: these are runs of different programs "
+            f"(the reference has {names[0]}, the run {names[1]})"
+        )
+    empty = "neither run" if not any(names) else "the run" if names[0] else "the reference"
+    return f"nothing to compare: {empty} kept {'no' if any(names) else 'a'} value of a probe"
 
 
 def _names(trace: ValueTrace) -> str:
@@ -146,9 +154,7 @@ def _first(some: list[Unlike], made: ValueComparison) -> Iterator[str]:
         said.setdefault(unlike_text(unlike), set()).add(unlike.after.process.rank)
     for text, of in list(said.items())[:3]:
         yield f"    {rank_words(sorted(of))}: {text}"
-    if made.rounded and (near := _relative(one)) < GROWN:
-        other = f"other values are apart by that alone (--relative {near:.0e} lets it through)"
-        yield f"    it may be rounding that grew: {other}"
+    yield from _grown(made)
     if len(said) > 3:
         yield f"    and {len(said) - 3} more of the kind"
     places = {one.before.place.where, one.after.place.where}
@@ -156,13 +162,20 @@ def _first(some: list[Unlike], made: ValueComparison) -> Iterator[str]:
         yield f"    in the reference this probe is at {one.before.place.where}"
 
 
-def _relative(one: Unlike) -> float:
-    """How far apart the first element is beside its magnitude, a power of ten that is larger; infinite if not known."""
-    a, b = one.judged.one, one.judged.two
-    if a is None or one.before.dtype.kind not in "fc" or one.before.dtype != one.after.dtype or not (a or b):
-        return float("inf")
-    near = float(abs(a - b) / max(abs(a), abs(b)))
-    return 10.0 ** np.ceil(np.log10(near) + 1) if np.isfinite(near) and near else float("inf")
+def _grown(made: ValueComparison) -> Iterator[str]:
+    """Whether it may be rounding that grew, and where it does not grow as rounding does."""
+    if not may_be_rounding(made):
+        return
+    near = 10.0 ** np.ceil(np.log10(max(map(relative, made.found[0]))) + 1)
+    other = f"other values are apart by that alone (--relative {near:.0e} lets it through)"
+    yield f"    it may be rounding that grew: {other}"
+    found = jump(made)
+    if found is not None:
+        one, times = found
+        faster = f"{times:.0e} times as far apart as the time before" if np.isfinite(times) else "no rounding any more"
+        where = f"{probe_text(one.after)} on rank {one.after.process.rank}{iterations_text(one.after)}"
+        yield f"it does not go on as rounding that grows: {where} is {faster}"
+        yield f"    {unlike_text(one)}"
 
 
 def unlike_text(one: Unlike) -> str:
@@ -275,6 +288,7 @@ def to_json(made: ValueComparison) -> dict[str, Any]:
         "alike": made.alike,
         "compared": made.compared,
         "first": [_unlike(one) for one in made.found[0]] if made.found else [],
+        "jump": _jump(made),
         "moments": len(made.found) + made.more,
         "rounded": {name: {"elements": count, "ulps": most} for name, (count, most) in made.rounded.items()},
         "structure": None if parting is None else {
@@ -285,6 +299,11 @@ def to_json(made: ValueComparison) -> dict[str, Any]:
         "not_compared": sorted(made.unplaced | made.unjudged),
         "problems": [*made.before.problems, *made.after.problems],
     }  # fmt: skip
+
+
+def _jump(made: ValueComparison) -> dict[str, Any] | None:
+    found = jump(made) if may_be_rounding(made) else None
+    return None if found is None else _unlike(found[0])
 
 
 def _unlike(one: Unlike) -> dict[str, Any]:
