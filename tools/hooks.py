@@ -36,7 +36,7 @@ PARTS = {
         "Cilk-5": ["cilk5/build.py"],
     },
     "hung programs, deaths, order": {
-        "OpenMP": ["native/turns.c", "native/turns.h"],
+        "OpenMP": ["native/turns.c", "native/turns.h", "mutexes.py"],
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py", "inside/order.py"],
         "Cilk-5": [],
     },

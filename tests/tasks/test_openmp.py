@@ -339,6 +339,49 @@ def test_a_deadlock_is_named_with_its_circle_and_lines(
         assert {site["line"] for site in found["sites"]} == where
 
 
+@pytest.mark.parametrize(("how", "waits"), [
+    ("crossed", {"mutex x": "both", "mutex y": "both"}),
+    ("twice", {"mutex x": "both"}),
+    ("mixed", {"mutex x": "lock_first", "lock": "mutex_first"}),
+])  # fmt: skip
+def test_tasks_that_wait_for_mutexes_in_a_circle_are_a_deadlock(build: Build, how: str, waits: dict[str, str]) -> None:
+    with session([str(build("mutexes.c")), how]) as s:
+        stop = s.do("continue")
+        assert stop["why"] == "deadlock"
+        (found,) = s.do("waits")["deadlocks"]
+        rows = {row["id"]: row for row in s.do("tasks")["tasks"]}
+        seen = {f"{(wait := rows[task]['wait'])['kind']} {wait['what'] or ''}".strip(): rows[task]["at"]["function"]
+                for task in found["tasks"]}  # fmt: skip
+        assert seen == waits
+        assert [rows[task]["wait"]["tasks"] for task in found["tasks"]] == [
+            [other] for other in (*found["tasks"][1:], found["tasks"][0])
+        ]
+
+
+@pytest.mark.parametrize("how", ["ordered", "limited"])
+def test_tasks_that_take_mutexes_in_order_or_for_a_time_come_to_their_end(build: Build, how: str) -> None:
+    with session([str(build("mutexes.c")), how]) as s:
+        assert s.do("continue")["why"] == "ended"
+
+
+def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) -> None:
+    with session([str(build("accounts.cpp", "g++", "-std=c++17"))]) as s:
+        stop = s.do("continue")
+        assert (stop["why"], stop["at"]["function"], stop["at"]["line"]) == ("deadlock", "move", 17)
+        assert s.do("where")["frames"][0]["line"] == 17
+        assert {"std::mutex::lock"} <= {frame["function"] for frame in s.do("where --all")["frames"]}
+
+
+def test_a_step_does_not_go_into_headers_of_the_system(build: Build) -> None:
+    with session([str(build("accounts.cpp", "g++", "-std=c++17", "-DFIXED"))]) as s:
+        s.do("break move")
+        s.do("continue")
+        s.do("delete")
+        lines = [s.do("step")["at"] for _ in range(2)]
+        assert [(Path(at["file"]).name, at["line"]) for at in lines] == [("accounts.cpp", 19), ("accounts.cpp", 20)]
+        assert s.do("continue")["why"] == "ended"
+
+
 @pytest.mark.parametrize("name", ["crossed.c", "held.c"])
 def test_the_corrected_twin_of_a_deadlock_runs_to_its_end(build: Build, name: str) -> None:
     with session([str(build(name, "gcc", "-DFIXED"))]) as s:

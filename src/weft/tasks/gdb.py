@@ -36,8 +36,9 @@ COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
     r"/(tool|turns)\.c$|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+    r"|^/usr/(local/)?(include|lib)/"
 )
-"""Files that are Weft's tool, or the C library where its debug information is there."""
+"""Files that are Weft's tool, the C library where its debug information is there, or headers of C++'s and others."""
 
 ADDRESSES = 1 << 63
 """Where the system reads from; what lies above is no address of a program."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, deadlocks
+from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
 from weft.tasks.stacks import cropped, frames_of, holder
 
@@ -131,13 +132,14 @@ class NativeBackend:
     def tasks(self) -> list[Task]:
         """The table, read in bulk."""
         rows, owners = self._records()
-        tops = {int(w): self._top(int(w)) for w in rows["worker"][rows["state"] == 2]}
-        return layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names).tasks()
+        stacks = self._stacks(int(worker) for worker in rows["worker"][rows["state"] == layout.TOP])
+        tops = {worker: top(stack) for worker, stack in stacks.items()}
+        made = layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names)
+        return with_mutexes(self._gdb, made.tasks(), stacks)
 
-    def _top(self, worker: int) -> SourceLine | None:
-        thread = self._gdb.threads.get(worker)
-        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)] if thread else []
-        return site_of(own[0]) if own else None
+    def _stacks(self, workers: Iterable[int]) -> dict[int, list[Frame]]:
+        threads = {worker: self._gdb.threads.get(worker) for worker in workers}
+        return {worker: self._gdb.stack(thread) for worker, thread in threads.items() if thread}
 
     def _record(self, task: int) -> Any:
         """A task's record; None where it is done."""
@@ -537,6 +539,12 @@ class NativeBackend:
             self._gdb.close()
         if self._terminal:
             self._terminal.close()
+
+
+def top(stack: list[Frame]) -> SourceLine | None:
+    """The program's innermost line of a stack."""
+    own = next(filter(is_own, stack), None)
+    return site_of(own) if own is not None else None
 
 
 def spawns(task: int | None, rows: dict[int, Task]) -> list[Spawn]:

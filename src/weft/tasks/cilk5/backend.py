@@ -19,7 +19,8 @@ from weft.tasks.cilk5.variables import CLONE, Place, evaluate, plain
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_own
 from weft.tasks.layout import pedigree
 from weft.tasks.model import SourceLine, Task, Wait
-from weft.tasks.openmp import NativeBackend
+from weft.tasks.mutexes import with_mutexes
+from weft.tasks.openmp import NativeBackend, top
 from weft.tasks.stacks import cropped
 
 HOW_FAR = 60
@@ -129,9 +130,18 @@ class CilkBackend(NativeBackend):
         for row in rows:
             children.setdefault(row.parent, []).append(row.id)
         above = {row.id: row for row in rows}
-        return [self._task(row, above.get(row.above), tuple(children.get(row.id, ())), deques) for row in rows]
+        stacks = self._stacks(row.worker for row in rows if row.state == "top")
+        made = [self._task(row, above.get(row.above), tuple(children.get(row.id, ())), deques, stacks) for row in rows]
+        return with_mutexes(self._gdb, made, stacks)
 
-    def _task(self, row: Row, above: Row | None, children: tuple[int, ...], deques: dict[int, int]) -> Task:
+    def _task(
+        self,
+        row: Row,
+        above: Row | None,
+        children: tuple[int, ...],
+        deques: dict[int, int],
+        stacks: dict[int, list[Frame]],
+    ) -> Task:
         site, wait = self._gdb.site, None
         created = self._named(site(row.created))
         if above is not None:
@@ -141,7 +151,7 @@ class CilkBackend(NativeBackend):
                     "deque", (), at, free=True, what=f"of worker {deques[row.address]}, where any other may take it"
                 )
         elif row.state == "top":
-            at = self._named(self._top(row.worker))
+            at = self._named(top(stacks.get(row.worker, [])))
         else:
             at = self._named(site(row.waiting)) if row.waiting else created
             wait = Wait("sync", children, at) if row.wait == layout.SYNC else None

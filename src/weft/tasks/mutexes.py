@@ -1,0 +1,65 @@
+"""Who waits for a mutex of the C library (`pthread_mutex_t`, `std::mutex`), and whose thread has it.
+
+The library keeps a mutex's owner in it, by the kernel's number of the thread; what a thread that waits has given to the
+kernel is the mutex's address. Nothing in the program has to be changed for it, and a core file has it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from weft.debug.hands import HandError
+from weft.tasks.gdb import Frame, Gdb, is_own, site_of
+from weft.tasks.model import Task, Wait
+
+WAITS = re.compile(r"(__GI_)?_*pthread_mutex_(clock|timed)?lock(_full)?$")
+FUTEX = 202
+"""The system call's number on x86-64, by which a thread waits."""
+SYSCALL = b"\x0f\x05"
+OWNER = 8
+"""Where the owner stands in a mutex, on x86-64."""
+
+
+class Mutex(NamedTuple):
+    """One that is waited for: the kernel's number of its thread, what the program calls it, whether for a time only."""
+
+    owner: int
+    name: str
+    limited: bool
+
+
+def waited(gdb: Gdb, thread: int, stack: list[Frame]) -> Mutex | None:
+    """The mutex that a thread waits for; None where it does something else, or on another processor than x86-64."""
+    inner = [str(frame.get("func", "")) for frame in stack[: next((i for i, f in enumerate(stack) if is_own(f)), 0)]]
+    called = next(filter(None, map(WAITS.match, inner)), None)
+    if called is None:
+        return None
+    with suppress(HandError, ValueError):
+        registers = ("$orig_rax", "$rdi", "$pc")
+        number, address, pc = (int(gdb.evaluate(f"(unsigned long){name}", thread)) for name in registers)
+        if number == FUTEX and gdb.read(pc - len(SYSCALL), len(SYSCALL)) == SYSCALL:  # it has not come back from it
+            owner = int.from_bytes(gdb.read(address + OWNER, 4), "little")
+            named = re.search(r"<(.+)>", gdb.evaluate(f"(void *) {address:#x}", thread))
+            return Mutex(owner, named[1] if named else f"{address:#x}", called[2] is not None)
+    return None
+
+
+def with_mutexes(gdb: Gdb, rows: list[Task], stacks: Mapping[int, list[Frame]]) -> list[Task]:
+    """The rows, with such waits. `stacks`: of each worker that runs a task."""
+    found = {worker: mutex for worker, stack in stacks.items() if (mutex := waited(gdb, gdb.threads[worker], stack))}
+    if not found:
+        return rows
+    tops = {row.worker: row.id for row in rows if row.state == "top"}
+
+    def with_wait(row: Task) -> Task:
+        mutex = found.get(row.worker or 0) if row.state == "top" and row.wait is None else None
+        if mutex is None:
+            return row
+        own = next(frame for frame in stacks[row.worker or 0] if is_own(frame))
+        has = (tops[mutex.owner],) if mutex.owner in tops else ()
+        return row._replace(wait=Wait("mutex", has, site_of(own), what=mutex.name, free=mutex.limited))
+
+    return [with_wait(row) for row in rows]
