@@ -2,7 +2,7 @@
 # Installs the Debian packages that the tests use, when some are missing and we may.
 set -euo pipefail
 packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
-    chromium-driver clang-14 libomp-14-dev zsh fish groff)  # clang: untied tasks that migrate, and a runtime with OMPT
+    chromium-driver clang-14 libomp-14-dev zsh fish groff slurm-wlm munge)  # clang: untied tasks that migrate, and a runtime with OMPT
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()

@@ -3,6 +3,7 @@
 weft run -n 4 -- python prog.py          starts mpiexec itself
 weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, mpirun, srun, MPMD lines too)
 weft run -- ./prog                       a single process
+srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
 Exits with the program's own status; 3 where Weft stopped a proven deadlock, 2 for a usage error, 4 where the
 program succeeded but Weft itself failed.
@@ -139,12 +140,16 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.native.threads import calm_numpy
 
     calm_numpy()
+    from weft.cli import _joined
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.launch.job import run_job
     from weft.values import recording
 
     plan = plans.decide(command, args.n)
+    step = _joined.step_of(plan, args)
+    if step is not None:
+        return _joined.record(step, plan, command, args, conclude)
     rundir.refuse(args.out)
     shim = recorder.build(plan)
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
@@ -201,11 +206,12 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
 
 def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
-    from weft.launch import finish
+    from weft.launch import apart, finish
 
     failed = False
     ending = finish.finish(job)
-    for note in plan.notes:
+    alone = apart.note(plan, job.run.ranks, ending.headers, job.joint.step if job.joint else None)
+    for note in [*plan.notes, *([alone] if alone else [])]:
         say(f"note: {note}")
     kept = values.keep_values(job, args.probes, args.watch or ())
     if not ending.ranks and kept.processes:

@@ -11,6 +11,7 @@ from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
 from weft.launch import ask, survivors
 from weft.launch import process as processes
 from weft.launch.evidence import Evidence
+from weft.launch.joint import Joint
 from weft.launch.line import with_environment
 from weft.launch.options import Family
 from weft.launch.plan import Plan
@@ -26,6 +27,8 @@ AT_ONCE = 0.3
 OBSERVED = 0.05
 """Seconds between looks where somebody waits for what the ranks do."""
 
+ELSEWHERE = 0.5
+"""Seconds between looks at what another task of the job step has decided."""
 PASSED_ON = 0.5
 """Seconds between looks where findings are told while the job runs."""
 
@@ -51,6 +54,8 @@ class Job:
     """Looks at the ranks as often as the watcher does; true ends the job."""
     told: Callable[[], None] | None = None
     """Passes on what was found so far, as often as the watcher looks."""
+    joint: Joint | None = None
+    """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
     _question: Question | None = None
     _kill_at: float | None = None
 
@@ -60,6 +65,8 @@ class Job:
             self._kill_at = time.monotonic() + AT_ONCE
         if self._kill_at is not None:
             return self._insist()
+        if self.joint is not None and self._left_to_another(self.joint):
+            return ELSEWHERE
         pause = self.watch.look()
         if self.told is not None:
             self.told()
@@ -77,6 +84,14 @@ class Job:
                 self.hung_for = self.watch.still_for
                 self._end("killed")
         return INTERVAL if self.ended or self._question else pause
+
+    def _left_to_another(self, joint: Joint) -> bool:
+        """Whether another task of the step watches, or has decided that the run ends (then this one's rank ends)."""
+        ended = joint.decided()
+        if ended is None:
+            return not joint.watches()
+        self._end(ended)
+        return True
 
     def _judge(self) -> None:
         """Ask once for each standstill whether it is a deadlock; end the job when it is proven."""
@@ -133,6 +148,8 @@ class Job:
     def _end(self, ended: str) -> None:
         """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
         self.ended = ended
+        if self.joint is not None:
+            self.joint.report()
         self._kill_at = time.monotonic() + GRACE
         self.process.send(QUIETLY.get(self.family, SIGTERM))
         self.process.send(SIGCONT)
@@ -149,7 +166,10 @@ class Job:
     def close(self) -> None:
         """The launcher has ended: nothing of a job that Weft ended may stay behind."""
         self._forget()
-        if self.ended is not None or self.interrupted is not None:
+        if self.joint is not None and self.ended is None:
+            self.ended = self.joint.decided()  # the watching task ended this one's rank as well
+        alone = self.joint is None  # else each task passes on to its own rank what came to it
+        if self.ended is not None or (alone and self.interrupted is not None):
             self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
 
 
@@ -167,13 +187,18 @@ def run_job(
     start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
     observer: Callable[[Watch], bool] | None = None,
     told: Callable[[], None] | None = None,
+    joint: Joint | None = None,
+    concluded: Callable[[Job], object] | None = None,
 ) -> Job:
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
     job = Job(
         start(argv, environment), run, Watch(run.ranks), hang_after,
         family=plan.line.family, observer=observer, told=told,
+        joint=joint,
     )  # fmt: skip
+    if joint is not None and concluded is not None:
+        joint.reporting = lambda: concluded(job)
     processes.attend(job.process, job.tick, job.warned)
     job.close()
     processes.unblock(job.process)

@@ -135,11 +135,6 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
             f"no mpicc on this machine builds for {library.path}, so the recorder cannot be built: "
             + (NO_COMPILER if not c_compiler() else "install that MPI's development files (see `weft doctor`)")
         )
-    if launcher and line.family is not library.family and Family.OTHER not in (line.family, library.family):
-        notes.append(
-            f"{line.launcher} belongs to {spoken(line.family)} but the program loads {library.path} "
-            f"({spoken(library.family)}): each process runs as a world of its own"
-        )
     if line.launcher and line.family is Family.OTHER:
         notes.append(
             f"{line.launcher} is not a launcher that Weft knows: it was started with the recorder loaded as well"

@@ -214,10 +214,15 @@ class Watched:
 
 def read_threads(path: Path) -> list[ThreadDefinition]:
     """Return the thread definitions of a record, in the order in which threads took the slots."""
+    return read_definitions(path).threads
+
+
+def read_definitions(path: Path) -> Definitions:
+    """Return what a record defines so far; nothing where it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return []
+        return Definitions(b"")
     try:
         chunks, _ = read_chunks(file, os.pread(file, PAGE, 0))
         parts = [
@@ -227,7 +232,7 @@ def read_threads(path: Path) -> list[ThreadDefinition]:
         ]
     finally:
         os.close(file)
-    return Definitions(b"".join(parts)).threads
+    return Definitions(b"".join(parts))
 
 
 def trim(path: Path) -> int:

@@ -69,7 +69,22 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
     """Make the directory of a new run and its first run.json. Never touches a folder that holds anything."""
     path, made = (claim(program_name(program)), True) if out is None else take(out)
     path = path.absolute()
-    facts: dict[str, Any] = {
+    run = RunDirectory(path, first_facts(command, level), made)
+    try:
+        run.ranks.mkdir()
+        run.write()
+    except OSError as error:
+        run.discard()
+        raise unwritable(path, error) from error
+    except WeftError:
+        run.discard()
+        raise
+    return run
+
+
+def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
+    """What run.json says of a run that begins."""
+    return {
         "schema": SCHEMA,
         "weft": weft.__version__,
         "command": list(command),
@@ -85,17 +100,6 @@ def create(out: Path | None, program: Sequence[str], command: Sequence[str], lev
         "exit_code": None,
         "signal": None,
     }
-    run = RunDirectory(path, facts, made)
-    try:
-        run.ranks.mkdir()
-        run.write()
-    except OSError as error:
-        run.discard()
-        raise unwritable(path, error) from error
-    except WeftError:
-        run.discard()
-        raise
-    return run
 
 
 def refuse(out: Path | None) -> None:

@@ -25,7 +25,7 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
             raise WeftError("what keeps values is not built (python setup.py build_ext --inplace)")
         return {}
     try:
-        (run / FOLDER).mkdir()
+        (run / FOLDER).mkdir(exist_ok=True)  # of a job step, each task comes here
         if configuration is not None and configuration.exists():
             # Only where it is asked for: numpy takes longer to come than all of a start.
             from weft.values.configuration import read

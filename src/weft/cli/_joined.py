@@ -1,0 +1,80 @@
+"""`srun weft run -- prog` and `mpiexec weft run -- prog`: each task is a `weft run`, all together record one run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from weft.errors import UsageError
+from weft.launch import joint, recorder, rundir
+from weft.launch import step as steps
+from weft.launch.job import run_job
+from weft.values import recording
+
+if TYPE_CHECKING:
+    from weft.launch.job import Job
+    from weft.launch.joint import Joint
+    from weft.launch.plan import Plan
+    from weft.launch.rundir import RunDirectory
+    from weft.launch.step import Step
+
+DEADLOCK_STATUS = 3
+ALONE = ("probes", "watch", "against", "debug", "tasks", "watch_findings")
+"""Options whose work one `weft run` does for all ranks."""
+
+
+def step_of(plan: Plan, args: argparse.Namespace) -> Step | None:
+    """The job step that this command is a task of; None where it starts the ranks itself, or has only one."""
+    if plan.line.launcher is not None:
+        return None
+    step = steps.of_this_process()
+    given = [f"--{name.replace('_', '-')}" for name in ALONE if getattr(args, name)]
+    if step is not None and given:
+        raise UsageError(
+            f"{given[0]} needs Weft to start the ranks itself: `weft run {given[0]} ... -- LAUNCHER ... PROGRAM`, not "
+            "`LAUNCHER ... weft run -- PROGRAM`"
+        )
+    return step
+
+
+def record(
+    step: Step, plan: Plan, command: list[str], args: argparse.Namespace,
+    conclude: Callable[[Plan, Job, argparse.Namespace], int],
+) -> int:  # fmt: skip
+    """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
+    shim = recorder.build(plan)
+
+    def describe(run: RunDirectory) -> None:
+        run.facts["sources"] = not args.no_sources
+        run.facts["hashes"] = args.hash_messages
+        recording.begin(run.path, None)
+        recorder.describe(plan, shim, run)
+
+    path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
+    joined = joint.enter(step, path, rundir.first_facts(command, args.level), describe)
+    variables = recorder.variables(
+        shim, joined.run, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages
+    ) | recording.begin(joined.run.path, None)
+    job = run_job(
+        plan, joined.run, variables, args.hang_after, joint=joined, concluded=lambda job: conclude(plan, job, args)
+    )
+    own = job.process.shell_status
+    if not joined.reports(job.process, job.ended):
+        return ended_with(job, joined, own)
+    of_all = job.process.shell_status
+    try:
+        status = conclude(plan, job, args)
+    finally:
+        joined.told()
+    return own if status == of_all else status
+
+
+def ended_with(job: Job, joined: Joint, own: int) -> int:
+    """The status of a task that does not report."""
+    if job.ended is not None and not joined.last:
+        joined.leave()
+        return 0
+    if job.ended == "deadlock":
+        return DEADLOCK_STATUS
+    return own if job.interrupted is None else 128 + job.interrupted

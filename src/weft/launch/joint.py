@@ -1,0 +1,268 @@
+"""One run of all tasks of a job step, each of which is a `weft run` of its own.
+
+Whoever comes first makes the run; the others find it by the step's name. One of them at a time watches the ranks (who
+holds a lock that ends with its process). What it proves it reports at once; then each ends its own rank. Else who ends
+last reports, and a task that fails before it ends, since launchers then kill the others.
+
+Locks are byte ranges (fcntl): network file systems keep them over hosts, and show a locked file as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+from weft.errors import UsageError, WeftError
+from weft.launch import rundir
+from weft.launch.process import Process
+from weft.launch.rundir import BASE, RunDirectory
+from weft.launch.step import Step
+
+STEPS: Final = ".steps"
+"""In weft-runs: which run belongs to which step."""
+KEPT: Final = 64
+"""Steps that are remembered there."""
+PATIENCE: Final = 60.0
+"""Seconds that a task waits for the run that another one makes: a network file system may show it late."""
+LINGER: Final = 1.0
+"""Seconds that a task which failed leaves the others to end by themselves before it reports."""
+TOLD: Final = 60.0
+"""Seconds that a task which failed waits for the report of another one."""
+SEEN_OFF: Final = 10.0
+"""Seconds that the task which reported a deadlock waits for the ends of the others."""
+POLL: Final = 0.05
+LINE: Final = 32
+"""Bytes of a task's line about its end."""
+
+
+class Joint:
+    """This task's part in the run of its step."""
+
+    def __init__(self, step: Step, run: RunDirectory) -> None:
+        self.step = step
+        self.run = run
+        self.folder = run.path / "step"
+        self.reported = False
+        """Whether this task reported while the ranks stood still."""
+        self.reporting: Callable[[], object] | None = None
+        """Puts the run in order and tells what was found, set by who can."""
+        self._watching: IO[bytes] | None = None
+
+    # While it runs
+
+    def watches(self) -> bool:
+        """Whether this task is the one that watches; it becomes it when the one before has ended."""
+        if self._watching is None:
+            try:
+                file = (self.folder / "watching").open("ab")
+            except OSError:
+                return False
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return False
+            self._watching = file
+        return True
+
+    def decided(self) -> str | None:
+        """How the watching task ended the run, once it has reported that; None while the run goes on."""
+        if self.folder.exists() and not (self.folder / "told").exists():
+            return None
+        ended = rundir.facts_of(self.run.path).get("ended")
+        return str(ended) if ended in ("deadlock", "killed") else None
+
+    def report(self) -> bool:
+        """Report now, while the ranks stand still, if nobody has: what comes of ending one may end this task, too."""
+        if self.reporting is None or not self._first():
+            return False
+        self.reporting()
+        (self.folder / "told").touch()
+        self.reported = True
+        return True
+
+    # At the end
+
+    def reports(self, process: Process, ended: str | None) -> bool:
+        """Write down how this task ended; whether it is the one that reports (its process then has the run's status).
+
+        Returns once this task may end.
+        """
+        try:
+            self._add_end(f"{self.step.rank} {process.status or 0} {ended or '-'}")
+        except FileNotFoundError:
+            return False  # one that failed did not wait for this one
+        if self.reported:
+            self._see_off()
+            return False
+        failed = bool(process.status) or ended is not None
+        begun = time.monotonic()
+        while self.folder.exists() and not (self.folder / "told").exists():
+            late = time.monotonic() - begun
+            if (self._all_ended() or (failed and late > LINGER)) and self._first():
+                process.status = self._worst(process.status or 0)
+                return True
+            if not failed or late > TOLD:
+                return False
+            time.sleep(POLL)
+        return False
+
+    @property
+    def last(self) -> bool:
+        """Whether this task ends last of those that Weft ends, and so gives the job its status.
+
+        MPICH's mpiexec kills all tasks once one fails, and gives the status of those that it killed: there the others
+        end first, and well.
+        """
+        return self.reported or self.step.system != "mpiexec"
+
+    def leave(self) -> None:
+        """Let this task end without its launcher's taking it for lost: what connects the two outlives it a little.
+
+        MPICH's mpiexec also kills all tasks once one that had initialised MPI closes its connection.
+        """
+        if os.fork():
+            return
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nothing, stream)
+        limit = time.monotonic() + SEEN_OFF
+        while self.folder.exists() and time.monotonic() < limit:
+            time.sleep(POLL)
+        time.sleep(LINGER)
+        os._exit(0)
+
+    def _see_off(self) -> None:
+        """Wait for the others where this task is to end last, and clear up."""
+        limit = time.monotonic() + SEEN_OFF
+        while self.step.system == "mpiexec" and not self._all_ended() and time.monotonic() < limit:
+            time.sleep(POLL)
+        self.told()
+
+    def _add_end(self, line: str) -> None:
+        """Add a line about this task's end. FileNotFoundError once the run was reported."""
+        with locked(self.folder / "ends") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(line.ljust(LINE - 1).encode() + b"\n")
+
+    def _all_ended(self) -> bool:
+        try:
+            with locked(self.folder / "ends") as file:
+                return file.seek(0, os.SEEK_END) >= self.step.size * LINE
+        except FileNotFoundError:
+            return False
+
+    def _first(self) -> bool:
+        """Whether nobody reports yet; from here on this task does."""
+        try:
+            os.close(os.open(self.folder / "reports", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+    def _worst(self, own: int) -> int:
+        """The wait status of the run: of the first task that did not end well."""
+        try:
+            lines = (self.folder / "ends").read_text().splitlines()
+        except OSError:
+            return own
+        statuses = [int(line.split()[1]) for line in lines if len(line.split()) == 3]
+        return next((status for status in statuses if status and not terminated(status)), None) or next(
+            (status for status in statuses if status), own
+        )
+
+    def told(self) -> None:
+        """The report is made: the other tasks may end, and nothing of the step's own stays in the run."""
+        if self._watching is not None:
+            self._watching.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not (self.run.path / rundir.RUN_JSON).exists():
+            self.run.discard()  # nothing was recorded
+
+
+def terminated(status: int) -> bool:
+    """Whether a task was ended from outside, as launchers do to the others of one that failed."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL)
+
+
+def enter(step: Step, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]) -> Joint:
+    """Join the run of the step at `path`, or make it of `facts`: then `describe` puts into it what belongs there.
+
+    Raises UsageError where another run is there.
+    """
+    path = path.absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "ranks").mkdir()
+    except FileExistsError:
+        return Joint(step, joined(step, path))
+    except OSError as error:
+        raise rundir.unwritable(path, error) from error
+    run = RunDirectory(path, {**facts, "n": step.size, "step": {"system": step.system, "name": step.name}})
+    joint = Joint(step, run)
+    joint.folder.mkdir()
+    describe(run)
+    return joint
+
+
+def joined(step: Step, path: Path) -> RunDirectory:
+    """The run that another task makes, once it is there."""
+    limit = time.monotonic() + PATIENCE
+    while not (facts := rundir.facts_of(path)):
+        if time.monotonic() > limit:
+            raise WeftError(f"no task of this job step made the run {path} within {PATIENCE:.0f} s")
+        time.sleep(POLL)
+    if facts.get("step") != {"system": step.system, "name": step.name} or facts.get("finished") is not None:
+        raise UsageError(f"{path} is not empty, and a run is never overwritten: choose another --out")
+    return RunDirectory(path, dict(facts), made=False)
+
+
+def place(step: Step, name: str) -> Path:
+    """The folder of a step's run: named by the step where a batch system numbered it, else by the next free number."""
+    if step.lasting:
+        return BASE / f"{name}-{step.name}"
+    try:
+        BASE.mkdir(exist_ok=True)
+        with locked(BASE / STEPS) as file:
+            known = remembered(file)
+            path = BASE / known.get(step.name, "")
+            if step.name not in known or not path.is_dir() or rundir.facts_of(path).get("finished") is not None:
+                path = rundir.claim(name)
+                known.pop(step.name, None)
+                known[step.name] = path.name
+                file.seek(0)
+                file.truncate()
+                file.write(json.dumps(dict(list(known.items())[-KEPT:])).encode())
+        return path
+    except OSError as error:
+        raise rundir.unwritable(BASE, error) from error
+
+
+def remembered(file: IO[bytes]) -> dict[str, str]:
+    """Which run each of the last steps has."""
+    file.seek(0)
+    try:
+        known: Any = json.loads(file.read() or b"{}")
+    except ValueError:
+        return {}
+    return {str(step): Path(str(run)).name for step, run in known.items()} if isinstance(known, dict) else {}
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[IO[bytes]]:
+    """A file that no other task reads or writes meanwhile; made where there is none."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise WeftError(f"{path} cannot be locked ({error.strerror}): the tasks of a step need locks") from error
+        yield file

@@ -1,0 +1,128 @@
+"""The job step that a `weft run` is itself a task of: `srun weft run -- prog`, `mpiexec weft run -- prog`.
+
+Launchers and batch systems say it by variables, the more special ones first: an mpiexec inside of a Slurm job starts
+its proxies by a step of Slurm's, whose variables its ranks then have as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from weft.plain import dataclass
+
+ANCESTORS: Final = 16
+"""Processes above this one among which a launcher's proxy is looked for: shells, `env`, `timeout` may stand between."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One job step: `name` is the same for all its tasks, and for no other that runs now."""
+
+    system: str
+    name: str
+    rank: int
+    size: int
+    lasting: bool
+    """Whether a batch system numbered it: then its name stays its own, and people know it."""
+
+
+def of_this_process(environment: Mapping[str, str] = os.environ) -> Step | None:
+    """The step that this process is one of several tasks of; None where it stands alone."""
+    for known in KNOWN:
+        step = known(environment)
+        if step is not None:
+            return step if step.size > 1 else None
+    return None
+
+
+def hydra(environment: Mapping[str, str]) -> Step | None:
+    """A task of MPICH's mpiexec or one that comes from it, which gives its job no name: its control port is one."""
+    if "PMI_RANK" not in environment:  # beneath srun it is set as well, and no proxy stands above
+        return None
+    port = control_port()
+    return None if port is None else numbered("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
+
+
+def openmpi(environment: Mapping[str, str]) -> Step | None:
+    """A task of Open MPI's mpirun."""
+    name = environment.get("PMIX_NAMESPACE", "")
+    if not name or name.startswith("slurm."):
+        return None
+    return numbered("mpirun", name, environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+
+
+def slurm(environment: Mapping[str, str]) -> Step | None:
+    """A task of srun. A batch script has no number of a step, and is none."""
+    job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
+    if not job or not (step or "").isdigit():
+        return None
+    size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environment else "SLURM_NTASKS"
+    again = environment.get("SLURM_RESTART_COUNT", "0")
+    name = f"{job}.{step}" + (f"-{again}" if again != "0" else "")
+    return numbered("slurm", name, environment, "SLURM_PROCID", size, lasting=True)
+
+
+def flux(environment: Mapping[str, str]) -> Step | None:
+    """A task of `flux run`."""
+    name = environment.get("FLUX_JOB_ID")
+    return numbered("flux", name, environment, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", lasting=True) if name else None
+
+
+def lsf(environment: Mapping[str, str]) -> Step | None:
+    """A task of LSF's jsrun."""
+    job, name = environment.get("LSB_JOBID"), environment.get("JSM_NAMESPACE_ID")
+    if not job or not name:
+        return None
+    return numbered("lsf", f"{job}.{name}", environment, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", lasting=True)
+
+
+def pbs(environment: Mapping[str, str]) -> Step | None:
+    """A task of PALS, the launcher of Cray's systems under PBS."""
+    job, name = environment.get("PBS_JOBID", ""), environment.get("PALS_APID")
+    if not name:
+        return None
+    label = f"{job.split('.')[0]}.{name}" if job else name
+    return numbered("pbs", label, environment, "PALS_RANKID", "PMI_SIZE", lasting=True)
+
+
+KNOWN: Final[tuple[Callable[[Mapping[str, str]], Step | None], ...]] = (hydra, openmpi, flux, lsf, pbs, slurm)
+
+
+def numbered(
+    system: str, name: str, environment: Mapping[str, str], rank: str, size: str, *, lasting: bool = False
+) -> Step | None:
+    """The step, where both variables hold numbers."""
+    words = environment.get(rank, ""), environment.get(size, "")
+    if not all(word.isdigit() for word in words):
+        return None
+    return Step(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name), int(words[0]), int(words[1]), lasting)
+
+
+def control_port() -> str | None:
+    """Where the proxy of hydra above this process reaches its mpiexec: one place for all proxies of all hosts."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+        if "hydra" in Path(words[0]).name and (port := port_of(words)):
+            return port
+        pid = parent
+    return None
+
+
+def port_of(words: list[str]) -> str | None:
+    """The place that a proxy's command line names."""
+    told = dict(pairwise(words))
+    if "--control-port" in told:
+        return told["--control-port"]
+    if "--upstream-host" in told and "--upstream-port" in told:  # Intel MPI
+        return f"{told['--upstream-host']}:{told['--upstream-port']}"
+    return None

@@ -1,0 +1,118 @@
+"""Jobs under a real Slurm of three nodes (Debian's slurm-wlm), on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.slurm import CannotStart, Slurm
+from tests_support import WEFT, Installed, execute
+from weft.mpi import shim
+
+PROGRAM = Path(__file__).parent / "programs" / "step.c"
+SRUN = ("srun", "-N2", "-n4", "--overcommit")
+ENDED = {"good": ("finished", 0, []), "deadlock": ("deadlock", 3, ["deadlock"])}
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm whose nodes are this machine."""
+    folder = tmp_path_factory.mktemp("slurm")
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)  # munged wants its socket to be reached by all
+    try:
+        cluster = Slurm(folder)
+    except CannotStart as error:
+        pytest.skip(f"no Slurm: {error}")
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def mpich_step(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return compiled(mpich.mpicc, tmp_path_factory.mktemp("mpich")), "pmi2"
+
+
+@pytest.fixture(scope="module")
+def openmpi_step(debian_openmpi: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return compiled(debian_openmpi.mpicc, tmp_path_factory.mktemp("openmpi")), "pmix"
+
+
+def compiled(mpicc: str, folder: Path) -> Path:
+    shim.build(mpicc)
+    done = execute([mpicc, "-g", "-o", folder / "step", PROGRAM])
+    assert done.returncode == 0, done.stderr
+    return folder / "step"
+
+
+def held(slurm: Slurm, command: Sequence[str | Path], folder: Path, mode: str) -> dict[str, Any]:
+    """Run a line, and hold what came of it against what the mode must come to; returns run.json."""
+    # Two nodes that are one machine have one /dev/shm, in which Open MPI's nodes would meet.
+    environment = {**slurm.environment, "OMPI_MCA_btl": "self,tcp"}
+    done = execute(command, cwd=folder, env=environment)
+    told = done.stderr + "".join(path.read_text() for path in folder.glob("*.out"))
+    ended, status, kinds = ENDED[mode]
+    assert done.returncode == status, told
+    assert told.count("weft: recorded 4 ranks") == 1, told
+    assert "world of its own" not in told
+    [run] = (folder / "weft-runs").glob("step-*")
+    facts: dict[str, Any] = json.loads((run / "run.json").read_text())
+    assert (facts["ended"], facts["ranks"]) == (ended, 4)
+    report = execute([*WEFT, "report", run, "--format", "json"], cwd=folder)
+    assert [one["kind"] for one in json.loads(report.stdout)["findings"] if one["severity"] == "error"] == kinds
+    assert slurm.quiet()
+    return {**facts, "name": run.name}
+
+
+@pytest.mark.parametrize("mode", ENDED)
+@pytest.mark.parametrize("of", ["mpich_step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])
+def test_weft_run_starts_srun(slurm: Slurm, of: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    program, speaks = request.getfixturevalue(of)
+    facts = held(slurm, [*WEFT, "run", "--", *SRUN, f"--mpi={speaks}", program, mode], tmp_path, mode)
+    assert facts["name"] == "step-1"
+
+
+@pytest.mark.parametrize("mode", ENDED)
+@pytest.mark.parametrize("of", ["mpich_step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])
+def test_srun_starts_many_weft_run(
+    slurm: Slurm, of: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    program, speaks = request.getfixturevalue(of)
+    facts = held(slurm, [*SRUN, f"--mpi={speaks}", *WEFT, "run", "--", program, mode], tmp_path, mode)
+    assert facts["step"]["system"] == "slurm"
+    assert facts["name"] == f"step-{facts['step']['name']}"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("mode", ENDED)
+@pytest.mark.parametrize("outside", [True, False], ids=["weft run -- srun", "srun weft run"])
+def test_a_batch_script_does_either(
+    slurm: Slurm, mpich_step: tuple[Path, str], outside: bool, mode: str, tmp_path: Path
+) -> None:
+    program, speaks = mpich_step
+    weft, srun = " ".join([*WEFT, "run", "--"]), " ".join([*SRUN, f"--mpi={speaks}"])
+    line = f"{weft} {srun} {program} {mode}" if outside else f"{srun} {weft} {program} {mode}"
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    held(slurm, ["sbatch", "-W", "-N2", "-n4", "--overcommit", "-o", "job.out", script], tmp_path, mode)
+
+
+@pytest.mark.matrix
+def test_an_mpiexec_in_a_batch_script_is_the_step(
+    slurm: Slurm, mpich: Installed, mpich_step: tuple[Path, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{' '.join([*mpich.mpiexec, '-n', '4', *WEFT, 'run', '--'])} {mpich_step[0]}\n")
+    facts = held(slurm, ["sbatch", "-W", "-N1", "-o", "job.out", script], tmp_path, "good")
+    assert facts["step"]["system"] == "mpiexec"
+
+
+def test_ranks_that_do_not_find_each_other_are_told(slurm: Slurm, mpich_step: tuple[Path, str], tmp_path: Path) -> None:
+    command = [*WEFT, "run", "--", *SRUN, "--mpi=none", mpich_step[0]]
+    done = execute(command, cwd=tmp_path, env=slurm.environment)
+    assert "each of the 4 processes ran as an MPI world of its own" in done.stderr
+    assert "srun --mpi=pmi2" in done.stderr
