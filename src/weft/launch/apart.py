@@ -18,11 +18,14 @@ from weft.trace.layout import Def
 def note(plan: Plan, ranks: Path, headers: Mapping[str, Header], step: Step | None = None) -> str | None:
     """Say that the ranks of a job are no job, where that is so; `headers` are theirs by the names of their records."""
     starter = plan.line.launcher or (step.system if step else None)
-    if starter is None or len(headers) < 2 or any(header.world_size != 1 for header in headers.values()):
+    sizes = {header.world_size for header in headers.values()}
+    why = reason(plan, step)
+    if starter is not None and sizes and max(sizes) < 1 and is_strange(plan):
+        return f"of {len(headers)} processes none got through MPI_Init: {why}"
+    if starter is None or len(headers) < 2 or sizes != {1}:
         return None
     if any(read_definitions(ranks / name).ids(Def.WORLD) for name in headers):
         return None  # they were spawned one by one
-    why = reason(plan, step)
     return f"each of the {len(headers)} processes ran as an MPI world of its own" + (f": {why}" if why else "")
 
 
@@ -33,6 +36,12 @@ def reason(plan: Plan, step: Step | None) -> str:
     if family is Family.SRUN or (step and step.system == "slurm"):
         speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(library.family, "another plugin")
         return f"{program}, which speaks with Slurm by `srun --mpi={speaks}` (`srun --mpi=list` shows what is there)"
-    if plan.line.launcher and family is not library.family and Family.OTHER not in (family, library.family):
+    if is_strange(plan):
         return f"{plan.line.launcher} belongs to {spoken(family)} but {program}"
     return ""
+
+
+def is_strange(plan: Plan) -> bool:
+    """Whether the launcher is that of another MPI than the program's."""
+    families = plan.line.family, plan.library.family
+    return plan.line.launcher is not None and len({*families, Family.OTHER, Family.SRUN}) == 4

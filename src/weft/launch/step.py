@@ -33,18 +33,20 @@ class Step:
 
 def of_this_process(environment: Mapping[str, str] = os.environ) -> Step | None:
     """The step that this process is one of several tasks of; None where it stands alone."""
-    for known in KNOWN:
-        step = known(environment)
-        if step is not None:
-            return step if step.size > 1 else None
-    return None
+    step = of(environment, os.getppid())
+    return step if step is not None and step.size > 1 else None
 
 
-def hydra(environment: Mapping[str, str]) -> Step | None:
+def of(environment: Mapping[str, str], parent: int) -> Step | None:
+    """The step that a process is a task of, by what it was started with, and its parent."""
+    return hydra(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
+
+
+def hydra(environment: Mapping[str, str], parent: int) -> Step | None:
     """A task of MPICH's mpiexec or one that comes from it, which gives its job no name: its control port is one."""
     if "PMI_RANK" not in environment:  # beneath srun it is set as well, and no proxy stands above
         return None
-    port = control_port()
+    port = control_port(parent)
     return None if port is None else numbered("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
 
 
@@ -90,7 +92,7 @@ def pbs(environment: Mapping[str, str]) -> Step | None:
     return numbered("pbs", label, environment, "PALS_RANKID", "PMI_SIZE", lasting=True)
 
 
-KNOWN: Final[tuple[Callable[[Mapping[str, str]], Step | None], ...]] = (hydra, openmpi, flux, lsf, pbs, slurm)
+KNOWN: Final[tuple[Callable[[Mapping[str, str]], Step | None], ...]] = (openmpi, flux, lsf, pbs, slurm)
 
 
 def numbered(
@@ -103,9 +105,8 @@ def numbered(
     return Step(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name), int(words[0]), int(words[1]), lasting)
 
 
-def control_port() -> str | None:
-    """Where the proxy of hydra above this process reaches its mpiexec: one place for all proxies of all hosts."""
-    pid = os.getppid()
+def control_port(pid: int) -> str | None:
+    """Where the proxy of hydra at or above a process reaches its mpiexec: one place for all proxies of all hosts."""
     for _ in range(ANCESTORS):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
