@@ -97,7 +97,7 @@ class Joint:
         Returns once this task may end.
         """
         try:
-            self._add_end(f"{self.step.rank} {process.status or 0} {ended or '-'}")
+            self._add_end(f"{self.step.rank} {process.status or 0} {os.getpid()}")
         except FileNotFoundError:
             return False  # one that failed did not wait for this one
         if self.reported:
@@ -143,7 +143,7 @@ class Joint:
     def _see_off(self) -> None:
         """Wait for the others where this task is to end last, and clear up."""
         limit = time.monotonic() + SEEN_OFF
-        while self.step.system == "mpiexec" and not self._all_ended() and time.monotonic() < limit:
+        while self.step.system == "mpiexec" and not self._all_gone() and time.monotonic() < limit:
             time.sleep(POLL)
         self.told()
 
@@ -160,6 +160,18 @@ class Joint:
         except FileNotFoundError:
             return False
 
+    def _all_gone(self) -> bool:
+        """Whether all have ended, and those on this host are no processes any more: their launcher has their status."""
+        return self._all_ended() and not any(is_task(pid) for _, _, pid in self._ends())
+
+    def _ends(self) -> list[tuple[int, int, int]]:
+        """Rank, wait status and process of each task that has ended."""
+        try:
+            lines = [line.split() for line in (self.folder / "ends").read_text().splitlines()]
+        except OSError:
+            return []
+        return [(int(line[0]), int(line[1]), int(line[2])) for line in lines if len(line) == 3]
+
     def _first(self) -> bool:
         """Whether nobody reports yet; from here on this task does."""
         try:
@@ -170,11 +182,7 @@ class Joint:
 
     def _worst(self, own: int) -> int:
         """The wait status of the run: of the first task that did not end well."""
-        try:
-            lines = (self.folder / "ends").read_text().splitlines()
-        except OSError:
-            return own
-        statuses = [int(line.split()[1]) for line in lines if len(line.split()) == 3]
+        statuses = [status for _, status, _ in self._ends()]
         return next((status for status in statuses if status and not terminated(status)), None) or next(
             (status for status in statuses if status), own
         )
@@ -191,6 +199,15 @@ class Joint:
 def terminated(status: int) -> bool:
     """Whether a task was ended from outside, as launchers do to the others of one that failed."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL)
+
+
+def is_task(pid: int) -> bool:
+    """Whether a process of this host is another task of this one's step, as far as its command line tells."""
+    try:
+        same = Path(f"/proc/{pid}/cmdline").read_bytes() in (b"", Path("/proc/self/cmdline").read_bytes())
+    except OSError:
+        return False
+    return same and pid != os.getpid()
 
 
 def enter(step: Step, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]) -> Joint:
