@@ -2,10 +2,11 @@
 
     python tests/usage/programs.py [--mpi mpich|openmpi|both] [--only TEXT] [--pairs N] [--repeat N] [--jobs N]
 
-runs them all under `weft run` and prints a table: every bug must be found, with its kind and its line, and every twin
-must be silent. `<<bug||right>>` in a template is what the two differ in; a line with the comment BUG is one that a
-finding must name. Each template runs on MPI_COMM_WORLD and on a duplicate. The situations of message races come from
-race_programs.py, all of one language in one program.
+runs them all under `weft run` and prints a table: every bug must be found, with its kind and its lines, and every twin
+must be silent. `<<bug||right>>` in a template is what the two differ in; each line with the comment BUG is one that a
+finding must name. Programs are compiled once; a run is a fork of this process, so that Python starts but once. Each
+template runs on MPI_COMM_WORLD and on a duplicate. The situations of message races come from race_programs.py, all of
+one language in one program.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Lock
 
@@ -29,9 +32,12 @@ from memory_programs import C_MEMORY
 from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
 from race_programs import RaceProgram
 
+import weft
+from weft.cli.main import main as weft_main
 from weft.findings import Finding
 from weft.match import match
 from weft.order import order
+from weft.report import examine
 from weft.trace import Trace
 from weft.usage import proof
 
@@ -707,9 +713,8 @@ class Program:
         right = [f for f in findings if f.kind == self.kind]
         if not right:
             return "missed" + (f" (found {', '.join(sorted({f.kind for f in loud}))})" if loud else "")
-        if not any(site.line in self.lines for f in right for site in f.sites):
-            return f"wrong line: {right[0].message}"
-        return "ok"
+        unnamed = self.lines - {site.line for f in right for site in f.sites}
+        return "ok" if not unnamed else f"line {min(unnamed)} is not named: {right[0].message}"
 
 
 def programs() -> Iterator[Program]:
@@ -758,27 +763,57 @@ def build(program: Program | RaceProgram, folder: Path, venv: Path) -> list[str]
     return ["-n", str(program.ranks), "--", str(venv / "bin/python"), str(source)]
 
 
-def record(program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0) -> Path:
+def recorded_by(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run `weft` with words as a program of its own; what it says on standard error."""
+    line = [str(Path(environment["PATH"].split(":")[0]) / "weft"), *words]
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False)
+    return done.stderr.decode(errors="replace")
+
+
+def recorded_here(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """The same in this process, which does nothing else before or after (see `campaign`)."""
+    os.chdir(folder)
+    os.environ.update(environment)
+    said = folder / f"said-{os.getpid()}"
+    kept = [os.dup(target) for target in (0, 1, 2)]
+    for target, opened in enumerate([os.open(os.devnull, os.O_RDONLY), *[os.open(said, os.O_RDWR | os.O_CREAT)] * 2]):
+        os.dup2(opened, target)
+    signal.alarm(LIMIT)
+    try:
+        weft_main(words)
+    finally:
+        signal.alarm(0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, before in enumerate(kept):
+            os.dup2(before, target)
+    text = said.read_text(errors="replace")
+    said.unlink()
+    return text
+
+
+Recorded = Callable[[Sequence[str], Path, Mapping[str, str]], str]
+
+
+def record(
+    program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0, by: Recorded = recorded_by
+) -> Path:
     """Run a program under `weft run`; the run directory, one for each attempt."""
     command = build(program, folder, venv)
     run = f"run{attempt}"
     environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [venv / "bin/weft", "run", "--hang-after", "10", "--out", run, *command],
-        cwd=folder, env=environment, capture_output=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
+    said = by(["run", "--hang-after", "10", "--out", run, *command], folder, environment)
     if not (folder / run).is_dir():
-        raise RuntimeError(f"not recorded: {done.stderr[-300:]!r}")
+        raise RuntimeError(f"not recorded: {said[-300:]!r}")
     return folder / run
 
 
-def check(program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0) -> list[tuple[str, str]]:
+def check(
+    program: Program | RaceProgram, folder: Path, venv: Path, attempt: int = 0, by: Recorded = recorded_by
+) -> list[tuple[str, str]]:
     """Run a program; each case's title and `ok` or what is wrong, which a program that could not be run is too."""
-    import weft
-    from weft.report import examine
-
     try:
-        run = record(program, folder / venv.name / program.place, venv, attempt)
+        run = record(program, folder / venv.name / program.place, venv, attempt, by)
         trace = weft.open(run)
         report = examine(trace)
         unproven = [f.message for f in report.findings if not proven(trace, f)]
@@ -791,6 +826,28 @@ def check(program: Program | RaceProgram, folder: Path, venv: Path, attempt: int
     if unproven:
         return [(program.title, f"the proof does not hold: {message}") for message in unproven]
     return list(program.verdicts(report.findings))
+
+
+Wanted = tuple[int, str, "Program | RaceProgram"]
+"""The number of the run, the MPI, the program."""
+
+
+def campaign(wanted: Sequence[Wanted], folder: Path, jobs: int) -> Iterator[tuple[Wanted, list[tuple[str, str]]]]:
+    """Each with its verdicts, in turn. The first run, here, has all modules read that the forks then have."""
+    first = {(mpi, program.place): program for _, mpi, program in wanted}
+    with ThreadPoolExecutor(jobs) as pool:
+        venvs = [VENVS[mpi] for mpi, _ in first]
+        folders = [folder / venv.name / place for venv, (_, place) in zip(venvs, first, strict=True)]
+        list(pool.map(build, first.values(), folders, venvs))
+    _, mpi, program = wanted[0]
+    check(program, folder / "first", VENVS[mpi])
+    with get_context("fork").Pool(jobs, maxtasksperchild=1) as forks:
+        jobs_of_forks = ((program, folder, VENVS[mpi], attempt, recorded_here) for attempt, mpi, program in wanted)
+        yield from zip(wanted, forks.imap(_checked, jobs_of_forks), strict=True)
+
+
+def _checked(job: tuple[Program | RaceProgram, Path, Path, int, Recorded]) -> list[tuple[str, str]]:
+    return check(*job)
 
 
 def proven(trace: Trace, finding: Finding) -> bool:
@@ -814,10 +871,8 @@ def main() -> int:
     chosen = list(spread(options.only, options.pairs))
     wanted = [(attempt, mpi, p) for attempt in range(options.repeat) for mpi in mpis for p in chosen]
     wrong = total = 0
-    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as pool:
-        folder = options.keep or Path(temporary)
-        checked = pool.map(lambda w: check(w[2], folder, VENVS[w[1]], w[0]), wanted)
-        for (attempt, mpi, _), rows in zip(wanted, checked, strict=True):
+    with tempfile.TemporaryDirectory() as temporary:
+        for (attempt, mpi, _), rows in campaign(wanted, options.keep or Path(temporary), options.jobs):
             for title, verdict in rows:
                 total += 1
                 wrong += verdict != "ok"
